@@ -1,0 +1,50 @@
+# Grange: `make` prints this help. Every target sets up its own environment in .venv first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fix unit e2e bench sim update lock clean
+
+help:  ## show this help
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
+	@touch $@
+
+setup: $(STAMP)  ## make the environment (done by every other target)
+
+run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
+	@$(BIN)/python scripts/quickstart.py
+
+test: check unit e2e  ## everything CI runs
+
+check: $(STAMP)  ## format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timeout 2>/dev/null || $(BIN)/lint-imports
+
+fix: $(STAMP)  ## format and mend what can be mended by machine
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
+	@$(BIN)/python -m pytest -q -n auto tests/unit tests/contract tests/sim tests/arch
+
+e2e: $(STAMP)  ## real processes, sockets, disk, kubectl
+	@$(BIN)/python -m pytest -q -n 2 tests/e2e
+
+bench: $(STAMP)  ## measure the figures of docs/benchmarks.md
+	@$(BIN)/python -m bench
+
+update: $(STAMP)  ## regenerate what is generated (schemas, diagrams)
+	@$(BIN)/python scripts/update.py
+
+lock: $(STAMP)  ## resolve requirements.lock again
+	@sh scripts/lock.sh
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

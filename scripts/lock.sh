@@ -1,0 +1,9 @@
+#!/bin/sh
+# Resolve requirements.lock from pyproject.toml: hashes, no index addresses.
+set -eu
+tool=$(mktemp -d)
+trap 'rm -rf "$tool"' EXIT
+python3 -m venv "$tool"
+"$tool/bin/python" -m pip install --quiet uv
+"$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock

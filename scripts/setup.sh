@@ -1,0 +1,15 @@
+#!/bin/sh
+# Make the environment in $1: a venv with exactly what requirements.lock names, and Grange itself.
+set -eu
+venv=$1
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "Grange needs Python 3.11 or newer; '$python' is $("$python" --version 2>&1). Try: make PYTHON=python3.12 …" >&2
+  exit 1
+}
+started=$(date +%s)
+echo "setting up $venv with $("$python" --version) …"
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+echo "environment ready in $(( $(date +%s) - started )) s"

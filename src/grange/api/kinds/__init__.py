@@ -1,0 +1,1 @@
+"""The built-in kinds: one module a kind, one line here."""

@@ -1,0 +1,346 @@
+"""Pod: the unit that is placed on a node and run there."""
+
+from typing import Any
+
+import msgspec
+
+from grange.api.meta import Condition, Resource, View
+
+Scalar = str | int | float  # a quantity on the wire
+
+
+class EnvVarSource(View, frozen=True):
+    """Where an environment variable's value comes from; exactly one is set."""
+
+    config_map_key_ref: dict[str, Any] | None = None
+    secret_key_ref: dict[str, Any] | None = None
+    field_ref: dict[str, Any] | None = None
+    resource_field_ref: dict[str, Any] | None = None
+
+
+class EnvVar(View, frozen=True):
+    """One environment variable."""
+
+    name: str
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class EnvFromSource(View, frozen=True):
+    """A whole ConfigMap or Secret as environment."""
+
+    prefix: str = ""
+    config_map_ref: dict[str, Any] | None = None
+    secret_ref: dict[str, Any] | None = None
+
+
+class ContainerPort(View, frozen=True):
+    """A port that the container listens on."""
+
+    container_port: int
+    name: str = ""
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
+class HTTPGetAction(View, frozen=True):
+    """An HTTP probe."""
+
+    port: int | str
+    path: str = "/"
+    host: str = ""
+    scheme: str = "HTTP"
+    http_headers: list[dict[str, str]] = msgspec.field(default_factory=list)
+
+
+class TCPSocketAction(View, frozen=True):
+    """A TCP probe."""
+
+    port: int | str
+    host: str = ""
+
+
+class ExecAction(View, frozen=True):
+    """A command probe."""
+
+    command: list[str] = msgspec.field(default_factory=list)
+
+
+class Probe(View, frozen=True):
+    """How to find out whether a container is started, ready or alive."""
+
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    exec: ExecAction | None = None
+    initial_delay_seconds: int = 0
+    period_seconds: int = 10
+    timeout_seconds: int = 1
+    success_threshold: int = 1
+    failure_threshold: int = 3
+
+
+class VolumeMount(View, frozen=True):
+    """Where a volume shows up in the container."""
+
+    name: str
+    mount_path: str
+    sub_path: str = ""
+    read_only: bool = False
+
+
+class ResourceRequirements(View, frozen=True):
+    """What a container asks for and may use at most."""
+
+    requests: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    limits: dict[str, Scalar] = msgspec.field(default_factory=dict)
+
+
+class Container(View, frozen=True):
+    """One program of a pod."""
+
+    name: str
+    image: str = ""
+    command: list[str] = msgspec.field(default_factory=list)
+    args: list[str] = msgspec.field(default_factory=list)
+    working_dir: str = ""
+    env: list[EnvVar] = msgspec.field(default_factory=list)
+    env_from: list[EnvFromSource] = msgspec.field(default_factory=list)
+    ports: list[ContainerPort] = msgspec.field(default_factory=list)
+    resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
+    volume_mounts: list[VolumeMount] = msgspec.field(default_factory=list)
+    startup_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    restart_policy: str = ""
+
+
+class Toleration(View, frozen=True):
+    """A taint that the pod can live with."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SelectorRequirement(View, frozen=True):
+    """``key operator values``, for labels and fields of nodes and for label selectors."""
+
+    key: str
+    operator: str
+    values: list[str] = msgspec.field(default_factory=list)
+
+
+class NodeSelectorTerm(View, frozen=True):
+    """All of the expressions; an empty term matches nothing."""
+
+    match_expressions: list[SelectorRequirement] = msgspec.field(default_factory=list)
+    match_fields: list[SelectorRequirement] = msgspec.field(default_factory=list)
+
+
+class NodeSelector(View, frozen=True):
+    """Any of the terms."""
+
+    node_selector_terms: list[NodeSelectorTerm] = msgspec.field(default_factory=list)
+
+
+class PreferredSchedulingTerm(View, frozen=True):
+    """A term worth a weight of 1 to 100."""
+
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(View, frozen=True):
+    """Which nodes, must and should."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = (
+        msgspec.field(default_factory=list)
+    )
+
+
+class LabelSelector(View, frozen=True):
+    """metav1.LabelSelector: all of the labels and all of the expressions."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: list[SelectorRequirement] = msgspec.field(default_factory=list)
+
+
+class PodAffinityTerm(View, frozen=True):
+    """Pods to be near or far from, by topology domain."""
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = msgspec.field(default_factory=list)
+    namespace_selector: LabelSelector | None = None
+
+
+class WeightedPodAffinityTerm(View, frozen=True):
+    """A pod affinity term worth a weight of 1 to 100."""
+
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(View, frozen=True):
+    """Terms that must and should hold; for anti-affinity, must not and should not."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = msgspec.field(
+        default_factory=list
+    )
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = (
+        msgspec.field(default_factory=list)
+    )
+
+
+class Affinity(View, frozen=True):
+    """Everything that draws a pod to places or keeps it from them."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(View, frozen=True):
+    """How evenly pods spread over domains."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] = msgspec.field(default_factory=list)
+
+
+class Volume(View, frozen=True):
+    """A directory for the pod's containers; exactly one source is set."""
+
+    name: str
+    empty_dir: dict[str, Any] | None = None
+    host_path: dict[str, Any] | None = None
+    config_map: dict[str, Any] | None = None
+    secret: dict[str, Any] | None = None
+    downward_api: dict[str, Any] | None = msgspec.field(name="downwardAPI", default=None)
+    projected: dict[str, Any] | None = None
+
+
+class PodSpec(View, frozen=True):
+    """What to run and where it may run."""
+
+    containers: list[Container] = msgspec.field(default_factory=list)
+    init_containers: list[Container] = msgspec.field(default_factory=list)
+    volumes: list[Volume] = msgspec.field(default_factory=list)
+    node_name: str = ""
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = msgspec.field(default_factory=list)
+    topology_spread_constraints: list[TopologySpreadConstraint] = msgspec.field(
+        default_factory=list
+    )
+    scheduler_name: str = ""
+    scheduling_gates: list[dict[str, str]] = msgspec.field(default_factory=list)
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
+    overhead: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    hostname: str = ""
+    subdomain: str = ""
+    service_account_name: str = ""
+    resources: ResourceRequirements | None = None
+
+
+class ContainerStateWaiting(View, frozen=True):
+    """Not running yet, or between two runs."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(View, frozen=True):
+    """Running."""
+
+    started_at: str | None = None
+
+
+class ContainerStateTerminated(View, frozen=True):
+    """Ended."""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    container_id: str = msgspec.field(name="containerID", default="")
+
+
+class ContainerState(View, frozen=True):
+    """Exactly one of the three."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(View, frozen=True):
+    """What became of one container."""
+
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    state: ContainerState = msgspec.field(default_factory=ContainerState)
+    last_state: ContainerState = msgspec.field(default_factory=ContainerState)
+    image: str = ""
+    image_id: str = msgspec.field(name="imageID", default="")
+    container_id: str = msgspec.field(name="containerID", default="")
+
+
+class PodStatus(View, frozen=True):
+    """What is."""
+
+    phase: str = ""
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+    reason: str = ""
+    message: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    start_time: str | None = None
+    nominated_node_name: str = ""
+    container_statuses: list[ContainerStatus] = msgspec.field(default_factory=list)
+    init_container_statuses: list[ContainerStatus] = msgspec.field(default_factory=list)
+    qos_class: str = ""
+
+
+class Pod(Resource, frozen=True):
+    """A pod."""
+
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+def condition(pod: Pod, kind: str) -> Condition | None:
+    """The pod's condition of this type."""
+    for item in pod.status.conditions:
+        if item.type == kind:
+            return item
+    return None
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the Ready condition is True and the pod is not on its way out."""
+    ready = condition(pod, "Ready")
+    return ready is not None and ready.status == "True" and not pod.metadata.deletion_timestamp
+
+
+def is_finished(pod: Pod) -> bool:
+    """Whether the pod's programs have all ended for good."""
+    return pod.status.phase in {"Succeeded", "Failed"}

@@ -1,0 +1,167 @@
+"""What a kind is: everything the server, the clients and the surfaces derive from.
+
+A kind is one module under ``api.kinds`` exporting one ``KindInfo`` and one line in
+``api.kinds.__init__``. Storage, routing, discovery, OpenAPI, tables, field selectors, defaulting,
+validation and the typed client all read it; a kind that a user defines at run time goes through
+the same value.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from grange.api.meta import Document, Resource
+from grange.api.status import Cause
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One printer column.
+
+    Attributes:
+        name: heading.
+        cell: value from the full document and the wall time now, as RFC 3339 seconds since the
+            epoch; must not raise on partial documents.
+        type: OpenAPI type of the cell: string, integer, number, boolean or date.
+        description: what the column means.
+        priority: 0 is always shown, above only with ``-o wide``.
+    """
+
+    name: str
+    cell: Callable[[Document, float], str | int | float | bool | None]
+    type: str = "string"
+    description: str = ""
+    priority: int = 0
+
+
+def _no_defaults(document: Document) -> None:
+    """A kind without defaults beyond its schema's."""
+
+
+def _no_rules(document: Document, old: Document | None) -> list[Cause]:
+    """A kind without rules beyond its schema's."""
+    return []
+
+
+@dataclass(frozen=True)
+class KindInfo(Generic[R]):
+    """One resource kind.
+
+    Attributes:
+        group: API group; empty for the core group.
+        version: served and stored version.
+        kind: CamelCase name.
+        plural: the resource in paths, lower case.
+        view: the typed partial view that clients decode to.
+        schema: name of its definition in ``api.schema`` (OpenAPI).
+        namespaced: whether objects live in namespaces.
+        short_names: for command lines.
+        categories: e.g. ``all``.
+        has_status: ``status`` is a subresource that only its own path writes.
+        subresources: further ones, e.g. ``log``, ``binding``.
+        columns: printer columns after NAME and before AGE.
+        fields: selectable fields beyond metadata.name and metadata.namespace: path to reader.
+        default: fills in what the schema cannot express; in place.
+        validate: rules beyond the schema, for create (old is None) and update.
+        immutable: paths (``spec.nodeName``) that may be set once but not changed.
+        graceful: deletion waits for an agent (pods) when the object is at work.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    view: type[R]
+    schema: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = True
+    subresources: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    fields: Mapping[str, Callable[[Document], str]] = field(default_factory=dict)
+    default: Callable[[Document], None] = _no_defaults
+    validate: Callable[[Document, Document | None], list[Cause]] = _no_rules
+    immutable: tuple[str, ...] = ()
+    graceful: Callable[[Document], bool] | None = None
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``group/version``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        """The kind in lower case."""
+        return self.kind.lower()
+
+    @property
+    def qualified(self) -> str:
+        """``plural.group``, or ``plural`` in the core group: for messages."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def root(self) -> str:
+        """The first part of its paths: ``/api/v1`` or ``/apis/group/version``."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of a collection, an object or a subresource."""
+        parts = [self.root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+AnyKind = KindInfo[Any]
+
+
+class Scheme:
+    """The registry of kinds: by path and by kind.
+
+    Built-in kinds are given at construction; run-time kinds are added and removed.
+    """
+
+    def __init__(self, kinds: tuple[AnyKind, ...] = ()) -> None:
+        self._by_resource: dict[tuple[str, str, str], AnyKind] = {}
+        self._by_kind: dict[tuple[str, str], AnyKind] = {}
+        for info in kinds:
+            self.add(info)
+
+    def add(self, info: AnyKind) -> None:
+        """Serve one more kind."""
+        self._by_resource[info.group, info.version, info.plural] = info
+        self._by_kind[info.api_version, info.kind] = info
+
+    def remove(self, info: AnyKind) -> None:
+        """Stop serving a kind."""
+        self._by_resource.pop((info.group, info.version, info.plural), None)
+        self._by_kind.pop((info.api_version, info.kind), None)
+
+    def resource(self, group: str, version: str, plural: str) -> AnyKind | None:
+        """The kind served under a path."""
+        return self._by_resource.get((group, version, plural))
+
+    def kind(self, api_version: str, kind: str) -> AnyKind | None:
+        """The kind of a document."""
+        return self._by_kind.get((api_version, kind))
+
+    def named(self, word: str) -> AnyKind | None:
+        """The kind that a person means: plural, singular, short name, kind or plural.group."""
+        lowered = word.lower()
+        for info in self:
+            names = (info.plural, info.singular, *info.short_names, f"{info.plural}.{info.group}")
+            if lowered in names or lowered == f"{info.plural}.{info.version}.{info.group}":
+                return info
+        return None
+
+    def __iter__(self) -> Iterator[AnyKind]:
+        """Kinds in the order they were added."""
+        return iter(list(self._by_resource.values()))

@@ -1,0 +1,289 @@
+"""Errors as the API speaks them: one class per reason, raised by the server and the client alike.
+
+::
+
+    GrangeError
+    └── ApiError                    code  reason                  the caller's reaction
+        ├── BadRequest              400   BadRequest              fix the request
+        ├── Unauthorized            401   Unauthorized            get a credential
+        ├── Forbidden               403   Forbidden               ask for the right, or stop
+        ├── NotFound                404   NotFound                gone is often what was wanted
+        ├── MethodNotAllowed        405   MethodNotAllowed        use another verb
+        ├── NotAcceptable           406   NotAcceptable           ask for another format
+        ├── AlreadyExists           409   AlreadyExists           read what is there
+        ├── Conflict                409   Conflict                read again, then write again
+        ├── Gone / Expired          410   Gone, Expired           list again
+        ├── TooLarge                413   RequestEntityTooLarge   send less
+        ├── UnsupportedMediaType    415   UnsupportedMediaType    send another format
+        ├── Invalid                 422   Invalid                 fix the named fields
+        ├── TooManyRequests         429   TooManyRequests         wait ``retry_after_s``
+        ├── InternalError           500   InternalError           a bug; retry with backoff
+        ├── ServiceUnavailable      503   ServiceUnavailable      retry with backoff
+        ├── Timeout                 504   Timeout                 the outcome is unknown
+        └── InsufficientStorage     507   InsufficientStorage     free space; nothing was written
+
+Codes and reasons are those of the Kubernetes API conventions (metav1.Status).
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from grange.base.errors import GrangeError
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One fault in one field.
+
+    Attributes:
+        reason: FieldValueRequired, FieldValueInvalid, FieldValueNotSupported, …
+        message: what is wrong and what would be right.
+        field: path of the field, e.g. ``spec.containers[0].name``.
+    """
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the status is about."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: list[Cause] = msgspec.field(default_factory=list)
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The body of every answer that is not an object."""
+
+    code: int = 0
+    status: str = "Failure"
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def document(self) -> dict[str, object]:
+        """The status as a full document, with kind and apiVersion."""
+        body: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+        body.update(msgspec.to_builtins(self))
+        body.setdefault("status", "Failure")
+        return body
+
+
+class ApiError(GrangeError):
+    """An answer that is not success.
+
+    Args:
+        message: what happened, naming the thing, and what to do.
+        kind, name, group: the object it is about, where there is one.
+        causes: the faulty fields.
+        retry_after_s: how long to wait before asking again; zero says nothing.
+    """
+
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "",
+        name: str = "",
+        group: str = "",
+        causes: Sequence[Cause] = (),
+        retry_after_s: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = Details(
+            name=name,
+            group=group,
+            kind=kind,
+            causes=list(causes),
+            retry_after_seconds=retry_after_s,
+        )
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The faulty fields."""
+        return self.details.causes
+
+    def status(self) -> Status:
+        """The error as it goes over the wire."""
+        return Status(
+            code=self.code, reason=self.reason, message=self.message, details=self.details
+        )
+
+
+class BadRequest(ApiError):
+    """The request cannot be understood."""
+
+    code = 400
+    reason = "BadRequest"
+
+
+class Unauthorized(ApiError):
+    """No credential, or one that is not known."""
+
+    code = 401
+    reason = "Unauthorized"
+
+
+class Forbidden(ApiError):
+    """Known, but not allowed."""
+
+    code = 403
+    reason = "Forbidden"
+
+
+class NotFound(ApiError):
+    """No such object or path."""
+
+    code = 404
+    reason = "NotFound"
+
+
+class MethodNotAllowed(ApiError):
+    """The path exists, the verb does not."""
+
+    code = 405
+    reason = "MethodNotAllowed"
+
+
+class NotAcceptable(ApiError):
+    """None of the formats asked for can be served."""
+
+    code = 406
+    reason = "NotAcceptable"
+
+
+class AlreadyExists(ApiError):
+    """The name is taken."""
+
+    code = 409
+    reason = "AlreadyExists"
+
+
+class Conflict(ApiError):
+    """The object changed since it was read, or a precondition does not hold."""
+
+    code = 409
+    reason = "Conflict"
+
+
+class Gone(ApiError):
+    """The revision is no longer kept."""
+
+    code = 410
+    reason = "Gone"
+
+
+class Expired(Gone):
+    """The revision is no longer kept; list again and watch from there."""
+
+    reason = "Expired"
+
+
+class TooLarge(ApiError):
+    """The body is larger than the server takes."""
+
+    code = 413
+    reason = "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(ApiError):
+    """The body's format is not one the server reads."""
+
+    code = 415
+    reason = "UnsupportedMediaType"
+
+
+class Invalid(ApiError):
+    """The object breaks a rule of its kind; ``causes`` name the fields."""
+
+    code = 422
+    reason = "Invalid"
+
+
+class TooManyRequests(ApiError):
+    """Later, please."""
+
+    code = 429
+    reason = "TooManyRequests"
+
+
+class InternalError(ApiError):
+    """A bug in the server."""
+
+
+class ServiceUnavailable(ApiError):
+    """The server, or what it needs, is away."""
+
+    code = 503
+    reason = "ServiceUnavailable"
+
+
+class Timeout(ApiError):
+    """No answer in time; whether the write happened is not known."""
+
+    code = 504
+    reason = "Timeout"
+
+
+class InsufficientStorage(ApiError):
+    """The disk is full or not writable; nothing was acknowledged."""
+
+    code = 507
+    reason = "InsufficientStorage"
+
+
+_LEAVES: tuple[type[ApiError], ...] = (
+    BadRequest,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    NotAcceptable,
+    AlreadyExists,
+    Conflict,
+    Gone,
+    Expired,
+    TooLarge,
+    UnsupportedMediaType,
+    Invalid,
+    TooManyRequests,
+    InternalError,
+    ServiceUnavailable,
+    Timeout,
+    InsufficientStorage,
+)
+BY_REASON: dict[str, type[ApiError]] = {leaf.reason: leaf for leaf in _LEAVES}
+_BY_CODE: dict[int, type[ApiError]] = {leaf.code: leaf for leaf in reversed(_LEAVES)}
+
+
+def from_status(code: int, body: bytes) -> ApiError:
+    """The error that a response with this code and body stands for.
+
+    The reason decides; an unknown reason falls back on the code, and a body that is no ``Status``
+    (a proxy's page, say) on the code and the text.
+    """
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        status = Status(code=code, message=body[:200].decode("utf-8", "replace"))
+    kind = BY_REASON.get(status.reason) or _BY_CODE.get(code) or InternalError
+    details = status.details or Details()
+    return kind(
+        status.message or f"the server answered {code}",
+        kind=details.kind,
+        name=details.name,
+        group=details.group,
+        causes=details.causes,
+        retry_after_s=details.retry_after_seconds,
+    )

@@ -1,0 +1,80 @@
+"""How long to wait before trying again: pure values, no clock and no task."""
+
+from dataclasses import dataclass
+
+from grange.base.rng import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Doubling delays with a cap and optional full jitter.
+
+    Attributes:
+        initial_s: the delay after the first failure.
+        cap_s: no delay is longer.
+        jitter: fraction of the delay that is random, 0 to 1.
+    """
+
+    initial_s: float = 0.005
+    cap_s: float = 1000.0
+    jitter: float = 0.0
+
+    def delay(self, failures: int, stream: Stream | None = None) -> float:
+        """Seconds to wait after so many consecutive failures; zero for none."""
+        if failures <= 0:
+            return 0.0
+        plain = min(self.cap_s, self.initial_s * 2.0 ** min(failures - 1, 62))
+        if stream is None or self.jitter == 0.0:
+            return plain
+        return plain * (1.0 - self.jitter) + stream.uniform(0.0, plain * self.jitter)
+
+
+class TokenBucket:
+    """A rate with a burst; every reservation says how long to wait for its turn.
+
+    Args:
+        rate_per_s: tokens that arrive each second.
+        burst: tokens that can gather; the bucket starts full.
+    """
+
+    def __init__(self, *, rate_per_s: float, burst: int) -> None:
+        self._rate = rate_per_s
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._at: float | None = None
+
+    def reserve(self, now: float) -> float:
+        """Take one token and return the seconds until it is really there (zero if it is)."""
+        if self._at is not None:
+            self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
+        self._at = now
+        self._tokens -= 1.0
+        return 0.0 if self._tokens >= 0.0 else -self._tokens / self._rate
+
+
+class FailureLimiter:
+    """Per-item exponential delays and one bucket shared by all items: the longer wait wins.
+
+    The defaults are those of the field's work queue (spec/jobs.md §4.2).
+    """
+
+    def __init__(
+        self, *, exponential: Exponential | None = None, bucket: TokenBucket | None = None
+    ) -> None:
+        self._exponential = exponential or Exponential()
+        self._bucket = bucket or TokenBucket(rate_per_s=10.0, burst=100)
+        self._failures: dict[object, int] = {}
+
+    def when(self, item: object, now: float) -> float:
+        """Count one more failure of the item and return the seconds to wait."""
+        failures = self._failures.get(item, 0) + 1
+        self._failures[item] = failures
+        return max(self._exponential.delay(failures), self._bucket.reserve(now))
+
+    def failures(self, item: object) -> int:
+        """Consecutive failures of the item so far."""
+        return self._failures.get(item, 0)
+
+    def forget(self, item: object) -> None:
+        """The item succeeded: its next failure starts from the first delay."""
+        self._failures.pop(item, None)

@@ -1,0 +1,93 @@
+"""Time as an argument: the only module that reads a clock.
+
+Pure code takes ``now``; shells take a ``Clock``. Under the virtual loop of ``grange.sim`` the same
+``LoopClock`` makes hours pass in milliseconds, because it asks the loop and never the system.
+"""
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for people and objects, monotonic time for waiting."""
+
+    def now(self) -> datetime:
+        """Wall-clock time, aware, UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; only differences mean anything."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; returns at once (but yields) for zero or less. Cancellation ends the wait."""
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Bound a block: raises ``TimeoutError`` when it takes longer; None never does."""
+
+
+class LoopClock:
+    """The running event loop's time; wall time from the system, or counted from an epoch.
+
+    Args:
+        epoch: where wall time starts when the loop's own time is virtual; None reads the system.
+    """
+
+    def __init__(self, epoch: datetime | None = None) -> None:
+        self._epoch = epoch
+
+    def now(self) -> datetime:
+        """Wall-clock time, aware, UTC."""
+        if self._epoch is None:
+            return datetime.now(UTC)
+        return self._epoch + timedelta(seconds=asyncio.get_running_loop().time())
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        if self._epoch is None:
+            return time.monotonic()
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the running loop."""
+        await asyncio.sleep(max(0.0, seconds))
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Bound a block on the running loop."""
+        return asyncio.timeout(seconds)
+
+
+class SkewedClock(LoopClock):
+    """A node's own idea of the time: offset and drift against another clock.
+
+    Args:
+        inner: the true clock.
+        offset_s: seconds ahead of the true wall clock.
+        drift: extra seconds per true second, both wall and monotonic.
+    """
+
+    def __init__(self, inner: Clock, *, offset_s: float = 0.0, drift: float = 0.0) -> None:
+        super().__init__()
+        self._inner = inner
+        self._offset_s = offset_s
+        self._drift = drift
+        self._origin = inner.monotonic()
+
+    def now(self) -> datetime:
+        """The node's wall-clock time."""
+        elapsed = self._inner.monotonic() - self._origin
+        return self._inner.now() + timedelta(seconds=self._offset_s + elapsed * self._drift)
+
+    def monotonic(self) -> float:
+        """The node's monotonic time."""
+        elapsed = self._inner.monotonic() - self._origin
+        return self._origin + elapsed * (1.0 + self._drift)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait so many of the node's seconds."""
+        await self._inner.sleep(seconds / (1.0 + self._drift))
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Bound a block in the node's seconds."""
+        return self._inner.timeout(None if seconds is None else seconds / (1.0 + self._drift))

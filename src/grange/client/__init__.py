@@ -1,0 +1,8 @@
+"""Verbs on the Kubernetes API, whatever carries them.
+
+Owns: requests and their interpretation, list-watch streams, transports, kubeconfig.
+Never: caches, retries of writes, knowledge of which transport it was given.
+Flow: typed call → ``Request`` → transport → ``Response`` → typed view or ``ApiError``.
+Concurrency: any number of calls at once; cancellation of a write leaves its outcome unknown.
+Start reading at: ``client``.
+"""
