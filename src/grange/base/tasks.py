@@ -9,11 +9,33 @@ children; the first failure cancels the rest, youngest first; nothing outlives i
 import asyncio
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self, TypeVar
 
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class Child(Protocol[T_co]):
+    """A started child. Not awaitable: the nursery waits for it and raises its failure."""
+
+    def cancel(self) -> bool:
+        """Ask it to end; False if it has ended already."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def cancelled(self) -> bool:
+        """Whether it ended by cancellation."""
+
+    def result(self) -> T_co:
+        """What it returned; only after its end."""
+
+    def get_name(self) -> str:
+        """Its name."""
 
 
 class Nursery:
@@ -26,7 +48,7 @@ class Nursery:
 
     def __init__(self, name: str = "nursery") -> None:
         self.name = name
-        self._children: dict[asyncio.Task[object], None] = {}
+        self._children: dict[asyncio.Task[Any], None] = {}
         self._errors: list[BaseException] = []
         self._owner: asyncio.Task[object] | None = None
         self._closing = False
@@ -42,13 +64,13 @@ class Nursery:
         return self
 
     def start(
-        self, coroutine: Coroutine[object, object, object], *, name: str | None = None
-    ) -> asyncio.Task[object]:
+        self, coroutine: Coroutine[object, object, T], *, name: str | None = None
+    ) -> Child[T]:
         """Start a child; it is cancelled with the nursery and its failure fails the nursery."""
         if self._owner is None or (self._closing and not self._children) or self._aborted:
             coroutine.close()
             raise RuntimeError(f"{self.name}: start() outside the nursery's block")
-        task: asyncio.Task[object] = asyncio.get_running_loop().create_task(coroutine, name=name)
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._children[task] = None
         task.add_done_callback(self._on_done)
         return task
@@ -59,7 +81,7 @@ class Nursery:
         for task in reversed(list(self._children)):
             task.cancel()
 
-    def _on_done(self, task: asyncio.Task[object]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._children.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._errors.append(error)

@@ -1,0 +1,315 @@
+"""Runs ``async def test_…`` on virtual time and fails a test that leaves anything behind.
+
+A test marked ``e2e`` runs on a real loop (uvloop) instead and may open sockets; every other test is
+refused them. Asynchronous fixtures, also with ``yield``, live on the loop of their test. After each
+test there must be no task, thread or descriptor that was not there before it, and no error that
+nobody looked at.
+
+Fixtures: ``clock``, ``rng``, ``log``, ``records``. Option: ``--seed N`` replays randomness.
+"""
+
+import asyncio
+import functools
+import hashlib
+import inspect
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import uvloop
+
+from grange.base.clock import Clock, LoopClock
+from grange.base.log import Logger, TextFormatter, facts_of
+from grange.base.rng import Stream
+from grange.sim.loop import VirtualLoop
+from grange.sim.runner import Leak, Runner
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+Records = list[tuple[str, dict[str, object]]]
+
+_THREAD_GRACE_S = 2.0  # real seconds for a thread that was told to end
+_TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon_inode:[pidfd]")
+
+_runner = pytest.StashKey[Runner]()
+_before = pytest.StashKey["_Belongings"]()
+_lines = pytest.StashKey[list[str]]()
+
+
+class SocketRefused(RuntimeError):
+    """A test that is not marked ``e2e`` reached for the network."""
+
+
+# --- sockets -----------------------------------------------------------------------------------
+
+
+class _SocketGuard:
+    """Refuses to bind or connect unless the running test may."""
+
+    NAMES = ("bind", "connect", "connect_ex")
+
+    def __init__(self) -> None:
+        self.open = False
+        self._saved: dict[str, Callable[..., object]] = {}
+
+    def install(self) -> None:
+        for name in self.NAMES:
+            original = getattr(socket.socket, name)
+            self._saved[name] = original
+            setattr(socket.socket, name, self._guarded(original))
+
+    def remove(self) -> None:
+        for name in self._saved:
+            delattr(socket.socket, name)  # the originals are inherited
+        self._saved.clear()
+
+    def _guarded(self, original: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(original)
+        def guarded(sock: socket.socket, address: object, *rest: object) -> object:
+            if not self.open:
+                raise SocketRefused(f"a socket for {address!r}: mark the test e2e if it needs one")
+            return original(sock, address, *rest)
+
+        return guarded
+
+
+_guard = _SocketGuard()
+
+
+# --- what a test owns --------------------------------------------------------------------------
+
+
+def _descriptors() -> dict[int, str]:
+    """Open descriptors and what they point to; empty where the system cannot say."""
+    found: dict[int, str] = {}
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        return found
+    for name in names:
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the one that listed the directory
+    return found
+
+
+class _Belongings:
+    """Threads and descriptors at one moment."""
+
+    def __init__(self) -> None:
+        self.threads = set(threading.enumerate())
+        self.descriptors = _descriptors()
+
+    def allow(self, other: "_Belongings") -> None:
+        """Count what a longer-lived fixture made as there before."""
+        self.threads |= other.threads
+        self.descriptors |= other.descriptors
+
+    def leaks(self) -> list[str]:
+        """What is there now and was not then."""
+        found = []
+        for thread in threading.enumerate():
+            if thread not in self.threads and not isinstance(thread, threading._DummyThread):
+                thread.join(0.0 if thread.daemon else _THREAD_GRACE_S)
+                if thread.is_alive():
+                    found.append(f"thread left running: {thread.name}")
+        for number, target in sorted(_descriptors().items()):
+            if self.descriptors.get(number) != target and not any(
+                word in target for word in _TOLERATED
+            ):
+                found.append(f"descriptor left open: {number} → {target}")
+        return found
+
+
+def _is_e2e(item: pytest.Item) -> bool:
+    return item.get_closest_marker("e2e") is not None
+
+
+def _new_loop(item: pytest.Item) -> asyncio.AbstractEventLoop:
+    return uvloop.new_event_loop() if _is_e2e(item) else VirtualLoop()
+
+
+def _runner_of(item: pytest.Item) -> Runner:
+    if _runner not in item.stash:
+        item.stash[_runner] = Runner(_new_loop(item))
+    return item.stash[_runner]
+
+
+# --- hooks -------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--seed``."""
+    parser.addoption("--seed", type=int, default=None, help="seed of the rng fixture")
+
+
+def pytest_configure() -> None:
+    """Close the network."""
+    _guard.install()
+
+
+def pytest_unconfigure() -> None:
+    """Open it again."""
+    _guard.remove()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note what is there, and whether sockets are allowed."""
+    _guard.open = _is_e2e(item)
+    item.stash[_before] = _Belongings()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Close the loop after the last fixture and compare with what was there."""
+    try:
+        result = yield
+    finally:
+        complaints = []
+        if (runner := item.stash.get(_runner, None)) is not None:
+            try:
+                runner.close()
+            except Leak as leak:
+                complaints.append(str(leak))
+            del item.stash[_runner]
+        complaints += item.stash[_before].leaks()
+        _guard.open = False
+    if complaints:
+        pytest.fail("\n".join(complaints), pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Run asynchronous fixtures on the loop of the test; let wider fixtures keep what they open."""
+    function: Any = fixturedef.func
+    is_generator = inspect.isasyncgenfunction(function)
+    is_coroutine = inspect.iscoroutinefunction(function)
+    item = request.node
+    if not isinstance(item, pytest.Item):
+        if is_generator or is_coroutine:
+            pytest.fail(f"{fixturedef.argname}: an asynchronous fixture lives for one test only")
+        return (yield)
+    if not (is_generator or is_coroutine):
+        return (yield)
+    runner = _runner_of(item)
+
+    def opened(**arguments: object) -> object:
+        if is_coroutine:
+            return runner.run(function(**arguments), name=fixturedef.argname)
+        held = runner.open(function(**arguments), name=fixturedef.argname)
+        fixturedef.addfinalizer(held.close)
+        return held.value
+
+    fixturedef.func = opened  # type: ignore[misc]  # final, but the only way in
+    try:
+        return (yield)
+    finally:
+        fixturedef.func = function  # type: ignore[misc]  # as above
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a coroutine function to its end."""
+    function = pyfuncitem.obj
+    hypothesis_handle = getattr(function, "hypothesis", None)
+    if inspect.iscoroutinefunction(function):
+        runner = _runner_of(pyfuncitem)
+
+        @functools.wraps(function)
+        def run(**arguments: object) -> None:
+            runner.run(function(**arguments), name="test")
+
+        pyfuncitem.obj = run
+    elif hypothesis_handle is not None and inspect.iscoroutinefunction(
+        hypothesis_handle.inner_test
+    ):
+        inner = hypothesis_handle.inner_test
+
+        @functools.wraps(inner)
+        def example(*positional: object, **arguments: object) -> None:
+            # Each example has a loop of its own, so that it starts at time zero when replayed.
+            runner = Runner(_new_loop(pyfuncitem))
+            try:
+                runner.run(inner(*positional, **arguments), name="example")
+            finally:
+                runner.close()
+
+        hypothesis_handle.inner_test = example
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the records with their facts to a failure."""
+    report = yield
+    if report.failed and (lines := item.stash.get(_lines, None)):
+        report.sections.append((f"Records during {call.when}", "\n".join(lines)))
+    return report
+
+
+# --- fixtures ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(request: pytest.FixtureRequest) -> Clock:
+    """The clock of the test's loop; virtual ones start at 2026-01-01T00:00:00Z."""
+    return LoopClock(None if _is_e2e(request.node) else EPOCH)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> Stream:
+    """A stream seeded by the test's name, or by ``--seed``."""
+    name = request.node.name
+    seed = request.config.getoption("--seed")
+    if seed is None:
+        seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+    return Stream(seed, name)
+
+
+class _Recorder(logging.Handler):
+    """Keeps what ``Logger`` says, as values."""
+
+    def __init__(self, records: Records, lines: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._records = records
+        self._lines = lines
+        self._formatter = TextFormatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append((record.getMessage(), facts_of(record)))
+        self._lines.append(self._formatter.format(record))
+
+
+@pytest.fixture
+def records(request: pytest.FixtureRequest) -> Iterator[Records]:
+    """Every record so far: (event, facts), in order, at every level."""
+    kept: Records = []
+    lines = request.node.stash.setdefault(_lines, [])
+    handler = _Recorder(kept, lines)
+    root = logging.getLogger("grange")
+    level, propagate = root.level, root.propagate
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    root.propagate = False
+    yield kept
+    root.removeHandler(handler)
+    root.setLevel(level)
+    root.propagate = propagate
+
+
+@pytest.fixture
+def log(records: Records) -> Logger:
+    """A logger whose records the ``records`` fixture lists."""
+    del records  # only has to be there
+    return Logger("test")

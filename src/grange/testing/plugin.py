@@ -1,0 +1,1 @@
+"""The pytest plugin of Grange: gives tests a control plane of their own."""
