@@ -31,14 +31,16 @@ class RevisionMismatch(StoreError):
     """
 
     def __init__(self, key: str, *, expected: int, actual: int) -> None:
-        super().__init__(f"{key}: expected revision {expected}, found {actual}")
+        found = f"revision {actual}" if actual else "nothing"
+        wanted = f"revision {expected}" if expected else "any revision" if not actual else "nothing"
+        super().__init__(f"{key}: expected {wanted}, found {found}")
         self.key = key
         self.expected = expected
         self.actual = actual
 
 
 class Compacted(StoreError):
-    """The revision is at or below the compaction mark, or the watcher fell too far behind."""
+    """The revision is before the compaction mark, or the watcher fell too far behind."""
 
 
 class FutureRevision(StoreError):

@@ -4,7 +4,11 @@ Revisions are integers from 1 up, one for every accepted write, in the order of 
 all keys. A write is *accepted* synchronously (its compare-and-swap is decided against everything
 accepted before it) and *acknowledged* when the awaiting call returns: then it is on disk, and only
 then can any read or watcher see it. If the disk refuses a batch, every write that was accepted but
-not acknowledged fails, and nothing of it was ever visible.
+not acknowledged fails, and nothing of it was ever visible; its revision is not given out again
+while the store is open, so gaps are possible but no number ever means two things.
+
+History reaches back to the compaction mark: the state at the mark and every write after it can be
+asked for, what was before the mark cannot.
 """
 
 from collections.abc import Callable
@@ -63,6 +67,24 @@ class Page:
     remaining: int
 
 
+def check_key(key: str) -> None:
+    """Refuse what cannot be a key: the empty string, NUL, and text without a UTF-8 form.
+
+    Raises:
+        ValueError: naming the key.
+    """
+    if not key or "\0" in key or not (key.isascii() or _has_utf8_form(key)):
+        raise ValueError(f"not a key: {key!r}")
+
+
+def _has_utf8_form(key: str) -> bool:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Subscription(Protocol):
     """A bounded, ordered stream of events under one prefix."""
 
@@ -73,8 +95,10 @@ class Subscription(Protocol):
         """The next events, at least one, each exactly once and in revision order.
 
         Raises:
-            Compacted: this subscriber fell further behind than its buffer; it must list again.
+            Compacted: this subscriber fell further behind than its buffer, or history that it had
+                not read yet was compacted; it must list again.
             StopAsyncIteration: the subscription or the store was closed.
+        Cancellation: nothing is lost; the next call hands the events out.
         """
 
     @property
@@ -100,7 +124,10 @@ class Store(Protocol):
         """The acknowledged value."""
 
     def latest(self, key: str) -> Entry | None:
-        """The accepted value, acknowledged or not: the base for a read-modify-write."""
+        """The accepted value, acknowledged or not: the base for a read-modify-write.
+
+        None also for a key whose deletion is accepted.
+        """
 
     async def list(
         self, prefix: str, *, revision: int = 0, after: str = "", limit: int = 0
@@ -114,7 +141,9 @@ class Store(Protocol):
             limit: at most so many entries; 0 is all.
 
         Raises:
-            Compacted, FutureRevision: the revision cannot be shown.
+            Compacted: the revision is before the compaction mark.
+            FutureRevision: it is beyond the last acknowledged revision.
+            StoreClosed: the store is closed.
         """
 
     async def put(
@@ -123,14 +152,16 @@ class Store(Protocol):
         """Write a value that may contain its own revision.
 
         Args:
-            key: the key.
-            value: called once, at acceptance, with the write's revision; must not await or raise.
+            key: not empty, without NUL; ``ValueError`` otherwise.
+            value: called once, at acceptance, with the write's revision; if it raises, the write
+                is not accepted and the error passes through.
             expect: None writes whatever is there; 0 only if the key is absent; otherwise only if
                 the key's accepted revision is this one.
 
         Raises:
             RevisionMismatch: ``expect`` does not hold.
             StorageFull, StoreClosed: nothing was written.
+            StoreError: the disk refused the write for another reason, which the message names.
         Cancellation: the write may still happen; it is atomic either way.
         """
 
@@ -149,14 +180,17 @@ class Store(Protocol):
         Raises:
             RevisionMismatch: the key is absent (actual 0), or ``expect`` does not hold.
             StorageFull, StoreClosed: nothing was written.
+            StoreError: the disk refused the write for another reason, which the message names.
+        Cancellation: the deletion may still happen; it is atomic either way.
         """
 
     def watch(self, prefix: str, *, after: int) -> Subscription:
         """Events under the prefix with a revision greater than ``after``, then the ones to come.
 
         Raises:
-            Compacted: part of that history is gone.
+            Compacted: ``after`` is before the compaction mark.
             FutureRevision: ``after`` is beyond the last acknowledged revision.
+            StoreClosed: the store is closed.
         """
 
     async def compact(self, revision: int) -> None:
@@ -164,6 +198,9 @@ class Store(Protocol):
 
         Raises:
             FutureRevision: beyond the last acknowledged revision.
+            StoreClosed: the store is closed.
+            StorageFull, StoreError: the disk refused; what was forgotten stays forgotten.
+        Cancellation: the compaction goes on.
         """
 
     async def close(self) -> None:
