@@ -85,3 +85,18 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
+
+
+class SelectorRequirement(View, frozen=True):
+    """``key operator values``, for labels and fields of nodes and for label selectors."""
+
+    key: str
+    operator: str
+    values: list[str] = msgspec.field(default_factory=list)
+
+
+class LabelSelector(View, frozen=True):
+    """metav1.LabelSelector: all of the labels and all of the expressions."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: list[SelectorRequirement] = msgspec.field(default_factory=list)

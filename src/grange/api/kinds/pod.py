@@ -4,9 +4,12 @@ from typing import Any
 
 import msgspec
 
+from grange.api import meta
 from grange.api.meta import Condition, Resource, View
 
 Scalar = str | int | float  # a quantity on the wire
+SelectorRequirement = meta.SelectorRequirement
+LabelSelector = meta.LabelSelector
 
 
 class EnvVarSource(View, frozen=True):
@@ -125,14 +128,6 @@ class Toleration(View, frozen=True):
     toleration_seconds: int | None = None
 
 
-class SelectorRequirement(View, frozen=True):
-    """``key operator values``, for labels and fields of nodes and for label selectors."""
-
-    key: str
-    operator: str
-    values: list[str] = msgspec.field(default_factory=list)
-
-
 class NodeSelectorTerm(View, frozen=True):
     """All of the expressions; an empty term matches nothing."""
 
@@ -160,13 +155,6 @@ class NodeAffinity(View, frozen=True):
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = (
         msgspec.field(default_factory=list)
     )
-
-
-class LabelSelector(View, frozen=True):
-    """metav1.LabelSelector: all of the labels and all of the expressions."""
-
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    match_expressions: list[SelectorRequirement] = msgspec.field(default_factory=list)
 
 
 class PodAffinityTerm(View, frozen=True):

@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from grange.api.kinds.pod import LabelSelector
-from grange.api.meta import Condition, Document, Resource, View
+from grange.api.meta import Condition, Document, LabelSelector, Resource, View
 
 
 class Rollout(View, frozen=True):
@@ -57,6 +56,4 @@ class ReplicationController(Resource, frozen=True):
     spec: ReplicationControllerSpec = msgspec.field(
         default_factory=lambda: ReplicationControllerSpec(replicas=0)
     )
-    status: ReplicationControllerStatus = msgspec.field(
-        default_factory=ReplicationControllerStatus
-    )
+    status: ReplicationControllerStatus = msgspec.field(default_factory=ReplicationControllerStatus)

@@ -1,0 +1,172 @@
+"""Bytes to documents and views, and back.
+
+JSON is the wire form; YAML is accepted where people write. A document from outside is bounded in
+depth before anything walks it, so that the walkers may recurse.
+"""
+
+import re
+from typing import Any, NoReturn, TypeVar, cast
+
+import msgspec
+
+from grange.api import yaml_documents
+from grange.api.meta import Document, View
+from grange.api.status import BadRequest
+from grange.api.wire import JSON
+
+V = TypeVar("V", bound=View)
+
+DEPTH_MAX = 64
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+_view_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+_POSITION = re.compile(r"\(byte (\d+)\)")
+
+
+def encode(obj: Document | View) -> bytes:
+    """Compact JSON."""
+    return _encoder.encode(obj)
+
+
+def encode_any(value: object) -> bytes:
+    """Compact JSON of any JSON value."""
+    return _encoder.encode(value)
+
+
+def decode_any(body: bytes) -> Any:
+    """Any JSON value, bounded in depth.
+
+    Raises:
+        BadRequest: the body is no JSON (names line and column), or too deep.
+    """
+    try:
+        value = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_json(body, error)
+    # A value cannot be deeper than it has opening brackets: counting them settles most bodies.
+    if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
+        check_depth(value)
+    return value
+
+
+def decode_document(body: bytes, media_type: str = JSON) -> Document:
+    """One document from a request's body; media types ending in ``yaml`` are read as YAML.
+
+    Raises:
+        BadRequest: the body cannot be read (names line and column), is too deep, or is no object.
+    """
+    if media_type.partition(";")[0].strip().endswith("yaml"):
+        documents = load_yaml_documents(body)
+        if len(documents) != 1:
+            raise BadRequest(f"expected one YAML document in the body, found {len(documents)}")
+        return documents[0]
+    value = decode_any(body)
+    if not isinstance(value, dict):
+        raise BadRequest(f"expected a JSON object, got {_name(value)}")
+    return cast("Document", value)
+
+
+def decode_view(body: bytes, view: type[V]) -> V:
+    """The partial view of a document's bytes; fields that the view lacks are skipped.
+
+    Raises:
+        BadRequest: the body is no JSON, or a field that the view names has another type.
+    """
+    decoder = _view_decoders.get(view)
+    if decoder is None:
+        decoder = _view_decoders[view] = msgspec.json.Decoder(view)
+    try:
+        return cast("V", decoder.decode(body))
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"cannot read a {view.__name__}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_json(body, error)
+
+
+def convert(document: Document, view: type[V]) -> V:
+    """The partial view of a document.
+
+    Raises:
+        BadRequest: a field that the view names has another type.
+    """
+    try:
+        return msgspec.convert(document, view)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"cannot read a {view.__name__}: {error}") from error
+
+
+def to_document(view: View) -> Document:
+    """The document of a view: exactly its fields that differ from their defaults."""
+    return cast("Document", msgspec.to_builtins(view))
+
+
+def load_yaml_documents(text: str | bytes) -> list[Document]:
+    """The documents of a YAML stream, empty ones left out.
+
+    Raises:
+        BadRequest: the stream cannot be read (names line and column), repeats a key, expands or
+            nests beyond bounds, or holds something other than mappings.
+    """
+    documents = []
+    for value in yaml_documents.load(text):
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise BadRequest(f"expected every YAML document to be a mapping, got {_name(value)}")
+        documents.append(cast("Document", value))
+    return documents
+
+
+def check_depth(value: object, limit: int = DEPTH_MAX) -> None:
+    """Refuse a value that nests deeper than ``limit``, without recursion.
+
+    Raises:
+        BadRequest: it does.
+    """
+    level: list[object] = [value]
+    for _ in range(limit):
+        deeper: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper += [v for v in item.values() if isinstance(v, dict | list)]
+            elif isinstance(item, list):
+                deeper += [v for v in item if isinstance(v, dict | list)]
+        if not deeper:
+            return
+        level = deeper
+    raise BadRequest(f"the document nests deeper than {limit} levels")
+
+
+def _refuse_json(body: bytes, error: Exception) -> NoReturn:
+    if not body.strip():
+        raise BadRequest("the body is empty; send a JSON object") from error
+    if isinstance(error, RecursionError):
+        raise BadRequest(f"the document nests deeper than {DEPTH_MAX} levels") from error
+    match = _POSITION.search(str(error))
+    message = _POSITION.sub("", str(error)).strip().rstrip(":")
+    if match is None:
+        raise BadRequest(f"cannot read the body as JSON: {message}") from error
+    at = int(match.group(1))
+    line = body.count(b"\n", 0, at) + 1
+    column = at - (body.rfind(b"\n", 0, at) + 1) + 1
+    message = message.removeprefix("JSON is malformed: ")
+    raise BadRequest(
+        f"cannot read the body as JSON: {message} at line {line}, column {column}"
+    ) from error
+
+
+def _name(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -1,0 +1,46 @@
+"""Conditions: what an object says about itself, one entry a type.
+
+``lastTransitionTime`` moves only when ``status`` changes, so that "since when" stays true while
+reasons and messages are refined.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from grange.api.meta import Condition
+
+
+def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    """The condition of a type, or None."""
+    for item in conditions:
+        if item.type == kind:
+            return item
+    return None
+
+
+def is_true(conditions: Sequence[Condition], kind: str) -> bool:
+    """Whether the condition of a type is there and True."""
+    item = find(conditions, kind)
+    return item is not None and item.status == "True"
+
+
+def set_condition(conditions: Sequence[Condition], new: Condition, now: str) -> list[Condition]:
+    """The conditions with one set, in place of the old of its type or at the end.
+
+    Args:
+        conditions: as they are; not changed.
+        new: what shall be; its ``last_transition_time`` is ignored.
+        now: RFC 3339, used when the status differs from before.
+
+    Returns:
+        A new list; equal to the old when nothing changes.
+    """
+    old = find(conditions, new.type)
+    since = now
+    if old is not None and old.status == new.status and old.last_transition_time:
+        since = old.last_transition_time
+    stamped = replace(new, last_transition_time=since)
+    if old is None:
+        return [*conditions, stamped]
+    return [stamped if item.type == new.type else item for item in conditions]
