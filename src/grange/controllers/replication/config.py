@@ -1,0 +1,25 @@
+"""Settings of the replication controller."""
+
+from dataclasses import dataclass, field
+
+from grange.base.backoff import Exponential
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationConfig:
+    """How the controller works.
+
+    Attributes:
+        workers: controllers reconciled at the same time.
+        burst: most pods created or deleted in one pass; the next pass follows at once.
+        resync_s: every controller is looked at again after so many seconds even without news.
+        replacement: how long the place of a pod that finished stays empty, by how many pods of
+            the controller finished in a row; the finished pod is kept for inspection meanwhile.
+        replacement_reset_s: after so many seconds without a finished pod, the count starts anew.
+    """
+
+    workers: int = 4
+    burst: int = 500
+    resync_s: float = 300.0
+    replacement: Exponential = field(default_factory=lambda: Exponential(initial_s=1.0, cap_s=60.0))
+    replacement_reset_s: float = 600.0

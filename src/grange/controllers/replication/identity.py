@@ -1,0 +1,122 @@
+"""How a pod is known to belong to a controller: labels, names and the hash of the template.
+
+The truth about ownership is the pod's controller owner reference, by uid. The labels are an index
+for people and for adoption, and are repaired when they drift. Names are deterministic: two passes
+that decide the same thing collide at the API server instead of doubling a pod.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from grange.api import names
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+
+RC_NAME_LABEL = "grange.dev/replication-controller"
+"""Pod label with the name of its controller (``label_value`` of it); orphans are adopted by it."""
+
+RC_ID_LABEL = "grange.dev/replication-controller-uid"
+"""Pod label with the uid of its controller; tools refuse to touch pods that carry it."""
+
+TEMPLATE_HASH_LABEL = "grange.dev/template-hash"
+"""Pod label with ``template_hash`` of the template that the pod was made from; never repaired."""
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Pod annotation, an integer: among equals the pod with the lower cost is removed first."""
+
+PLACEMENT_HASH = "grange.dev/placement-hash"
+"""Pod annotation with ``placement_hash`` of the controller when the pod was made."""
+
+_HASH_LENGTH = 10  # 40 bits: two of one namespace's pods meet by chance once in a million million
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def _digest_of(value: object) -> str:
+    encoded = msgspec.json.encode(value, order="deterministic")
+    return hashlib.sha256(encoded).hexdigest()[:_HASH_LENGTH]
+
+
+def _shortened(text: str, digest: str) -> str:
+    room = names.DNS_LABEL_MAX - _HASH_LENGTH - 1
+    readable = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())[:room]
+    return f"{readable.strip('-')}-{digest}".lstrip("-")
+
+
+def label_value(name: str) -> str:
+    """The name as a label value: itself where it is one, else shortened with a hash."""
+    return name if names.check_label_value(name) is None else _shortened(name, _digest(name))
+
+
+def template_hash(controller: ReplicationController) -> str:
+    """Ten hexadecimal digits that change exactly when ``spec.template`` does."""
+    return _digest_of(controller.spec.template)
+
+
+def placement_hash(controller: ReplicationController) -> str:
+    """Ten hexadecimal digits that change exactly when placement or node selector do."""
+    return _digest_of([controller.spec.placement, controller.spec.node_selector])
+
+
+def labels_of(controller: ReplicationController) -> dict[str, str]:
+    """The labels that every pod of the controller carries: ``podLabels``, then the two of ours."""
+    return {
+        **controller.spec.pod_labels,
+        RC_NAME_LABEL: label_value(controller.metadata.name),
+        RC_ID_LABEL: controller.metadata.uid,
+    }
+
+
+def name_for_node(controller: ReplicationController, node: str, taken: Collection[str]) -> str:
+    """The pod's name on a node: ``<controller>-<node>``, a DNS label of at most 63 characters.
+
+    A pair too long or with characters of its own is shortened with a hash. A name that an object
+    of somebody else holds (``taken``) is avoided with a hash of the controller's uid.
+    """
+    plain = f"{controller.metadata.name}-{node}"
+    if names.check_dns_label(plain) is not None:
+        plain = _shortened(plain, _digest(controller.metadata.name, node))
+    if plain not in taken:
+        return plain
+    return _shortened(plain, _digest(controller.metadata.uid, node))
+
+
+def ordinal_names(controller: ReplicationController, taken: Collection[str]) -> Iterator[str]:
+    """Names ``<controller>-<ordinal>`` from zero up, without those that are taken; endless."""
+    base = controller.metadata.name
+    if names.check_dns_label(f"{base}-9999999") is not None:
+        base = _shortened(base, _digest(base))[: names.DNS_LABEL_MAX - 8].rstrip("-")
+    ordinal = 0
+    while True:
+        name = f"{base}-{ordinal}"
+        if name not in taken:
+            yield name
+        ordinal += 1
+
+
+def pinned_node(pod: Pod) -> str:
+    """The node that the pod's required affinity names, if every term names the same; else empty."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    if required is None:
+        return ""
+    found: set[str] = set()
+    for term in required.node_selector_terms:
+        pins = [
+            item.values[0]
+            for item in term.match_fields
+            if item.key == "metadata.name" and item.operator == "In" and len(item.values) == 1
+        ]
+        if not pins:
+            return ""
+        found.update(pins)
+    return found.pop() if len(found) == 1 else ""
+
+
+def node_of(pod: Pod) -> str:
+    """Where the pod is, or is bound to go; empty while any node could still take it."""
+    return pod.spec.node_name or pinned_node(pod)

@@ -1,0 +1,102 @@
+"""From a controller's template to the pod that is created: pure."""
+
+from copy import deepcopy
+
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document
+from grange.controllers.replication import identity
+
+API_VERSION = "grange.dev/v1alpha1"
+KIND = "ReplicationController"
+
+
+def owner_reference(controller: ReplicationController) -> Document:
+    """The controller reference that makes a pod ours."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": controller.metadata.name,
+        "uid": controller.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_document(controller: ReplicationController, *, name: str, node: str = "") -> Document:
+    """The pod to create.
+
+    The template's metadata (labels, annotations, finalizers) and spec are copied; ``podLabels`` and
+    the labels of ``identity`` win over the template's. The controller's node selector becomes
+    required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
+    checks taints and resources there. A ``nodeName`` in the template is dropped: it would send
+    every replica to one node behind the scheduler's back.
+
+    Args:
+        controller: whose template it is; not changed.
+        name: of the pod.
+        node: where it must run; empty leaves the choice to the scheduler.
+    """
+    template = deepcopy(controller.spec.template)
+    metadata = template.get("metadata") or {}
+    spec = template.get("spec") or {}
+    spec.pop("nodeName", None)
+    _require(spec, _expressions(controller), node)
+    kept = {"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}
+    labels = {
+        **(metadata.get("labels") or {}),
+        **identity.labels_of(controller),
+        identity.TEMPLATE_HASH_LABEL: identity.template_hash(controller),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": controller.metadata.namespace,
+            "labels": labels,
+            "annotations": {
+                **(metadata.get("annotations") or {}),
+                identity.PLACEMENT_HASH: identity.placement_hash(controller),
+            },
+            **kept,
+            "ownerReferences": [owner_reference(controller)],
+        },
+        "spec": spec,
+    }
+
+
+def _expressions(controller: ReplicationController) -> list[Document]:
+    selector = controller.spec.node_selector
+    equal = [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in sorted(selector.match_labels.items())
+    ]
+    others: list[Document] = []
+    for item in selector.match_expressions:
+        entry: Document = {"key": item.key, "operator": item.operator}
+        if item.values:
+            entry["values"] = list(item.values)
+        others.append(entry)
+    return equal + others
+
+
+def _require(spec: Document, expressions: list[Document], node: str) -> None:
+    """Add conditions to every alternative of the required node affinity, in place."""
+    if not expressions and not node:
+        return
+    affinity = spec.get("affinity") or {}
+    node_affinity = affinity.get("nodeAffinity") or {}
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = [{}] if required is None else (required.get("nodeSelectorTerms") or [])
+    for term in terms:
+        if expressions:
+            term["matchExpressions"] = [
+                *(term.get("matchExpressions") or []),
+                *deepcopy(expressions),
+            ]
+        if node:
+            pin = {"key": "metadata.name", "operator": "In", "values": [node]}
+            term["matchFields"] = [*(term.get("matchFields") or []), pin]
+    node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    affinity["nodeAffinity"] = node_affinity
+    spec["affinity"] = affinity

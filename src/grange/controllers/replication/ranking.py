@@ -1,0 +1,66 @@
+"""Which pod goes first when there are too many: a total order, so that every pass agrees.
+
+The order is, from first to go to last: on an ineligible node; not ready (unbound before bound
+before running); lower deletion cost; more restarts; sharing its node with more of its siblings;
+younger; later name.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from grange.api.kinds import pod as pods
+from grange.api.kinds.pod import Pod
+from grange.controllers.replication import identity
+
+_Key = tuple[bool, int, int, int, int]
+
+_UNBOUND, _WAITING, _RUNNING, _READY = range(4)
+
+
+def readiness(pod: Pod) -> int:
+    """How far the pod has come: 0 unbound, 1 bound, 2 running, 3 ready."""
+    if pods.is_ready(pod):
+        return _READY
+    if pod.status.phase == "Running":
+        return _RUNNING
+    return _WAITING if pod.spec.node_name else _UNBOUND
+
+
+def deletion_cost(pod: Pod) -> int:
+    """The pod's deletion cost annotation; zero when missing or not an integer."""
+    text = pod.metadata.annotations.get(identity.DELETION_COST, "0")
+    try:
+        return int(text)
+    except ValueError:
+        return 0
+
+
+def restarts(pod: Pod) -> int:
+    """How often containers of the pod were started again."""
+    return sum(status.restart_count for status in pod.status.container_statuses)
+
+
+def victims(pods_: Sequence[Pod], eligible: Collection[str]) -> list[Pod]:
+    """The pods in the order in which they should go.
+
+    Args:
+        pods_: active pods of one controller.
+        eligible: names of nodes where the controller may run pods.
+    """
+    there = Counter(identity.node_of(pod) for pod in pods_)
+
+    def key(pod: Pod) -> _Key:
+        node = identity.node_of(pod)
+        return (
+            node == "" or node in eligible,
+            readiness(pod),
+            deletion_cost(pod),
+            -restarts(pod),
+            -there[node] if node else 0,
+        )
+
+    # Stable sorts from the least important criterion up: text cannot be negated in one key.
+    ordered = sorted(pods_, key=lambda pod: pod.metadata.name, reverse=True)
+    ordered.sort(key=lambda pod: pod.metadata.creation_timestamp or "", reverse=True)
+    ordered.sort(key=key)
+    return ordered

@@ -1,0 +1,155 @@
+"""Which nodes a controller may use, and how it asks for more.
+
+``Scheduler`` is the controller's view of placement: it names eligible nodes, it can be asked to
+provide further ones and to take them back. It does not bind pods. ``NodeSelectorScheduler`` knows
+the nodes that are there; a pool of machines can stand behind the same protocol.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from grange.api import selectors
+from grange.api.kinds import node as nodes
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import PodSpec, Toleration
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.base.errors import GrangeError
+from grange.placement import nodeaffinity, taints
+
+_REMEMBERED = 4096  # distinct demands; beyond it the memory starts afresh rather than grow
+
+
+class AllocationRefused(GrangeError):
+    """No further nodes can be provided: report the shortage and carry on with what there is."""
+
+
+class Scheduler(Protocol):
+    """What the replication controller needs to know about nodes."""
+
+    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of all nodes where the controller's pods may run, sorted; used ones included.
+
+        Authoritative and asked anew in every pass. Empty is an answer: nothing will be placed.
+        """
+
+    async def allocate_nodes(
+        self, controller: ReplicationController, count: int, *, request_id: str
+    ) -> Sequence[str]:
+        """Provide so many more nodes, which ``eligible_nodes`` then includes.
+
+        Asking again under the same request id returns the same nodes.
+
+        Raises:
+            AllocationRefused: there are none to be had.
+        """
+
+    async def deallocate_nodes(
+        self, controller: ReplicationController, names: Sequence[str]
+    ) -> None:
+        """Take back nodes that the controller no longer uses; unknown ones are ignored.
+
+        Raises:
+            AllocationRefused: nodes are not allocated here.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a controller asks of a node, compiled once."""
+
+    labels: selectors.Labels
+    affinity: nodeaffinity.Affinity
+    tolerations: tuple[Toleration, ...]
+
+    @classmethod
+    def of(cls, controller: ReplicationController) -> "Demand":
+        """The demand of a controller: its node selector and what its template says about nodes.
+
+        Raises:
+            SelectorError, msgspec.ValidationError: the spec cannot be read.
+        """
+        spec = msgspec.convert(controller.spec.template.get("spec") or {}, PodSpec)
+        return cls(
+            selectors.Labels.of(controller.spec.node_selector),
+            nodeaffinity.of_pod(spec),
+            tuple(spec.tolerations),
+        )
+
+    def accepts(self, node: Node) -> bool:
+        """Whether the node is ready, open for new pods, tolerated and selected."""
+        meta = node.metadata
+        if meta.deletion_timestamp or not nodes.is_ready(node):
+            return False
+        if node.spec.unschedulable and not taints.tolerated(self.tolerations, taints.UNSCHEDULABLE):
+            return False
+        return (
+            self.labels.matches(meta.labels)
+            and nodeaffinity.matches(self.affinity, meta.name, meta.labels)
+            and taints.first_untolerated(node.spec.taints, self.tolerations) is None
+        )
+
+
+def placement_facts(node: Node) -> tuple[object, ...]:
+    """Everything about a node that eligibility depends on; equal facts mean equal answers."""
+    return (
+        node.metadata.labels,
+        node.metadata.deletion_timestamp is None,
+        node.spec.unschedulable,
+        [(taint.key, taint.value, taint.effect) for taint in node.spec.taints],
+        nodes.is_ready(node),
+    )
+
+
+class NodeSelectorScheduler:
+    """Eligibility from the nodes that exist; nodes cannot be allocated.
+
+    Answers are remembered by demand until ``nodes_changed``, because ten thousand controllers ask
+    the same few questions about the same nodes.
+
+    Args:
+        nodes_: all nodes as the cache has them.
+    """
+
+    def __init__(self, nodes_: Callable[[], Iterable[Node]]) -> None:
+        self._nodes = nodes_
+        self._answers: dict[bytes, tuple[str, ...]] = {}
+
+    def nodes_changed(self) -> None:
+        """Forget the answers; call when the placement facts of any node changed."""
+        self._answers.clear()
+
+    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of the eligible nodes, sorted."""
+        spec = controller.spec.template.get("spec") or {}
+        about_nodes = [spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
+        question = msgspec.json.encode(
+            [controller.spec.node_selector, about_nodes], order="deterministic"
+        )
+        answer = self._answers.get(question)
+        if answer is None:
+            demand = Demand.of(controller)
+            answer = tuple(sorted(n.metadata.name for n in self._nodes() if demand.accepts(n)))
+            if len(self._answers) >= _REMEMBERED:
+                self._answers.clear()
+            self._answers[question] = answer
+        return answer
+
+    async def allocate_nodes(
+        self, controller: ReplicationController, count: int, *, request_id: str
+    ) -> Sequence[str]:
+        """Refused: label nodes so that the node selector matches them, or add nodes."""
+        raise AllocationRefused(
+            f"{controller.key}: {count} more nodes wanted, but nodes are not allocated here: "
+            "label nodes to match spec.nodeSelector or add nodes"
+        )
+
+    async def deallocate_nodes(
+        self, controller: ReplicationController, names: Sequence[str]
+    ) -> None:
+        """Refused: nothing was allocated."""
+        raise AllocationRefused(
+            f"{controller.key}: nodes are not allocated here, so none can be released"
+        )

@@ -1,0 +1,388 @@
+"""Decisions about one controller. Numbers R… and W… are those of the checks in the specification
+of replication: R is behaviour to keep, W a weakness of the ancestor that must not come back.
+
+P2 writes intents on nodes; here a pod is created, pinned to its node and bound by the scheduler. An
+audit record has no counterpart yet. An alert is the InsufficientNodes condition (and an event).
+"""
+
+from collections.abc import Sequence
+
+import pytest
+from tests.unit.controllers import builders
+
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.controllers.replication import identity, logic, ranking
+
+
+def decide(
+    owner: ReplicationController,
+    owned: Sequence[Pod] = (),
+    eligible: Sequence[str] = (),
+    **rest: frozenset[str],
+) -> logic.Plan:
+    return logic.plan(logic.Situation(owner, owned, eligible, **rest))
+
+
+def created(plan: logic.Plan) -> list[str]:
+    return [addition.node for addition in plan.create]
+
+
+def deleted(plan: logic.Plan) -> list[str]:
+    return [removal.pod.metadata.name for removal in plan.delete]
+
+
+def on_nodes(owner: ReplicationController, *nodes: str) -> list[Pod]:
+    return [builders.pod(owner, node=node) for node in nodes]
+
+
+# --- how many and where ------------------------------------------------------------------------
+
+
+def test_r1_nothing_wanted_and_no_nodes_is_nothing_to_do() -> None:
+    assert decide(builders.controller(replicas=0)) == logic.Plan()
+
+
+def test_r2_one_wanted_and_no_eligible_node_is_one_short() -> None:
+    plan = decide(builders.controller(replicas=1))
+    assert plan.create == ()
+    assert plan.short == 1
+
+
+def test_r3_only_the_eligible_node_gets_a_pod() -> None:
+    plan = decide(builders.controller(replicas=1), eligible=["b"])
+    assert plan.create == (logic.Addition("web-b", "b"),)
+    assert plan.short == 0
+
+
+def test_r4_two_wanted_and_one_eligible_places_one_and_is_one_short() -> None:
+    plan = decide(builders.controller(replicas=2), eligible=["a"])
+    assert created(plan) == ["a"]
+    assert plan.short == 1
+
+
+def test_r5_negative_replicas_are_refused_and_touch_nothing() -> None:
+    """P2 removed every pod and then reported an error; here only the error remains."""
+    owner = builders.controller(replicas=-1)
+    with pytest.raises(logic.InvalidController, match=r"spec\.replicas"):
+        decide(owner, on_nodes(owner, "a", "b"), ["a", "b"])
+
+
+def test_r6_growing_keeps_the_first_pod_and_uses_the_other_node() -> None:
+    owner = builders.controller(replicas=2)
+    plan = decide(owner, on_nodes(owner, "a"), ["a", "b"])
+    assert created(plan) == ["b"]
+    assert plan.delete == ()
+    assert plan.short == 0
+
+
+def test_r7_shrinking_to_zero_removes_the_pod() -> None:
+    owner = builders.controller(replicas=0)
+    assert deleted(decide(owner, on_nodes(owner, "a"), ["a"])) == ["web-a"]
+
+
+def test_r8_of_a_thousand_pods_exactly_the_one_on_the_ineligible_node_goes() -> None:
+    nodes = [f"n{index:04}" for index in range(1000)]
+    owner = builders.controller(replicas=999)
+    plan = decide(owner, on_nodes(owner, *nodes), [n for n in nodes if n != "n0417"])
+    assert deleted(plan) == ["web-n0417"]
+
+
+def test_r9_scaling_to_seven_and_back_crosses_every_batch() -> None:
+    nodes = [f"n{index}" for index in range(7)]
+    owner = builders.controller(replicas=7)
+    assert created(decide(owner, eligible=nodes)) == nodes
+    none = builders.controller(replicas=0)
+    assert sorted(deleted(decide(none, on_nodes(none, *nodes), nodes))) == sorted(
+        f"web-{node}" for node in nodes
+    )
+
+
+def test_r15_static_members_do_not_move_when_their_node_is_ineligible() -> None:
+    owner = builders.controller(replicas=1)
+    assert decide(owner, on_nodes(owner, "a"), ["b"]) == logic.Plan()
+
+
+def test_r16_adding_five_to_nothing_places_five() -> None:
+    assert len(decide(builders.controller(replicas=5), eligible=list("abcde")).create) == 5
+
+
+def test_r17_r19_a_paused_controller_neither_adds_nor_removes_nor_repairs() -> None:
+    assert decide(builders.controller(replicas=5, paused=True), eligible=list("abcde")).create == ()
+    owner = builders.controller(replicas=3, paused=True)
+    stripped = builders.pod(owner, node="a", labels={})
+    assert decide(owner, [stripped, *on_nodes(owner, *"bcde")], list("abcde")) == logic.Plan()
+
+
+def test_r18_shrinking_from_five_to_three_leaves_three() -> None:
+    owner = builders.controller(replicas=3)
+    assert len(decide(owner, on_nodes(owner, *"abcde"), list("abcde")).delete) == 2
+
+
+def test_additions_go_to_nodes_in_order_of_name() -> None:
+    """Users rely on knowing where the next pod goes."""
+    owner = builders.controller(replicas=3)
+    plan = decide(owner, on_nodes(owner, "c"), ["d", "b", "a", "c"])
+    assert created(plan) == ["a", "b"]
+
+
+def test_a_controller_being_deleted_is_left_alone() -> None:
+    owner = builders.controller(replicas=3, deleted=True)
+    assert decide(owner, [], ["a"]) == logic.Plan()
+
+
+def test_an_unknown_placement_is_refused() -> None:
+    with pytest.raises(logic.InvalidController, match=r"spec\.placement"):
+        decide(builders.controller(placement="Everywhere"))
+
+
+# --- one per node ------------------------------------------------------------------------------
+
+
+def test_a_terminating_pod_holds_its_node_but_not_its_place() -> None:
+    owner = builders.controller(replicas=2)
+    owned = [builders.pod(owner, node="a", deleted=True), builders.pod(owner, node="b")]
+    assert created(decide(owner, owned, ["a", "b", "c"])) == ["c"]
+
+
+def test_waiting_for_a_terminating_pod_to_leave_is_not_a_shortage() -> None:
+    owner = builders.controller(replicas=2)
+    owned = [builders.pod(owner, node="a", deleted=True), builders.pod(owner, node="b")]
+    plan = decide(owner, owned, ["a", "b"])
+    assert plan.create == ()
+    assert plan.short == 0
+    assert plan.scaling
+
+
+def test_a_terminating_pod_on_an_ineligible_node_is_a_shortage() -> None:
+    owner = builders.controller(replicas=2)
+    owned = [builders.pod(owner, node="a", deleted=True), builders.pod(owner, node="b")]
+    assert decide(owner, owned, ["b"]).short == 1
+
+
+def test_two_pods_on_one_node_leave_the_better() -> None:
+    owner = builders.controller(replicas=2)
+    owned = [
+        builders.pod(owner, node="a", name="old-a", ready=True),
+        builders.pod(owner, node="a", name="new-a", ready=False),
+        builders.pod(owner, node="b"),
+    ]
+    plan = decide(owner, owned, ["a", "b"])
+    assert deleted(plan) == ["new-a"]
+    assert plan.create == ()
+
+
+def test_an_unbound_pod_on_an_ineligible_node_moves_to_a_spare_one() -> None:
+    """It runs nowhere, so moving it breaks no promise and loses nothing."""
+    owner = builders.controller(replicas=1)
+    stranded = builders.pod(owner, node="a", bound=False)
+    plan = decide(owner, [stranded], ["b"])
+    assert deleted(plan) == ["web-a"]
+    assert created(plan) == ["b"]
+
+
+def test_an_unbound_pod_stays_where_it_is_without_a_spare_node() -> None:
+    owner = builders.controller(replicas=2)
+    stranded = builders.pod(owner, node="a", bound=False)
+    plan = decide(owner, [stranded], ["b"])
+    assert plan.delete == ()
+    assert created(plan) == ["b"]
+    assert plan.short == 1
+
+
+def test_a_name_held_by_somebody_else_is_avoided() -> None:
+    owner = builders.controller(replicas=1)
+    plan = decide(owner, [], ["a"], taken=frozenset({"web-a"}))
+    assert created(plan) == ["a"]
+    assert plan.create[0].name != "web-a"
+
+
+# --- packed ------------------------------------------------------------------------------------
+
+
+def test_packed_pods_take_the_smallest_free_ordinals() -> None:
+    owner = builders.controller(replicas=4, placement="Packed")
+    owned = [builders.pod(owner, name="web-1", node="a")]
+    plan = decide(owner, owned, ["a"], taken=frozenset({"web-2"}))
+    assert plan.create == tuple(logic.Addition(f"web-{n}") for n in (0, 3, 4))
+
+
+def test_packed_pods_are_created_without_an_eligible_node_and_the_shortage_is_told() -> None:
+    """The scheduler says on each pod why it waits; the controller says that there is no node."""
+    plan = decide(builders.controller(replicas=2, placement="Packed"))
+    assert len(plan.create) == 2
+    assert plan.short == 2
+
+
+def test_packed_removal_takes_from_the_fullest_node_first() -> None:
+    owner = builders.controller(replicas=2, placement="Packed")
+    owned = [
+        builders.pod(owner, name="web-0", node="a"),
+        builders.pod(owner, name="web-1", node="b"),
+        builders.pod(owner, name="web-2", node="b"),
+    ]
+    assert deleted(decide(owner, owned, ["a", "b"])) == ["web-2"]
+
+
+# --- pods that ended, changed or drifted --------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_a_finished_pod_is_replaced_on_its_node_in_one_pass(phase: str) -> None:
+    owner = builders.controller(replicas=1)
+    plan = decide(owner, [builders.pod(owner, node="a", phase=phase)], ["a"])
+    assert deleted(plan) == ["web-a"]
+    assert created(plan) == ["a"]
+
+
+def test_a_finished_pod_that_is_held_keeps_its_place() -> None:
+    """A pod that fails at once must not be made again in a tight loop."""
+    owner = builders.controller(replicas=1)
+    failed = builders.pod(owner, node="a", phase="Failed")
+    plan = decide(owner, [failed], ["a", "b"], held=frozenset({failed.metadata.uid}))
+    assert plan.create == ()
+    assert plan.delete == ()
+
+
+def test_held_places_go_first_when_shrinking() -> None:
+    owner = builders.controller(replicas=1)
+    failed = builders.pod(owner, node="a", phase="Failed")
+    owned = [failed, builders.pod(owner, node="b", ready=False)]
+    plan = decide(owner, owned, ["a", "b"], held=frozenset({failed.metadata.uid}))
+    assert deleted(plan) == ["web-a"]
+
+
+def test_a_changed_template_replaces_waiting_pods_and_keeps_running_ones() -> None:
+    """W11: an edit of the template must never restart the fleet at once."""
+    before = builders.controller(replicas=2)
+    owned = [builders.pod(before, node="a"), builders.pod(before, node="b", bound=False)]
+    after = builders.controller(replicas=2, template={"spec": {"containers": []}})
+    plan = decide(after, owned, ["a", "b", "c"])
+    assert deleted(plan) == ["web-b"]
+    assert created(plan) == ["b"]
+
+
+def test_a_changed_node_selector_replaces_waiting_packed_pods() -> None:
+    before = builders.controller(replicas=1, placement="Packed")
+    waiting = builders.pod(before, name="web-0")
+    after = builders.controller(
+        replicas=1, placement="Packed", nodeSelector={"matchLabels": {"disk": "ssd"}}
+    )
+    plan = decide(after, [waiting], ["a"])
+    assert deleted(plan) == ["web-0"]
+    assert len(plan.create) == 1
+
+
+def test_a_rollout_can_replace_running_pods() -> None:
+    """The seam of the rollout: what it names is removed, and the count is kept."""
+    owner = builders.controller(replicas=2)
+    owned = on_nodes(owner, "a", "b")
+    situation = logic.Situation(owner, owned, ["a", "b", "c"])
+    plan = logic.plan(situation, rollout=lambda seen: seen.owned[:1])
+    assert deleted(plan) == ["web-a"]
+    assert created(plan) == ["c"]
+
+
+def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:
+    """In P2 a pod that lost its label leaked: it ran on and nobody counted it."""
+    owner = builders.controller(replicas=1, podLabels={"tier": "front"})
+    stripped = builders.pod(owner, node="a", labels={"tier": "back", "mine": "kept"})
+    claim = logic.claim(owner, [stripped])
+    assert claim.owned == (stripped,)
+    plan = decide(owner, claim.owned, ["a"])
+    assert plan.create == ()
+    assert [dict(repair.labels) for repair in plan.repair] == [
+        {"tier": "front", identity.RC_NAME_LABEL: "web", identity.RC_ID_LABEL: "rc-uid"}
+    ]
+
+
+def test_w10_a_short_controller_still_repairs_and_replaces() -> None:
+    """In P2 an error for lack of nodes ended the pass before anything was repaired."""
+    owner = builders.controller(replicas=3)
+    owned = [
+        builders.pod(owner, node="a", labels={}),
+        builders.pod(owner, node="b", phase="Failed"),
+    ]
+    plan = decide(owner, owned, ["a", "b"])
+    assert plan.short == 1
+    assert len(plan.repair) == 1
+    assert deleted(plan) == ["web-b"]
+    assert created(plan) == ["b"]
+
+
+# --- whose pods ---------------------------------------------------------------------------------
+
+
+def test_claim_adopts_orphans_with_our_label_only() -> None:
+    owner = builders.controller()
+    orphan = builders.pod(owner, node="a", orphan=True)
+    finished = builders.pod(owner, node="b", orphan=True, phase="Failed")
+    unmarked = builders.pod(owner, node="c", orphan=True, labels={"app": "web"})
+    claim = logic.claim(owner, [orphan, finished, unmarked])
+    assert claim.adopt == (orphan,)
+    assert claim.owned == ()
+
+
+def test_w8_a_pod_of_another_controller_is_never_ours_whatever_its_labels() -> None:
+    """In P2 the label decided, so a pod taken over in between was removed all the same."""
+    owner, other = builders.controller(), builders.controller("other", uid="other-uid")
+    theirs = builders.pod(other, node="a", labels=identity.labels_of(owner))
+    claim = logic.claim(owner, [theirs])
+    assert claim.owned == claim.adopt == claim.release == ()
+    assert claim.foreign == {theirs.metadata.name}
+
+
+def test_a_namesake_of_an_earlier_life_is_not_ours() -> None:
+    """Ownership goes by uid: the pods of a deleted controller of the same name are not counted."""
+    before, after = builders.controller(uid="one"), builders.controller(uid="two")
+    assert logic.claim(after, [builders.pod(before, node="a")]).owned == ()
+
+
+def test_claim_releases_a_pod_that_was_relabelled_on_purpose() -> None:
+    owner = builders.controller()
+    taken_out = builders.pod(owner, node="a", labels={identity.RC_NAME_LABEL: "quarantine"})
+    claim = logic.claim(owner, [taken_out])
+    assert claim.release == (taken_out,)
+    assert claim.owned == ()
+
+
+def test_claim_adopts_nothing_for_a_controller_being_deleted() -> None:
+    owner = builders.controller(deleted=True)
+    assert logic.claim(owner, [builders.pod(owner, node="a", orphan=True)]).adopt == ()
+
+
+# --- who goes first -----------------------------------------------------------------------------
+
+
+def test_w9_victims_are_ranked_and_the_ranking_is_total() -> None:
+    """In P2 the victim was whatever a hash set yielded."""
+    owner = builders.controller(placement="Packed")
+
+    def member(name: str, node: str = "ok", **facts: object) -> Pod:
+        return builders.pod(owner, name=name, node=node, **facts)  # type: ignore[arg-type]
+
+    in_order = [
+        member("ineligible", node="bad"),
+        member("unbound", node=""),
+        member("waiting", phase="Pending", ready=False),
+        member("unready", ready=False),
+        member("cheap", cost="-5"),
+        member("restarted", restarts=3),
+        member("crowded", node="full", created="2026-01-01T00:00:00Z"),
+        member("alone-young", node="one", created="2026-01-01T00:00:02Z"),
+        member("alone-old-z", node="two", created="2026-01-01T00:00:01Z"),
+        member("alone-old-a", node="three", created="2026-01-01T00:00:01Z"),
+        member("dear", node="four", cost="7"),
+    ]
+    crowd = [member(f"crowd-{n}", node="full", cost="9") for n in range(9)]
+    eligible = {"ok", "full", "one", "two", "three", "four"}
+    for given in (in_order + crowd, crowd + in_order[::-1]):
+        ranked = [pod.metadata.name for pod in ranking.victims(given, eligible)]
+        assert [name for name in ranked if not name.startswith("crowd-")] == [
+            pod.metadata.name for pod in in_order
+        ]
+
+
+def test_a_deletion_cost_that_is_no_number_counts_as_zero() -> None:
+    owner = builders.controller()
+    assert ranking.deletion_cost(builders.pod(owner, node="a", cost="cheap")) == 0
