@@ -25,7 +25,7 @@ check: $(STAMP)  ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timeout 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports
 
 fix: $(STAMP)  ## format and mend what can be mended by machine
 	@$(BIN)/ruff format .
@@ -35,6 +35,7 @@ unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
 	@$(BIN)/python -m pytest -q -n auto tests/unit tests/contract tests/sim tests/arch
 
 e2e: $(STAMP)  ## real processes, sockets, disk, kubectl
+	@$(BIN)/python scripts/get_kubectl.py >/dev/null
 	@$(BIN)/python -m pytest -q -n 2 tests/e2e
 
 bench: $(STAMP)  ## measure the figures of docs/benchmarks.md

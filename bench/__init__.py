@@ -1,0 +1,1 @@
+"""Benchmarks: scenarios are modules with ``measure()``; ``python -m bench`` runs them."""

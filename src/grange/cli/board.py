@@ -1,0 +1,176 @@
+"""The live board: one line for each thing that is waited for, until all are done.
+
+On a terminal the lines stay in place and count seconds; elsewhere, a plain line is printed each
+time a state changes. All of it goes to standard error, so pipes see only answers.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+import click
+
+from grange.api.codec import decode_document
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import Expired, NotFound, ServiceUnavailable
+from grange.api.wire import Request
+from grange.base.clock import Clock
+from grange.base.tasks import Nursery
+from grange.cli import readiness, stream
+from grange.cli.rows import Row
+from grange.cli.session import Session
+from grange.cli.surroundings import Surroundings
+
+_RETRY_S = 0.5
+
+
+class Board:
+    """Rows that are updated as things move; use as an asynchronous context manager."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._clock: Clock = around.clock
+        self._around = around
+        self.rows: dict[str, Row] = {}
+
+    def put(self, label: str) -> None:
+        """Add a row."""
+        self.rows[label] = Row(label, self._clock.monotonic())
+
+    def update(self, label: str, state: readiness.State) -> None:
+        """Change a row; off a terminal, print the change."""
+        row = self.rows[label]
+        if state == row.state:
+            return
+        row.state = state
+        if state.done or state.failed:
+            row.ended = self._clock.monotonic()
+        if not self._around.interactive:
+            elapsed_s = row.elapsed_s(self._clock.monotonic())
+            click.echo(f"{elapsed_s:6.1f}s  {row.mark} {label}  {state.text}", err=True)
+
+    @contextlib.asynccontextmanager
+    async def shown(self) -> AsyncIterator["Board"]:
+        """Show the rows until the block ends."""
+        if not self._around.interactive:
+            yield self
+            return
+        from grange.cli import liveboard
+
+        async with liveboard.shown(self.rows.values, clock=self._clock, color=self._around.color):
+            yield self
+
+
+async def wait_ready(
+    session: Session, targets: Sequence[tuple[AnyKind, str, str]], *, timeout_s: float
+) -> int:
+    """Wait until all are ready; 0, or 1 with a hint when time runs out or one fails."""
+    return await wait_all(session, targets, readiness.ready, timeout_s=timeout_s)
+
+
+async def wait_gone(
+    session: Session, targets: Sequence[tuple[AnyKind, str, str]], *, timeout_s: float
+) -> int:
+    """Wait until all are gone; 0, or 1 when time runs out."""
+    return await wait_all(session, targets, readiness.gone, timeout_s=timeout_s)
+
+
+async def wait_all(
+    session: Session,
+    targets: Sequence[tuple[AnyKind, str, str]],
+    check: readiness.Check,
+    *,
+    timeout_s: float,
+) -> int:
+    """Wait until the check holds for all; the exit code.
+
+    Args:
+        session: the connection.
+        targets: kind, name and namespace of each object.
+        check: says from the document (None when it is not there) how far it is.
+        timeout_s: seconds after which to give up.
+    """
+    board = Board(session.around)
+    labels = [_label(kind, name) for kind, name, _ in targets]
+    for label in labels:
+        board.put(label)
+    try:
+        async with session.around.clock.timeout(timeout_s), board.shown(), Nursery("wait") as all_:
+            for label, (kind, name, namespace) in zip(labels, targets, strict=True):
+                all_.start(_follow(session, board, label, kind, (namespace, name), check))
+    except TimeoutError:
+        waiting = [row for row in board.rows.values() if not row.state.done]
+        for row in waiting:
+            click.echo(f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True)
+        if waiting:
+            word = waiting[0].label
+            click.echo(f"next: grange describe {word}", err=True)
+        return 1
+    failed = [row for row in board.rows.values() if row.state.failed]
+    for row in failed:
+        click.echo(f"failed: {row.label}: {row.state.text}", err=True)
+    return 1 if failed else 0
+
+
+def _label(kind: AnyKind, name: str) -> str:
+    word = kind.short_names[0] if kind.group and kind.short_names else kind.singular
+    return f"{word}/{name}"
+
+
+async def _follow(
+    session: Session,
+    board: Board,
+    label: str,
+    kind: AnyKind,
+    key: tuple[str, str],
+    check: readiness.Check,
+) -> None:
+    """Look at one object now and at every change, until its check is decided."""
+    while True:
+        try:
+            async with aclosing(observe(session, kind, *key)) as documents:
+                async for document in documents:
+                    state = check(document)
+                    board.update(label, state)
+                    if state.done or state.failed:
+                        return
+        except (Expired, ServiceUnavailable):
+            await session.around.clock.sleep(_RETRY_S)
+
+
+async def observe(
+    session: Session, kind: AnyKind, namespace: str, name: str
+) -> AsyncGenerator[Document | None, None]:
+    """The object as it is now, then after every change; None while it is not there.
+
+    Raises:
+        Expired, ServiceUnavailable: the stream broke; start again.
+    """
+    try:
+        document: Document | None = await session.document(kind, name, namespace)
+    except NotFound:
+        document = None
+    yield document
+    listing = await session.fetch(
+        Request("GET", kind.path(namespace), query={"fieldSelector": f"metadata.name={name}"})
+    )
+    body = decode_document(listing.body)
+    items = body.get("items") or []
+    yield {"kind": kind.kind, **items[0]} if items else None
+    response = await session.fetch(
+        Request(
+            "GET",
+            kind.path(namespace),
+            query={
+                "fieldSelector": f"metadata.name={name}",
+                "watch": "true",
+                "resourceVersion": body["metadata"]["resourceVersion"],
+            },
+        )
+    )
+    async with aclosing(stream.events(response)) as events:
+        async for event in events:
+            if event.type == "DELETED":
+                yield None
+            elif event.type != "BOOKMARK":
+                yield event.object

@@ -1,0 +1,72 @@
+"""Manifests from files, directories, and standard input."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from grange.api import codec
+from grange.api.meta import Document
+from grange.api.status import ApiError
+from grange.base.errors import GrangeError
+
+_SUFFIXES = {".yaml", ".yml", ".json"}
+
+
+class ManifestError(GrangeError):
+    """A manifest cannot be read; the message names the file and the place in it."""
+
+
+def read(paths: Sequence[str]) -> list[Document]:
+    """All documents of the files, in order; lists are flattened, empty documents skipped.
+
+    Args:
+        paths: files, directories (their .yaml, .yml and .json files, by name), or ``-``.
+
+    Raises:
+        ManifestError: nothing there, not readable, malformed, or without apiVersion and kind.
+    """
+    if not paths:
+        raise click.UsageError("name a manifest: -f FILE, -f DIRECTORY or -f - for standard input")
+    documents: list[Document] = []
+    for source in paths:
+        for name, text in _texts(source):
+            documents += _documents(name, text)
+    if not documents:
+        raise ManifestError(f"no objects in {', '.join(paths)}")
+    return documents
+
+
+def _texts(source: str) -> list[tuple[str, str]]:
+    if source == "-":
+        return [("standard input", sys.stdin.read())]
+    path = Path(source)
+    try:
+        if path.is_dir():
+            files = sorted(item for item in path.iterdir() if item.suffix in _SUFFIXES)
+            return [(str(item), item.read_text()) for item in files]
+        return [(source, path.read_text())]
+    except FileNotFoundError as error:
+        raise ManifestError(f"{source}: no such file or directory") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{source}: cannot be read: {error}") from error
+
+
+def _documents(name: str, text: str) -> list[Document]:
+    try:
+        loaded = codec.load_yaml_documents(text)
+    except ApiError as error:
+        raise ManifestError(f"{name}: {error.message}") from error
+    result: list[Document] = []
+    for document in loaded:
+        items = document.get("items")
+        if isinstance(items, list) and str(document.get("kind", "")).endswith("List"):
+            result += items
+        else:
+            result.append(document)
+    for document in result:
+        for field in ("apiVersion", "kind"):
+            if not document.get(field):
+                raise ManifestError(f"{name}: an object without {field}")
+    return result

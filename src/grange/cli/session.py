@@ -1,0 +1,240 @@
+"""A verb's connection: kubeconfig, transport, client, and the kinds that the server serves."""
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from grange.api import codec
+from grange.api.kinds import BUILT_IN
+from grange.api.meta import Document, Resource
+from grange.api.scheme import AnyKind, KindInfo, Scheme
+from grange.api.status import NotFound, from_status
+from grange.api.wire import Request, Response
+from grange.cli.surroundings import Surroundings
+from grange.client import kubeconfig
+from grange.client.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster and namespace a verb talks to.
+
+    Attributes:
+        kubeconfig: a file given on the command line, before all others.
+        context: a context given on the command line.
+        namespace: a namespace given on the command line.
+        all_namespaces: look in every namespace.
+    """
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    namespace: str = ""
+    all_namespaces: bool = False
+
+
+def connected(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb ``around`` and ``target``, with the options that choose the target.
+
+    Adds ``--kubeconfig``, ``--context`` and ``-n``; an ``all_namespaces`` option of the verb's own
+    becomes part of the target.
+    """
+
+    @click.pass_obj
+    @functools.wraps(function)
+    def wrapped(around: Surroundings, /, **options: Any) -> None:
+        target = Target(
+            kubeconfig=options.pop("kubeconfig"),
+            context=options.pop("context"),
+            namespace=options.pop("namespace"),
+            all_namespaces=options.pop("all_namespaces", False),
+        )
+        function(around, target, **options)
+
+    for option in (
+        click.option("-n", "--namespace", default="", help="Namespace; the context's by default."),
+        click.option("--context", default="", help="Context of the kubeconfig."),
+        click.option(
+            "--kubeconfig",
+            type=click.Path(path_type=Path),
+            default=None,
+            help="Kubeconfig file; $KUBECONFIG, then ~/.kube/config by default.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+class Session:
+    """An open connection.
+
+    Attributes:
+        client: the client.
+        namespace: the namespace to use; empty means all.
+        around: the surroundings.
+    """
+
+    def __init__(self, client: Client, namespace: str, around: Surroundings) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.around = around
+        self._scheme = Scheme(BUILT_IN)
+
+    async def kind(self, word: str) -> AnyKind:
+        """The kind that a person means.
+
+        Raises:
+            NotFound: neither built in nor served by this cluster.
+        """
+        found = self._scheme.named(word)
+        if found is None:
+            await self._discover()
+            found = self._scheme.named(word)
+        if found is None:
+            served = ", ".join(sorted(info.plural for info in self._scheme))
+            raise NotFound(f'the server has no resource type "{word}"; it has: {served}')
+        return found
+
+    async def kind_of(self, document: Document) -> AnyKind:
+        """The kind of a manifest.
+
+        Raises:
+            NotFound: the cluster does not serve it.
+        """
+        api_version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
+        found = self._scheme.kind(api_version, kind)
+        if found is None:
+            await self._discover()
+            found = self._scheme.kind(api_version, kind)
+        if found is None:
+            raise NotFound(f'the server does not serve kind "{kind}" in version "{api_version}"')
+        return found
+
+    async def fetch(self, request: Request) -> Response:
+        """A whole response.
+
+        Raises:
+            ApiError: the answer was not a success.
+        """
+        response = await self.client.raw(request)
+        if response.status >= 400:
+            raise from_status(response.status, response.body)
+        return response
+
+    async def document(self, kind: AnyKind, name: str, namespace: str = "") -> Document:
+        """A full object.
+
+        Raises:
+            ApiError: for instance ``NotFound``.
+        """
+        path = kind.path(self.within(kind, namespace), name)
+        response = await self.fetch(Request("GET", path, headers={"accept": "application/json"}))
+        return codec.decode_document(response.body)
+
+    def within(self, kind: AnyKind, namespace: str = "") -> str:
+        """The namespace for one object of the kind."""
+        if not kind.namespaced:
+            return ""
+        return namespace or self.namespace or "default"
+
+    async def _discover(self) -> None:
+        """Learn the kinds of this cluster that are not built in."""
+        groups = codec.decode_document(
+            (await self.fetch(Request("GET", "/apis", headers={"accept": "application/json"}))).body
+        )
+        roots = ["/api/v1"] + [
+            f"/apis/{item['preferredVersion']['groupVersion']}" for item in groups.get("groups", [])
+        ]
+        for root in roots:
+            response = await self.fetch(
+                Request("GET", root, headers={"accept": "application/json"})
+            )
+            listing = msgspec.json.decode(response.body, type=_ResourceList)
+            group, _, version = listing.groupVersion.rpartition("/")
+            for item in listing.resources:
+                if (
+                    "/" not in item.name
+                    and self._scheme.resource(group, version, item.name) is None
+                ):
+                    self._scheme.add(
+                        KindInfo(
+                            group=group,
+                            version=version,
+                            kind=item.kind,
+                            plural=item.name,
+                            view=Resource,
+                            schema="",
+                            namespaced=item.namespaced,
+                            short_names=tuple(item.shortNames),
+                        )
+                    )
+
+
+class _ApiResource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool
+    shortNames: list[str] = []  # noqa: N815  the wire's spelling
+
+
+class _ResourceList(msgspec.Struct):
+    groupVersion: str  # noqa: N815  the wire's spelling
+    resources: list[_ApiResource] = []
+
+
+@asynccontextmanager
+async def opened(around: Surroundings, target: Target) -> AsyncIterator[Session]:
+    """Open a session for one verb and close it afterwards.
+
+    Raises:
+        kubeconfig.KubeconfigError: no usable kubeconfig; the message names file and field.
+    """
+    from grange.client.transports.http import HTTP
+
+    files = (target.kubeconfig,) if target.kubeconfig else around.kubeconfig
+    chosen = kubeconfig.load(files, context=target.context)
+    transport = HTTP.from_context(chosen, clock=around.clock)
+    client = Client(transport)
+    namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")
+    try:
+        yield Session(client, namespace, around)
+    finally:
+        await transport.close()
+
+
+def run(
+    around: Surroundings, target: Target, verb: Callable[[Session], Awaitable[int | None]]
+) -> None:
+    """Run a verb's coroutine in a session and leave with its exit code."""
+
+    async def main() -> int:
+        async with opened(around, target) as session:
+            return await verb(session) or 0
+
+    code = around.run(main())
+    if code:
+        raise click.exceptions.Exit(int(str(code)))
+
+
+def split_names(words: Sequence[str]) -> list[tuple[str, str]]:
+    """``pod a b``, ``pod/a grc/b`` and ``pods,nodes`` as (kind, name) pairs; name may be empty.
+
+    Raises:
+        click.UsageError: the two forms are mixed.
+    """
+    if not words:
+        raise click.UsageError("name what you mean: KIND, KIND NAME or KIND/NAME")
+    if any("/" in word for word in words):
+        pairs = [tuple(word.split("/", 1)) for word in words]
+        if any(len(pair) != 2 or not pair[1] for pair in pairs):
+            raise click.UsageError("with KIND/NAME, give every argument in that form")
+        return [(pair[0], pair[1]) for pair in pairs]
+    kinds, names = words[0].split(","), words[1:]
+    if names and len(kinds) > 1:
+        raise click.UsageError("names go with one kind; use KIND/NAME for several kinds")
+    return [(kinds[0], name) for name in names] if names else [(kind, "") for kind in kinds]

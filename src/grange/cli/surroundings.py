@@ -1,0 +1,34 @@
+"""What a verb knows of the world around it; ``app`` reads it, verbs only look at it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The command line's surroundings.
+
+    Attributes:
+        clock: time.
+        rng: the process's random stream.
+        log: logger of the surface.
+        kubeconfig: candidate files, in the order of precedence.
+        interactive: standard output is a terminal.
+        color: colors may be used (a terminal, and ``NO_COLOR`` is not set).
+        width: columns of the terminal; 80 where there is none.
+        run: runs a coroutine to its end on a fresh loop; KeyboardInterrupt cancels it.
+    """
+
+    clock: Clock
+    rng: Stream
+    log: Logger
+    kubeconfig: tuple[Path, ...]
+    interactive: bool
+    color: bool
+    width: int
+    run: Callable[..., object]

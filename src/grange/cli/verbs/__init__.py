@@ -1,0 +1,1 @@
+"""The verbs: one module each, exporting ``command``; listed in ``cli.main.VERBS``."""

@@ -1,0 +1,138 @@
+"""``grange apply``: create or change objects so that they are as the manifests say."""
+
+import click
+import msgspec
+
+from grange.api import wire
+from grange.api.codec import decode_document, encode
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import NotFound
+from grange.api.wire import Request
+from grange.cli import board, manifests, session
+from grange.cli.surroundings import Surroundings
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kubectl can take over
+
+
+@click.command()
+@click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
+@click.option("--wait", "waiting", is_flag=True, help="Wait until everything is ready.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait at most.")
+@click.option("--dry-run", is_flag=True, help="Let the server check, but change nothing.")
+@session.connected
+def command(
+    around: Surroundings,
+    target: session.Target,
+    files: tuple[str, ...],
+    waiting: bool,  # noqa: FBT001  click passes flags by name
+    timeout: float,
+    dry_run: bool,  # noqa: FBT001  click passes flags by name
+) -> None:
+    """Create or change the objects of the manifests."""
+    wanted = manifests.read(files)
+
+    async def verb(opened: session.Session) -> int:
+        applied = []
+        for document in wanted:
+            kind = await opened.kind_of(document)
+            outcome, result = await apply_one(opened, kind, document, dry_run=dry_run)
+            name = result["metadata"]["name"]
+            suffix = " (dry run)" if dry_run else ""
+            click.echo(f"{kind.qualified}/{name} {outcome}{suffix}")
+            applied.append((kind, name, result["metadata"].get("namespace", "")))
+        if waiting and not dry_run:
+            return await board.wait_ready(opened, applied, timeout_s=timeout)
+        return 0
+
+    session.run(around, target, verb)
+
+
+async def apply_one(
+    opened: session.Session, kind: AnyKind, document: Document, *, dry_run: bool = False
+) -> tuple[str, Document]:
+    """Apply one manifest: a three-way merge of last applied, wanted and present.
+
+    Returns:
+        "created", "configured" or "unchanged", and the object as the server has it.
+
+    Raises:
+        ApiError: the server refused.
+    """
+    metadata = document.setdefault("metadata", {})
+    namespace = opened.within(kind, metadata.get("namespace", ""))
+    if namespace:
+        metadata["namespace"] = namespace
+    name = metadata.get("name", "")
+    query = {"dryRun": "All"} if dry_run else {}
+    marked = _marked(document)
+    present = await _present(opened, kind, name, namespace)
+    if present is None:
+        answer = await opened.fetch(
+            Request(
+                "POST",
+                kind.path(namespace),
+                query=query,
+                headers={"content-type": wire.JSON},
+                body=encode(marked),
+            )
+        )
+        return "created", decode_document(answer.body)
+    last = present["metadata"].get("annotations", {}).get(LAST_APPLIED, "{}")
+    patch = three_way(decode_document(last.encode()), marked, present)
+    if not patch:
+        return "unchanged", present
+    answer = await opened.fetch(
+        Request(
+            "PATCH",
+            kind.path(namespace, name),
+            query=query,
+            headers={"content-type": wire.MERGE_PATCH},
+            body=encode(patch),
+        )
+    )
+    result = decode_document(answer.body)
+    same = result["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
+    return ("unchanged" if same else "configured"), result
+
+
+async def _present(
+    opened: session.Session, kind: AnyKind, name: str, namespace: str
+) -> Document | None:
+    if not name:
+        return None  # generateName always creates
+    try:
+        return await opened.document(kind, name, namespace)
+    except NotFound:
+        return None
+
+
+def _marked(document: Document) -> Document:
+    """The manifest with itself in the annotation that later applies compare with."""
+    annotations = dict(document["metadata"].get("annotations") or {})
+    annotations.pop(LAST_APPLIED, None)
+    plain = {**document, "metadata": {**document["metadata"], "annotations": annotations}}
+    annotations = {**annotations, LAST_APPLIED: msgspec.json.encode(plain).decode() + "\n"}
+    return {**document, "metadata": {**document["metadata"], "annotations": annotations}}
+
+
+def three_way(last: Document, wanted: Document, present: Document) -> Document:
+    """The merge patch (RFC 7386) that brings ``present`` to ``wanted``.
+
+    What was applied last and is wanted no more is removed; what others set stays. Lists are
+    replaced whole.
+    """
+    patch: Document = {}
+    for key in last:
+        if key not in wanted and key in present:
+            patch[key] = None
+    for key, value in wanted.items():
+        there = present.get(key)
+        if isinstance(value, dict) and isinstance(there, dict):
+            before = last.get(key)
+            inner = three_way(before if isinstance(before, dict) else {}, value, there)
+            if inner:
+                patch[key] = inner
+        elif value != there:
+            patch[key] = value
+    return patch

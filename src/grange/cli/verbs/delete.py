@@ -1,0 +1,119 @@
+"""``grange delete``: delete objects and wait until they are gone."""
+
+import click
+
+from grange.api import wire
+from grange.api.codec import decode_document, encode
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import NotFound
+from grange.api.wire import Request
+from grange.cli import board, manifests, session
+from grange.cli.surroundings import Surroundings
+
+
+@click.command()
+@click.argument("what", nargs=-1)
+@click.option("-f", "--filename", "files", multiple=True, help="Objects of these manifests.")
+@click.option("-l", "--selector", default="", help="Objects with these labels.")
+@click.option("--all", "every", is_flag=True, help="All objects of the kind in the namespace.")
+@click.option("--grace-period", type=int, default=None, help="Seconds to end; the kind's default.")
+@click.option("--now", is_flag=True, help="Grace period of 1 second.")
+@click.option("--force", is_flag=True, help="Grace period of 0: gone at once, ended later.")
+@click.option(
+    "--cascade",
+    type=click.Choice(["background", "foreground", "orphan"]),
+    default="background",
+    show_default=True,
+    help="What becomes of the objects that these own.",
+)
+@click.option("--wait/--no-wait", "waiting", default=True, help="Wait until they are gone.")
+@click.option("--ignore-not-found", is_flag=True, help="Succeed if there is nothing to delete.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait at most.")
+@session.connected
+def command(
+    around: Surroundings, target: session.Target, what: tuple[str, ...], **options: object
+) -> None:
+    """Delete KIND NAME…, KIND/NAME…, the objects of manifests, or by label."""
+    files = options.pop("files")
+    if not isinstance(files, tuple) or bool(what) == bool(files):
+        raise click.UsageError("name objects or give -f FILE, one of the two")
+    pairs = session.split_names(what) if what else []
+    if any(not name for _, name in pairs) and not (options["selector"] or options["every"]):
+        raise click.UsageError("name the objects, or say -l SELECTOR or --all")
+    wanted = manifests.read(files) if files else []
+    session.run(around, target, lambda opened: _delete(opened, pairs, wanted, options))
+
+
+async def _delete(
+    opened: session.Session,
+    pairs: list[tuple[str, str]],
+    wanted: list[Document],
+    options: dict[str, object],
+) -> int:
+    targets = await _targets(opened, pairs, wanted, str(options["selector"]))
+    body = encode(_options(options))
+    gone: list[tuple[AnyKind, str, str]] = []
+    failures = 0
+    for kind, name, namespace in targets:
+        try:
+            await opened.fetch(
+                Request(
+                    "DELETE",
+                    kind.path(namespace, name),
+                    headers={"content-type": wire.JSON},
+                    body=body,
+                )
+            )
+        except NotFound as error:
+            if not options["ignore_not_found"]:
+                click.echo(f"Error: {error.message}", err=True)
+                failures += 1
+            continue
+        click.echo(f'{kind.qualified} "{name}" deleted')
+        gone.append((kind, name, namespace))
+    if not targets:
+        click.echo("No resources found.", err=True)
+    if options["waiting"] and gone:
+        timeout_s = float(str(options["timeout"]))
+        failures += await board.wait_gone(opened, gone, timeout_s=timeout_s)
+    return 1 if failures else 0
+
+
+def _options(options: dict[str, object]) -> Document:
+    body: Document = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": str(options["cascade"]).capitalize(),
+    }
+    grace = options["grace_period"]
+    if options["force"]:
+        grace = 0
+    elif options["now"]:
+        grace = 1
+    if grace is not None:
+        body["gracePeriodSeconds"] = grace
+    return body
+
+
+async def _targets(
+    opened: session.Session, pairs: list[tuple[str, str]], wanted: list[Document], selector: str
+) -> list[tuple[AnyKind, str, str]]:
+    targets: list[tuple[AnyKind, str, str]] = []
+    for word, name in pairs:
+        kind = await opened.kind(word)
+        if name:
+            targets.append((kind, name, opened.within(kind)))
+            continue
+        query = {"labelSelector": selector} if selector else {}
+        request = Request("GET", kind.path(opened.within(kind)), query=query)
+        listing = decode_document((await opened.fetch(request)).body)
+        for item in listing.get("items", []):
+            metadata = item["metadata"]
+            targets.append((kind, metadata["name"], metadata.get("namespace", "")))
+    for document in reversed(wanted):  # what was made last goes first
+        kind = await opened.kind_of(document)
+        metadata = document.get("metadata", {})
+        namespace = opened.within(kind, metadata.get("namespace", ""))
+        targets.append((kind, str(metadata.get("name", "")), namespace))
+    return targets

@@ -1,0 +1,165 @@
+"""``grange describe``: an object in full, for people, with its conditions and its events."""
+
+import click
+
+from grange.api import timestamps
+from grange.api.codec import decode_document
+from grange.api.kinds import EVENT
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.wire import Request
+from grange.cli import session
+from grange.cli.printers import table
+from grange.cli.surroundings import Surroundings
+
+_HIDDEN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration"}
+_INDENT = 2
+
+
+@click.command()
+@click.argument("what", nargs=-1, required=True)
+@session.connected
+def command(around: Surroundings, target: session.Target, what: tuple[str, ...]) -> None:
+    """Show KIND NAME… or KIND/NAME… in full; KIND alone shows all of them."""
+    pairs = session.split_names(what)
+
+    async def verb(opened: session.Session) -> int:
+        blocks = []
+        for word, name in pairs:
+            kind = await opened.kind(word)
+            for document in await _documents(opened, kind, name):
+                events = await _events(opened, kind, document)
+                now = around.clock.now().timestamp()
+                blocks.append("\n".join(describe(kind, document, events, now=now)))
+        click.echo("\n\n".join(blocks) if blocks else "No resources found.")
+        return 0
+
+    session.run(around, target, verb)
+
+
+async def _documents(opened: session.Session, kind: AnyKind, name: str) -> list[Document]:
+    if name:
+        return [await opened.document(kind, name)]
+    request = Request("GET", kind.path(opened.within(kind)))
+    items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
+    return items
+
+
+async def _events(opened: session.Session, kind: AnyKind, document: Document) -> list[Document]:
+    metadata = document["metadata"]
+    selector = f"involvedObject.uid={metadata.get('uid', '')},involvedObject.kind={kind.kind}"
+    namespace = metadata.get("namespace") or "default"
+    request = Request("GET", EVENT.path(namespace), query={"fieldSelector": selector})
+    items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
+    return items
+
+
+def describe(kind: AnyKind, document: Document, events: list[Document], *, now: float) -> list[str]:
+    """The description, line by line.
+
+    Args:
+        kind: the object's kind.
+        document: the object.
+        events: its events.
+        now: wall time in seconds since the epoch, for ages.
+    """
+    metadata = dict(document["metadata"])
+    lines = [f"Name:         {metadata.get('name', '')}"]
+    if kind.namespaced:
+        lines.append(f"Namespace:    {metadata.get('namespace', '')}")
+    lines += _pairs("Labels:       ", metadata.get("labels") or {})
+    annotations = metadata.get("annotations") or {}
+    lines += _pairs(
+        "Annotations:  ",
+        {key: value for key, value in annotations.items() if key not in _HIDDEN_ANNOTATIONS},
+    )
+    for owner in metadata.get("ownerReferences") or []:
+        word = "Controlled By:" if owner.get("controller") else "Owned By:     "
+        lines.append(f"{word} {owner.get('kind')}/{owner.get('name')}")
+    lines.append(f"Created:      {metadata.get('creationTimestamp', '')}")
+    if metadata.get("deletionTimestamp"):
+        lines.append(f"Terminating:  since {metadata['deletionTimestamp']}")
+    status = dict(document.get("status") or {})
+    conditions = status.pop("conditions", None) or []
+    for part in (key for key in document if key not in _ENVELOPE):
+        lines.append(f"{part.capitalize()}:")
+        value = document[part]
+        if kind.kind == "Secret" and isinstance(value, dict):
+            value = {key: f"{len(str(item))} characters, hidden" for key, item in value.items()}
+        lines += _tree(value, _INDENT)
+    if status:
+        lines.append("Status:")
+        lines += _tree(status, _INDENT)
+    if conditions:
+        lines.append("Conditions:")
+        rows = [["TYPE", "STATUS", "REASON", "MESSAGE"]]
+        rows += [
+            [str(item.get(key, "")) for key in ("type", "status", "reason", "message")]
+            for item in conditions
+        ]
+        lines += [" " * _INDENT + line for line in table.render(rows)]
+    return lines + _event_lines(events, now)
+
+
+_ENVELOPE = {"apiVersion", "kind", "metadata", "status"}
+
+
+def _pairs(heading: str, pairs: Document) -> list[str]:
+    if not pairs:
+        return [f"{heading}<none>"]
+    texts = [f"{key}={pairs[key]}" for key in sorted(pairs)]
+    return [heading + texts[0]] + [" " * len(heading) + text for text in texts[1:]]
+
+
+def _tree(value: object, indent: int) -> list[str]:
+    pad = " " * indent
+    if isinstance(value, dict):
+        lines: list[str] = []
+        for key, item in value.items():
+            if isinstance(item, (dict, list)) and item:
+                lines.append(f"{pad}{key}:")
+                lines += _tree(item, indent + _INDENT)
+            else:
+                lines.append(f"{pad}{key}: {_scalar(item)}")
+        return lines
+    if isinstance(value, list):
+        if all(not isinstance(item, (dict, list)) for item in value):
+            return [pad + ", ".join(_scalar(item) for item in value)]
+        lines = []
+        for item in value:
+            inner = _tree(item, indent + _INDENT)
+            lines += [f"{pad}- {inner[0].strip()}", *inner[1:]] if inner else [f"{pad}-"]
+        return lines
+    return [pad + _scalar(value)]
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<none>" if value in (None, {}, [], "") else str(value)
+
+
+def _event_lines(events: list[Document], now: float) -> list[str]:
+    if not events:
+        return ["Events: <none>"]
+    rows = [["TYPE", "REASON", "AGE", "FROM", "MESSAGE"]]
+    for event in sorted(events, key=_last_seen):
+        seen = _last_seen(event)
+        age = timestamps.age(now - timestamps.parse(seen).timestamp()) if seen else ""
+        count = int(event.get("count") or 1)
+        source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
+        rows.append(
+            [
+                str(event.get("type", "")),
+                str(event.get("reason", "")),
+                f"{age} (x{count})" if count > 1 else age,
+                str(source),
+                str(event.get("message", "")).strip(),
+            ]
+        )
+    return ["Events:", *(" " * _INDENT + line for line in table.render(rows))]
+
+
+def _last_seen(event: Document) -> str:
+    created = event["metadata"].get("creationTimestamp")
+    return str(event.get("lastTimestamp") or event.get("eventTime") or created or "")

@@ -1,0 +1,144 @@
+"""``grange get``: list objects, or show some."""
+
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import click
+
+from grange.api import codec
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.wire import Request, Response
+from grange.cli import session, stream
+from grange.cli.printers import documents, table
+from grange.cli.surroundings import Surroundings
+
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How to show what was found."""
+
+    output: str
+    selector: str
+    field_selector: str
+    no_headers: bool
+    show_labels: bool
+
+    def query(self) -> dict[str, str]:
+        """The selectors as query parameters."""
+        pairs = {"labelSelector": self.selector, "fieldSelector": self.field_selector}
+        return {key: value for key, value in pairs.items() if value}
+
+
+@click.command()
+@click.argument("what", nargs=-1, required=True)
+@click.option("-o", "--output", default="", help=f"Format: {documents.FORMATS}.")
+@click.option("-l", "--selector", default="", help="Label selector, e.g. app=web,tier!=db.")
+@click.option("--field-selector", default="", help="Field selector, e.g. status.phase=Running.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
+@click.option("-w", "--watch", "follow", is_flag=True, help="Go on and print changes.")
+@click.option("--no-headers", is_flag=True, help="Leave the heading out.")
+@click.option("--show-labels", is_flag=True, help="A column with the labels.")
+@session.connected
+def command(
+    around: Surroundings,
+    target: session.Target,
+    what: tuple[str, ...],
+    follow: bool,  # noqa: FBT001  click passes flags by name
+    **look: str | bool,
+) -> None:
+    """List objects: KIND, KIND NAME…, KIND/NAME…, or kinds joined by commas."""
+    view = Look(**look)  # type: ignore[arg-type]  # click gives each option its declared type
+    pairs = session.split_names(what)
+    if follow and len(pairs) > 1:
+        raise click.UsageError("watch one kind or one object at a time")
+    session.run(
+        around,
+        target,
+        lambda opened: _watch(opened, pairs[0], view) if follow else _get(opened, pairs, view),
+    )
+
+
+async def _get(opened: session.Session, pairs: list[tuple[str, str]], look: Look) -> int:
+    if documents.is_document_format(look.output):
+        found: list[tuple[AnyKind, Document]] = []
+        for word, name in pairs:
+            kind, response = await _fetch(opened, word, name, look, _JSON)
+            body = codec.decode_document(response.body)
+            items = [body] if name else [_typed(kind, item) for item in body.get("items", [])]
+            found += [(kind, item) for item in items]
+        single = len(pairs) == 1 and bool(pairs[0][1])
+        click.echo(documents.render(look.output, found, single=single), nl=False)
+        return 0
+    blocks: list[list[str]] = []
+    for word, name in pairs:
+        kind, response = await _fetch(opened, word, name, look, _TABLE)
+        heading, rows = _rows(opened, kind, codec.decode_document(response.body), look)
+        if rows:
+            blocks.append(table.render(rows if look.no_headers else [heading, *rows]))
+    if not blocks:
+        where = f" in namespace {opened.namespace}" if opened.namespace else ""
+        click.echo(f"No resources found{where}.", err=True)
+    for at, lines in enumerate(blocks):
+        click.echo(("\n" if at else "") + "\n".join(lines))
+    return 0
+
+
+def _typed(kind: AnyKind, item: Document) -> Document:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+
+
+def _rows(
+    opened: session.Session, kind: AnyKind, body: Document, look: Look
+) -> tuple[list[str], list[list[str]]]:
+    return table.cells(
+        body,
+        wide=look.output == "wide",
+        namespaces=kind.namespaced and not opened.namespace,
+        labels=look.show_labels,
+    )
+
+
+async def _fetch(
+    opened: session.Session, word: str, name: str, look: Look, accept: str
+) -> tuple[AnyKind, Response]:
+    kind = await opened.kind(word)
+    namespace = opened.within(kind) if name or opened.namespace else ""
+    request = Request(
+        "GET",
+        kind.path(namespace, name),
+        query={} if name else look.query(),
+        headers={"accept": accept},
+    )
+    return kind, await opened.fetch(request)
+
+
+async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> int:
+    kind = await opened.kind(pair[0])
+    query = look.query()
+    if pair[1]:
+        query["fieldSelector"] = f"metadata.name={pair[1]}"
+    full = documents.is_document_format(look.output)
+    request = Request(
+        "GET",
+        kind.path(opened.within(kind) if opened.namespace else ""),
+        query={**query, "watch": "true"},
+        headers={"accept": _JSON if full else _TABLE},
+    )
+    headed = look.no_headers
+    response = await opened.fetch(request)
+    async with aclosing(stream.events(response)) as events:
+        async for event in events:
+            if event.type == "BOOKMARK":
+                continue
+            body = event.object
+            if full:
+                click.echo(documents.render(look.output, [(kind, body)], single=True), nl=False)
+                continue
+            heading, rows = _rows(opened, kind, body, look)
+            click.echo("\n".join(table.render(rows if headed else [heading, *rows])))
+            headed = True
+    return 0

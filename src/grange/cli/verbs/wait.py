@@ -1,0 +1,100 @@
+"""``grange wait``: wait until objects meet a condition."""
+
+import click
+
+from grange.api.codec import decode_document
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.wire import Request
+from grange.cli import board, readiness, session
+from grange.cli.durations import parse_duration
+from grange.cli.printers import jsonpath
+from grange.cli.surroundings import Surroundings
+
+
+@click.command()
+@click.argument("what", nargs=-1, required=True)
+@click.option(
+    "--for",
+    "wish",
+    default="ready",
+    show_default=True,
+    help="ready, delete, create, condition=TYPE[=STATUS] or jsonpath={PATH}=VALUE.",
+)
+@click.option("-l", "--selector", default="", help="Objects with these labels.")
+@click.option("--all", "every", is_flag=True, help="All objects of the kind.")
+@click.option("--timeout", default="30s", show_default=True, help="For example 30s, 2m, 1h.")
+@session.connected
+def command(
+    around: Surroundings,
+    target: session.Target,
+    what: tuple[str, ...],
+    wish: str,
+    selector: str,
+    every: bool,  # noqa: FBT001  click passes flags by name
+    timeout: str,
+) -> None:
+    """Wait for KIND NAME…, KIND/NAME…, or the objects with a label."""
+    check = parse_wish(wish)
+    timeout_s = parse_duration(timeout)
+    pairs = session.split_names(what)
+    if any(not name for _, name in pairs) and not (selector or every):
+        raise click.UsageError("name the objects, or say -l SELECTOR or --all")
+
+    async def verb(opened: session.Session) -> int:
+        targets: list[tuple[AnyKind, str, str]] = []
+        for word, name in pairs:
+            kind = await opened.kind(word)
+            if name:
+                targets.append((kind, name, opened.within(kind)))
+                continue
+            query = {"labelSelector": selector} if selector else {}
+            request = Request("GET", kind.path(opened.within(kind)), query=query)
+            items = decode_document((await opened.fetch(request)).body).get("items", [])
+            targets += [
+                (kind, item["metadata"]["name"], item["metadata"].get("namespace", ""))
+                for item in items
+            ]
+        if not targets:
+            click.echo("no matching resources found", err=True)
+            return 1
+        code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
+        if code == 0:
+            for kind, name, _ in targets:
+                click.echo(f"{kind.qualified}/{name} condition met")
+        return code
+
+    session.run(around, target, verb)
+
+
+def parse_wish(wish: str) -> readiness.Check:
+    """The check that ``--for`` names.
+
+    Raises:
+        click.UsageError: it names none.
+    """
+    name, _, rest = wish.partition("=")
+    if wish in {"ready", "delete", "create"}:
+        return {"ready": readiness.ready, "delete": readiness.gone, "create": _created}[wish]
+    if name == "condition" and rest:
+        kind, _, status = rest.partition("=")
+        return readiness.has_condition(kind, status or "True")
+    if name == "jsonpath" and "}" in rest:
+        path, _, value = rest.rpartition("}")
+        return _jsonpath(f"{path}}}", value.removeprefix("="))
+    raise click.UsageError(f"--for={wish}: say ready, delete, create, condition=… or jsonpath=…")
+
+
+def _created(document: Document | None) -> readiness.State:
+    there = document is not None
+    return readiness.State(done=there, text="created" if there else "not there")
+
+
+def _jsonpath(path: str, value: str) -> readiness.Check:
+    def check(document: Document | None) -> readiness.State:
+        if document is None:
+            return readiness.State(done=False, text="not there")
+        found = jsonpath.evaluate(path, document)
+        return readiness.State(done=found == value if value else bool(found), text=found)
+
+    return check

@@ -1,0 +1,57 @@
+"""Keys: private on disk, stable across restarts, renewed when they must be."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from grange.app import pki
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = ["localhost", "127.0.0.1", "::1"]
+
+
+def test_keys_are_private_and_stable(tmp_path: Path) -> None:
+    first = pki.ensure(tmp_path / "pki", names=NAMES, now=NOW)
+    second = pki.ensure(tmp_path / "pki", names=NAMES, now=NOW + timedelta(days=1))
+    assert first == second
+    assert len(first.token) >= 40
+    for path in (tmp_path / "pki").iterdir():
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert (tmp_path / "pki").stat().st_mode & 0o077 == 0
+
+
+def test_server_certificate_is_signed_by_the_authority_and_names_every_address(
+    tmp_path: Path,
+) -> None:
+    keys = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    authority = x509.load_pem_x509_certificate(keys.ca_pem)
+    server = x509.load_pem_x509_certificate(keys.server_certificate.read_bytes())
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+    assert [str(item) for item in names.get_values_for_type(x509.IPAddress)] == NAMES[1:]
+
+
+def test_server_certificate_is_renewed_near_its_end_but_the_authority_stays(
+    tmp_path: Path,
+) -> None:
+    first = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    before = first.server_certificate.read_bytes()
+    later = pki.ensure(tmp_path, names=NAMES, now=NOW + timedelta(days=340))
+    assert later.server_certificate.read_bytes() != before
+    assert later.ca_pem == first.ca_pem
+    assert later.token == first.token
+
+
+def test_a_new_name_makes_a_new_server_certificate(tmp_path: Path) -> None:
+    first = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    before = first.server_certificate.read_bytes()
+    pki.ensure(tmp_path, names=[*NAMES, "grange.example"], now=NOW)
+    assert first.server_certificate.read_bytes() != before
+
+
+def test_server_context_refuses_old_tls(tmp_path: Path) -> None:
+    context = pki.ensure(tmp_path, names=NAMES, now=NOW).server_context()
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2

@@ -1,0 +1,111 @@
+"""When a thing counts as ready, and what the board says until then."""
+
+import click
+import pytest
+
+from grange.api.meta import Document
+from grange.cli import readiness, session
+from grange.cli.durations import parse_duration
+from grange.cli.verbs.wait import parse_wish
+
+
+def controller(**status: object) -> Document:
+    return {
+        "kind": "ReplicationController",
+        "metadata": {"name": "web", "generation": 2},
+        "spec": {"replicas": 3},
+        "status": status,
+    }
+
+
+def test_a_controller_is_ready_only_for_its_present_generation() -> None:
+    counts = {"replicas": 3, "readyReplicas": 3}
+    assert not readiness.ready(controller(observedGeneration=1, **counts)).done
+    assert readiness.ready(controller(observedGeneration=2, **counts)).done
+
+
+def test_a_short_controller_says_how_many_and_why() -> None:
+    state = readiness.ready(
+        controller(
+            observedGeneration=2,
+            replicas=2,
+            readyReplicas=1,
+            conditions=[{"type": "Reconciled", "status": "False", "message": "too few nodes"}],
+        )
+    )
+    assert not state.done
+    assert state.text == "1/3 ready (too few nodes)"
+
+
+def test_surplus_pods_are_not_ready() -> None:
+    state = readiness.ready(controller(observedGeneration=2, replicas=4, readyReplicas=3))
+    assert not state.done
+
+
+@pytest.mark.parametrize(
+    ("status", "done", "failed", "text"),
+    [
+        ({"phase": "Succeeded"}, True, False, "completed"),
+        ({"phase": "Failed", "reason": "Evicted"}, False, True, "failed Evicted"),
+        ({"conditions": [{"type": "Ready", "status": "True"}]}, True, False, "ready"),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+                ]
+            },
+            False,
+            False,
+            "c: CrashLoopBackOff",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]},
+            False,
+            False,
+            "0/3 nodes",
+        ),
+        ({}, False, False, "pending"),
+    ],
+)
+def test_pod_states(status: Document, done: bool, failed: bool, text: str) -> None:
+    state = readiness.ready({"kind": "Pod", "status": status})
+    assert (state.done, state.failed, state.text) == (done, failed, text)
+
+
+def test_absence_is_not_ready_but_gone() -> None:
+    assert not readiness.ready(None).done
+    assert readiness.gone(None).done
+    assert not readiness.gone({"metadata": {"deletionTimestamp": "x"}}).done
+
+
+def test_wishes_of_wait() -> None:
+    conditions = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    assert parse_wish("condition=Ready=false")(conditions).done
+    assert not parse_wish("condition=Ready")(conditions).done
+    assert parse_wish("jsonpath={.status.phase}=Running")({"status": {"phase": "Running"}}).done
+    assert not parse_wish("jsonpath={.status.phase}")({"status": {}}).done
+    assert parse_wish("create")({}).done
+    with pytest.raises(click.UsageError):
+        parse_wish("readiness")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("30s", 30), ("2m", 120), ("1h", 3600), ("-1s", 604800)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+def test_a_duration_that_is_none_is_refused() -> None:
+    with pytest.raises(click.UsageError, match="30s"):
+        parse_duration("soon")
+
+
+def test_names_of_objects() -> None:
+    assert session.split_names(["pods"]) == [("pods", "")]
+    assert session.split_names(["pods,nodes"]) == [("pods", ""), ("nodes", "")]
+    assert session.split_names(["pod", "a", "b"]) == [("pod", "a"), ("pod", "b")]
+    assert session.split_names(["pod/a", "grc/b"]) == [("pod", "a"), ("grc", "b")]
+    for wrong in ([], ["pod/a", "b"], ["pods,nodes", "a"], ["pod/"]):
+        with pytest.raises(click.UsageError):
+            session.split_names(wrong)
