@@ -1,1 +1,10 @@
-"""Placeholder docstring; the room fills it."""
+"""Whether a pod fits a node and how well: pure algebra over requests, taints, affinity and ports.
+
+Owns: what a pod asks for, what a node refuses, the node table (columns) and its kernels, and the
+    scalar reference that every kernel must equal.
+Never: pods' lifecycles, queues, plugins' order or weights; nothing here waits or reads a clock.
+Flow: typed views → ``requests``/``taints``/``nodeaffinity``/``ports`` → numbers → ``columns`` →
+    ``kernels`` (all nodes at once) or ``reference`` (one node).
+Concurrency: values and plain functions; a ``NodeTable`` has one owner, who also writes it.
+Start reading at: ``requests``, then ``reference``, then ``columns`` and ``kernels``.
+"""

@@ -215,6 +215,7 @@ class Volume(View, frozen=True):
     secret: dict[str, Any] | None = None
     downward_api: dict[str, Any] | None = msgspec.field(name="downwardAPI", default=None)
     projected: dict[str, Any] | None = None
+    persistent_volume_claim: dict[str, Any] | None = None
 
 
 class PodSpec(View, frozen=True):

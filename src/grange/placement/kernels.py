@@ -1,0 +1,242 @@
+"""One pod against many nodes at once: each function equals its namesake in ``reference``.
+
+``rows`` is a slice (views, no copying) or an array of row numbers. Results are as long as ``rows``
+and in its order. Invalid rows give arbitrary values; callers mask them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grange.api.kinds.pod import Toleration
+from grange.placement import nodeaffinity, ports as host_ports, taints
+from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
+from grange.placement.nodeaffinity import Affinity, Requirement, Term
+from grange.placement.ports import HostPort
+from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
+from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
+
+
+def count(table: NodeTable, rows: Rows) -> int:
+    """How many rows are meant."""
+    return len(table.valid[rows])
+
+
+def fits(table: NodeTable, rows: Rows, request: Request) -> Mask:
+    """Where the pod fits."""
+    need = request.resources
+    mask: Mask = table.pods_used[rows] < table.pods_total[rows]
+    if need.cpu_milli:
+        mask &= table.cpu_total[rows] - table.cpu_used[rows] >= need.cpu_milli
+    if need.memory_bytes:
+        mask &= table.memory_total[rows] - table.memory_used[rows] >= need.memory_bytes
+    if need.ephemeral_bytes:
+        mask &= table.ephemeral_total[rows] - table.ephemeral_used[rows] >= need.ephemeral_bytes
+    for name, amount in need.scalars.items():
+        if amount:
+            column = table.scalars.get(name)
+            if column is None:
+                mask[:] = False
+            else:
+                mask &= column.total[rows] - column.used[rows] >= amount
+    return mask
+
+
+def fit_reasons(table: NodeTable, rows: Rows, request: Request) -> list[tuple[str, Mask]]:
+    """For every reason that occurs, where it does."""
+    need = request.resources
+    found: list[tuple[str, Mask]] = [
+        (TOO_MANY_PODS, table.pods_used[rows] >= table.pods_total[rows])
+    ]
+    if need.cpu_milli:
+        found.append(
+            (insufficient(CPU), table.cpu_total[rows] - table.cpu_used[rows] < need.cpu_milli)
+        )
+    if need.memory_bytes:
+        free = table.memory_total[rows] - table.memory_used[rows]
+        found.append((insufficient(MEMORY), free < need.memory_bytes))
+    if need.ephemeral_bytes:
+        free = table.ephemeral_total[rows] - table.ephemeral_used[rows]
+        found.append((insufficient(EPHEMERAL_STORAGE), free < need.ephemeral_bytes))
+    for name, amount in need.scalars.items():
+        if amount:
+            column = table.scalars.get(name)
+            if column is None:
+                short = np.ones(count(table, rows), np.bool_)
+            else:
+                short = column.total[rows] - column.used[rows] < amount
+            found.append((insufficient(name), short))
+    return [(reason, mask) for reason, mask in found if mask.any()]
+
+
+def exceeds_node(table: NodeTable, rows: Rows, request: Request) -> Mask:
+    """Where some amount is more than the whole node offers."""
+    need = request.resources
+    mask: Mask = np.zeros(count(table, rows), np.bool_)
+    if need.cpu_milli:
+        mask |= table.cpu_total[rows] < need.cpu_milli
+    if need.memory_bytes:
+        mask |= table.memory_total[rows] < need.memory_bytes
+    if need.ephemeral_bytes:
+        mask |= table.ephemeral_total[rows] < need.ephemeral_bytes
+    for name, amount in need.scalars.items():
+        if amount:
+            column = table.scalars.get(name)
+            if column is None:
+                mask[:] = True
+            else:
+                mask |= column.total[rows] < amount
+    return mask
+
+
+def _emptiness(total: Integers, after: Integers) -> Integers:
+    safe = np.maximum(total, 1)
+    score: Integers = (total - after) * MAX_SCORE // safe
+    score[after > total] = 0
+    return score
+
+
+def least_allocated(
+    table: NodeTable, rows: Rows, request: Request, weights: tuple[int, int] = (1, 1)
+) -> Integers:
+    """How empty each node would be, 0 to 100."""
+    cpu, memory = table.cpu_total[rows], table.memory_total[rows]
+    cpu_score = _emptiness(cpu, table.cpu_nonzero[rows] + request.nonzero_cpu_milli)
+    memory_score = _emptiness(memory, table.memory_nonzero[rows] + request.nonzero_memory_bytes)
+    # A node without the resource scores 0 there: `_emptiness` of a zero total.
+    parts: Integers = weights[0] * (cpu > 0) + weights[1] * (memory > 0)
+    scores: Integers = weights[0] * cpu_score * (cpu > 0) + weights[1] * memory_score * (memory > 0)
+    return scores // np.maximum(parts, 1)
+
+
+def _balance(cpu: Integers, memory: Integers, table: NodeTable, rows: Rows) -> Integers:
+    cpu_total, memory_total = table.cpu_total[rows], table.memory_total[rows]
+    safe_cpu = np.maximum(cpu_total, 1).astype(np.float64)
+    safe_memory = np.maximum(memory_total, 1).astype(np.float64)
+    of_cpu = np.minimum(1.0, cpu.astype(np.float64) / safe_cpu)
+    of_memory = np.minimum(1.0, memory.astype(np.float64) / safe_memory)
+    spread: NDArray[np.float64] = np.abs(of_cpu - of_memory) / 2.0
+    spread[(cpu_total == 0) | (memory_total == 0)] = 0.0
+    return ((1.0 - spread) * MAX_SCORE).astype(np.int64)
+
+
+def balanced_allocation(table: NodeTable, rows: Rows, request: Request) -> Integers:
+    """Whether the pod evens out CPU and memory on each node, 0 to 100."""
+    need = request.resources
+    cpu, memory = table.cpu_used[rows], table.memory_used[rows]
+    after = _balance(cpu + need.cpu_milli, memory + need.memory_bytes, table, rows)
+    before = _balance(cpu, memory, table, rows)
+    return 50 + (50 + after - before) // 2
+
+
+def untainted(table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]) -> Mask:
+    """Where no taint keeps the pod away."""
+    by_set = np.fromiter(
+        (taints.first_untolerated(item, tolerations) is None for item in table.taint_sets),
+        np.bool_,
+        len(table.taint_sets),
+    )
+    return by_set[table.taint_set[rows]]
+
+
+def intolerable_preferences(
+    table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]
+) -> Integers:
+    """How many PreferNoSchedule taints each node has that the pod does not tolerate."""
+    by_set = np.fromiter(
+        (taints.count_intolerable_preferences(item, tolerations) for item in table.taint_sets),
+        np.int64,
+        len(table.taint_sets),
+    )
+    return by_set[table.taint_set[rows]]
+
+
+def free_of_ports(table: NodeTable, rows: Rows, wanted: Sequence[HostPort]) -> Mask:
+    """Where no wanted host port is held."""
+    mask: Mask = np.ones(table.size, np.bool_)
+    for want in wanted:
+        for row in table.holders.get((want.protocol, want.port), ()):
+            if mask[row] and host_ports.conflict(table.ports(row), (want,)):
+                mask[row] = False
+    return mask[rows]
+
+
+def _satisfied(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:
+    column = table.labels(requirement.key)
+    # One verdict for every distinct value, and a last one, which index -1 reaches, for none.
+    verdicts = np.empty(len(column.values) + 1, np.bool_)
+    verdicts[ABSENT] = nodeaffinity.matches_value(requirement, None)
+    if requirement.operator in {"In", "NotIn"}:
+        inside = requirement.operator == "In"
+        verdicts[:-1] = not inside
+        for value in requirement.values:
+            number = column.numbers.get(value)
+            if number is not None:
+                verdicts[number] = inside
+    else:
+        verdicts[:-1] = [nodeaffinity.matches_value(requirement, item) for item in column.values]
+    return verdicts[column.ids[rows]]
+
+
+def _named(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:
+    inside = requirement.operator == "In"
+    known = requirement.key == nodeaffinity.NAME_FIELD and requirement.operator in {"In", "NotIn"}
+    mask: Mask = np.full(table.size, known and not inside, np.bool_)
+    if known:
+        for value in requirement.values:
+            row = table.rows.get(value)
+            if row is not None:
+                mask[row] = inside
+        return mask[rows]
+    matching = [
+        requirement.key == nodeaffinity.NAME_FIELD and nodeaffinity.matches_value(requirement, name)
+        for name in table.names
+    ]
+    return np.asarray(matching, np.bool_)[rows]
+
+
+def matches_term(table: NodeTable, rows: Rows, term: Term) -> Mask:
+    """Where the whole term is satisfied."""
+    if not term.labels and not term.names:
+        return np.zeros(count(table, rows), np.bool_)
+    mask: Mask = np.ones(count(table, rows), np.bool_)
+    for requirement in term.labels:
+        mask &= _satisfied(table, rows, requirement)
+    for requirement in term.names:
+        mask &= _named(table, rows, requirement)
+    return mask
+
+
+def matches(table: NodeTable, rows: Rows, affinity: Affinity) -> Mask:
+    """Where the selector and any required term are satisfied."""
+    mask: Mask = np.ones(count(table, rows), np.bool_)
+    for key, value in affinity.selector:
+        column = table.labels(key)
+        number = column.numbers.get(value)
+        if number is None:
+            mask[:] = False
+        else:
+            mask &= column.ids[rows] == number
+    if affinity.required is not None:
+        allowed: Mask = np.zeros(len(mask), np.bool_)
+        for term in affinity.required:
+            allowed |= matches_term(table, rows, term)
+        mask &= allowed
+    return mask
+
+
+def preference(table: NodeTable, rows: Rows, affinity: Affinity) -> Integers:
+    """The sum of the weights of the preferred terms that each node satisfies."""
+    total: Integers = np.zeros(count(table, rows), np.int64)
+    for item in affinity.preferred:
+        total += item.weight * matches_term(table, rows, item.term)
+    return total
+
+
+def normalised(raw: Integers, most: int, *, reverse: bool) -> Integers:
+    """Raw scores scaled to 0 to 100 by the given maximum; where it is 0, all 0 (100 in reverse)."""
+    if most == 0:
+        return np.full(len(raw), MAX_SCORE if reverse else 0, np.int64)
+    scaled: Integers = MAX_SCORE * raw // most
+    return MAX_SCORE - scaled if reverse else scaled

@@ -1,0 +1,160 @@
+"""Which nodes a pod may and would like to run on: nodeSelector and node affinity.
+
+A pod's terms are compiled once into an immutable value that answers for one node (scalar) and that
+``kernels`` answers for all nodes from label columns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grange.api.kinds.pod import NodeSelectorTerm, PodSpec, SelectorRequirement
+
+NAME_FIELD = "metadata.name"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """``key operator values`` over labels."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """All of the requirements over labels and names; an empty term matches nothing."""
+
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A preferred term."""
+
+    weight: int
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """A pod's demands and wishes about nodes; equal values choose alike.
+
+    Attributes:
+        selector: nodeSelector, sorted.
+        required: any of these terms must match; None demands nothing, empty matches nothing.
+        preferred: each matching term adds its weight.
+    """
+
+    selector: tuple[tuple[str, str], ...] = ()
+    required: tuple[Term, ...] | None = None
+    preferred: tuple[Weighted, ...] = ()
+
+    @property
+    def demands(self) -> bool:
+        """Whether any node can be refused."""
+        return bool(self.selector) or self.required is not None
+
+
+NONE = Affinity()
+
+
+def _requirement(item: SelectorRequirement) -> Requirement:
+    return Requirement(item.key, item.operator, tuple(item.values))
+
+
+def _term(term: NodeSelectorTerm) -> Term:
+    return Term(
+        tuple(_requirement(item) for item in term.match_expressions),
+        tuple(_requirement(item) for item in term.match_fields),
+    )
+
+
+def of_pod(spec: PodSpec) -> Affinity:
+    """The pod's node selector and node affinity, compiled."""
+    node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if node_affinity is None:
+        return Affinity(tuple(sorted(spec.node_selector.items()))) if spec.node_selector else NONE
+    must = node_affinity.required_during_scheduling_ignored_during_execution
+    should = node_affinity.preferred_during_scheduling_ignored_during_execution
+    return Affinity(
+        tuple(sorted(spec.node_selector.items())),
+        None if must is None else tuple(_term(term) for term in must.node_selector_terms),
+        tuple(Weighted(item.weight, _term(item.preference)) for item in should if item.weight),
+    )
+
+
+def as_integer(text: str) -> int | None:
+    """The integer that Gt and Lt compare, within int64; None when it is none."""
+    body = text[1:] if text[:1] in {"+", "-"} else text
+    if not (body.isascii() and body.isdigit()) or len(body) > 19:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _compare(requirement: Requirement, value: str | None) -> bool:
+    if value is None or len(requirement.values) != 1:
+        return False
+    have, want = as_integer(value), as_integer(requirement.values[0])
+    if have is None or want is None:
+        return False
+    return have > want if requirement.operator == "Gt" else have < want
+
+
+def matches_value(requirement: Requirement, value: str | None) -> bool:
+    """Whether a label's value (None: no such label) satisfies the requirement."""
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compare(requirement, value)
+        case _:
+            return False
+
+
+def matches_term(term: Term, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the node satisfies the whole term."""
+    if not term.labels and not term.names:
+        return False
+    return all(matches_value(item, labels.get(item.key)) for item in term.labels) and all(
+        item.key == NAME_FIELD and matches_value(item, name) for item in term.names
+    )
+
+
+def matches(affinity: Affinity, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the node satisfies the selector and any of the required terms."""
+    if any(labels.get(key) != value for key, value in affinity.selector):
+        return False
+    if affinity.required is None:
+        return True
+    return any(matches_term(term, name, labels) for term in affinity.required)
+
+
+def preference(affinity: Affinity, name: str, labels: Mapping[str, str]) -> int:
+    """The sum of the weights of the preferred terms that the node satisfies."""
+    return sum(item.weight for item in affinity.preferred if matches_term(item.term, name, labels))
+
+
+def required_names(affinity: Affinity) -> frozenset[str] | None:
+    """The only nodes that can match, when every required term names its nodes; else None."""
+    if affinity.required is None:
+        return None
+    union: set[str] = set()
+    for term in affinity.required:
+        allowed: set[str] | None = None
+        for item in term.names:
+            if item.key == NAME_FIELD and item.operator == "In":
+                named = set(item.values)
+                allowed = named if allowed is None else allowed & named
+        if allowed is None:
+            return None
+        union |= allowed
+    return frozenset(union)

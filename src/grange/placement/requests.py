@@ -1,0 +1,254 @@
+"""What a pod asks of a node, in whole units: milli-CPU, bytes, and integers for everything else.
+
+The rules are those of kube-scheduler: containers run together, init containers one after another
+beside the sidecars declared before them; amounts round up; what is left unsaid counts as zero when
+fitting, and as a small default (the non-zero view) when scoring.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+import msgspec
+
+from grange.api import quantity
+from grange.api.kinds.pod import Container, PodSpec, Scalar
+from grange.placement.ports import NO_PORTS, HostPort, UsedPorts, held, released
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+DEFAULT_CPU_MILLI = 100
+DEFAULT_MEMORY_BYTES = 200 * 2**20
+
+# Sums and hundredfold products of amounts must stay within int64, and ratios within the exact
+# integers of a double. A request may exceed every node, hence its higher ceiling.
+AMOUNT_MAX = 2**53
+REQUEST_MAX = 2**54
+
+NO_SCALARS: Mapping[str, int] = MappingProxyType({})
+_PLAIN = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+_POD_LEVEL = frozenset({CPU, MEMORY})
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """Amounts of the resources that nodes are made of.
+
+    Attributes:
+        cpu_milli: thousandths of a CPU.
+        memory_bytes: memory.
+        ephemeral_bytes: local storage that goes with the pod.
+        pods: how many pods (allocatable only; a pod's own request is always one).
+        scalars: extended resources, huge pages and attachable volumes by name; zeros are kept.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    pods: int = 0
+    scalars: Mapping[str, int] = NO_SCALARS
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What one pod needs.
+
+    Attributes:
+        resources: what must fit.
+        nonzero_cpu_milli: the CPU that scoring assumes.
+        nonzero_memory_bytes: the memory that scoring assumes.
+    """
+
+    resources: Resources
+    nonzero_cpu_milli: int
+    nonzero_memory_bytes: int
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What the pods of one node need together; an immutable value, so that copies can share it.
+
+    Attributes:
+        cpu_milli, memory_bytes, ephemeral_bytes: sums of the requests.
+        pods: how many pods.
+        nonzero_cpu_milli, nonzero_memory_bytes: sums of the non-zero view.
+        scalars: sums by name; names whose sum is zero may be left out.
+        ports: the host ports held.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    pods: int = 0
+    nonzero_cpu_milli: int = 0
+    nonzero_memory_bytes: int = 0
+    scalars: Mapping[str, int] = NO_SCALARS
+    ports: UsedPorts = NO_PORTS
+
+
+IDLE = Usage()
+
+
+def charged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> Usage:
+    """The usage with one more pod."""
+    need = request.resources
+    scalars = usage.scalars
+    if need.scalars:
+        scalars = dict(scalars)
+        for name, amount in need.scalars.items():
+            if amount:
+                scalars[name] = scalars.get(name, 0) + amount
+    return Usage(
+        usage.cpu_milli + need.cpu_milli,
+        usage.memory_bytes + need.memory_bytes,
+        usage.ephemeral_bytes + need.ephemeral_bytes,
+        usage.pods + 1,
+        usage.nonzero_cpu_milli + request.nonzero_cpu_milli,
+        usage.nonzero_memory_bytes + request.nonzero_memory_bytes,
+        scalars,
+        held(usage.ports, ports) if ports else usage.ports,
+    )
+
+
+def discharged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> Usage:
+    """The usage with one pod less: the exact inverse of ``charged``."""
+    need = request.resources
+    scalars = usage.scalars
+    if need.scalars:
+        left = dict(scalars)
+        for name, amount in need.scalars.items():
+            rest = left.get(name, 0) - amount
+            if rest:
+                left[name] = rest
+            else:
+                left.pop(name, None)
+        scalars = left or NO_SCALARS
+    return Usage(
+        usage.cpu_milli - need.cpu_milli,
+        usage.memory_bytes - need.memory_bytes,
+        usage.ephemeral_bytes - need.ephemeral_bytes,
+        usage.pods - 1,
+        usage.nonzero_cpu_milli - request.nonzero_cpu_milli,
+        usage.nonzero_memory_bytes - request.nonzero_memory_bytes,
+        scalars,
+        released(usage.ports, ports) if ports else usage.ports,
+    )
+
+
+def is_scalar(name: str) -> bool:
+    """Whether a resource beyond CPU, memory, storage and pods is one that nodes account for."""
+    if name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    return "/" in name and not name.startswith("requests.")
+
+
+@lru_cache(maxsize=8192)
+def _amount(name: str, given: Scalar, ceiling: int) -> int:
+    exact = quantity.milli(given) if name == CPU else quantity.value(given)
+    return max(0, min(ceiling, exact))
+
+
+def _amounts(given: Mapping[str, Scalar], ceiling: int) -> dict[str, int]:
+    return {
+        name: _amount(name, amount, ceiling)
+        for name, amount in given.items()
+        if name in _PLAIN or is_scalar(name)
+    }
+
+
+def _resources(amounts: Mapping[str, int]) -> Resources:
+    scalars = {name: amount for name, amount in amounts.items() if name not in _PLAIN}
+    return Resources(
+        amounts.get(CPU, 0),
+        amounts.get(MEMORY, 0),
+        amounts.get(EPHEMERAL_STORAGE, 0),
+        amounts.get(PODS, 0),
+        MappingProxyType(scalars) if scalars else NO_SCALARS,
+    )
+
+
+def allocatable(given: Mapping[str, Scalar]) -> Resources:
+    """What a node offers; names that nobody accounts for are dropped.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    return _resources(_amounts(given, AMOUNT_MAX))
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = min(REQUEST_MAX, total.get(name, 0) + amount)
+
+
+def _raise_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _aggregate(
+    containers: Iterable[Container], init: Iterable[Container], missing: Mapping[str, int]
+) -> dict[str, int]:
+    """The most that runs at once; ``missing`` stands in for requests a container leaves out."""
+    running: dict[str, int] = {}
+    for container in containers:
+        _add(running, {**missing, **_amounts(container.resources.requests, REQUEST_MAX)})
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in init:
+        own = {**missing, **_amounts(container.resources.requests, REQUEST_MAX)}
+        if container.restart_policy == "Always":
+            _add(running, own)
+            _add(sidecars, own)
+            _raise_to(peak, sidecars)
+        else:
+            _add(own, sidecars)
+            _raise_to(peak, own)
+    _raise_to(running, peak)
+    return running
+
+
+def _pod_level(spec: PodSpec) -> dict[str, int]:
+    if spec.resources is None:
+        return {}
+    amounts = _amounts(spec.resources.requests, REQUEST_MAX)
+    return {
+        name: amount
+        for name, amount in amounts.items()
+        if name in _POD_LEVEL or name.startswith("hugepages-")
+    }
+
+
+_DEFAULTS: Mapping[str, int] = MappingProxyType(
+    {CPU: DEFAULT_CPU_MILLI, MEMORY: DEFAULT_MEMORY_BYTES}
+)
+
+
+def pod_request(spec: PodSpec) -> Request:
+    """What a pod of this spec needs.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    simple = not spec.init_containers and spec.resources is None and not spec.overhead
+    if simple and len(spec.containers) == 1:
+        amounts = _amounts(spec.containers[0].resources.requests, REQUEST_MAX)
+        return Request(
+            _resources(amounts),
+            amounts.get(CPU, DEFAULT_CPU_MILLI),
+            amounts.get(MEMORY, DEFAULT_MEMORY_BYTES),
+        )
+    level = _pod_level(spec)
+    real = _aggregate(spec.containers, spec.init_containers, {})
+    real.update(level)
+    if level:
+        # With amounts for the whole pod, the default is for what neither level names.
+        missing = {name: amount for name, amount in _DEFAULTS.items() if name not in real}
+    else:
+        missing = dict(_DEFAULTS)
+    seen = _aggregate(spec.containers, spec.init_containers, missing)
+    seen.update(level)
+    overhead = _amounts(spec.overhead, REQUEST_MAX)
+    _add(real, overhead)
+    _add(seen, overhead)
+    return Request(_resources(real), seen.get(CPU, 0), seen.get(MEMORY, 0))

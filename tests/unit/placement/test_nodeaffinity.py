@@ -1,0 +1,117 @@
+"""Node selectors and affinity, one node at a time."""
+
+import msgspec
+import pytest
+
+from grange.api.kinds.pod import PodSpec
+from grange.placement import nodeaffinity
+from grange.placement.nodeaffinity import Requirement, Term
+
+
+def affinity(**fields: object) -> nodeaffinity.Affinity:
+    return nodeaffinity.of_pod(msgspec.convert({"affinity": {"nodeAffinity": fields}}, PodSpec))
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "value", "answer"),
+    [
+        ("In", ("a", "b"), "b", True),
+        ("In", ("a",), None, False),
+        ("NotIn", ("a",), "b", True),
+        ("NotIn", ("a",), None, True),
+        ("NotIn", ("a",), "a", False),
+        ("Exists", (), "", True),
+        ("Exists", (), None, False),
+        ("DoesNotExist", (), None, True),
+        ("DoesNotExist", (), "x", False),
+        ("Gt", ("5",), "6", True),
+        ("Gt", ("5",), "5", False),
+        ("Lt", ("5",), "-6", True),
+        ("Lt", ("5",), "x", False),
+        ("Gt", ("x",), "6", False),
+        ("Gt", ("1", "2"), "6", False),
+        ("Gt", ("5",), None, False),
+        ("Gt", ("5",), "99999999999999999999", False),
+        ("Near", ("a",), "a", False),
+    ],
+)
+def test_requirement_decides_by_operator(
+    operator: str, values: tuple[str, ...], value: str | None, answer: bool
+) -> None:
+    assert nodeaffinity.matches_value(Requirement("k", operator, values), value) is answer
+
+
+def test_selector_and_any_required_term_must_match() -> None:
+    spec = msgspec.convert(
+        {
+            "nodeSelector": {"disk": "ssd"},
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "z", "operator": "In", "values": ["1"]}]},
+                            {
+                                "matchFields": [
+                                    {"key": "metadata.name", "operator": "In", "values": ["n9"]}
+                                ]
+                            },
+                        ]
+                    }
+                }
+            },
+        },
+        PodSpec,
+    )
+    found = nodeaffinity.of_pod(spec)
+    assert nodeaffinity.matches(found, "n1", {"disk": "ssd", "z": "1"})
+    assert nodeaffinity.matches(found, "n9", {"disk": "ssd"})
+    assert not nodeaffinity.matches(found, "n9", {"disk": "hdd"})
+    assert not nodeaffinity.matches(found, "n1", {"disk": "ssd", "z": "2"})
+
+
+def test_an_empty_term_and_an_empty_list_of_terms_match_nothing() -> None:
+    must = "requiredDuringSchedulingIgnoredDuringExecution"
+    assert not nodeaffinity.matches(affinity(**{must: {"nodeSelectorTerms": []}}), "n", {})
+    assert not nodeaffinity.matches(affinity(**{must: {"nodeSelectorTerms": [{}]}}), "n", {})
+    assert nodeaffinity.matches(nodeaffinity.NONE, "n", {})
+
+
+def test_preferred_terms_add_their_weights() -> None:
+    should = "preferredDuringSchedulingIgnoredDuringExecution"
+    found = affinity(
+        **{
+            should: [
+                {
+                    "weight": 3,
+                    "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+                },
+                {
+                    "weight": 4,
+                    "preference": {"matchExpressions": [{"key": "b", "operator": "Exists"}]},
+                },
+                {
+                    "weight": 0,
+                    "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
+                },
+                {"weight": 9, "preference": {}},
+            ]
+        }
+    )
+    assert nodeaffinity.preference(found, "n", {"a": "", "b": ""}) == 7
+    assert nodeaffinity.preference(found, "n", {"b": ""}) == 4
+    assert nodeaffinity.preference(found, "n", {}) == 0
+
+
+def test_required_names_are_known_only_when_every_term_names_them() -> None:
+    def name_in(*names: str) -> Term:
+        return Term(names=(Requirement("metadata.name", "In", names),))
+
+    def terms(*found: Term) -> nodeaffinity.Affinity:
+        return nodeaffinity.Affinity(required=found)
+
+    assert nodeaffinity.required_names(terms(name_in("a"), name_in("b"))) == frozenset({"a", "b"})
+    both = Term(names=(*name_in("a", "b").names, *name_in("b", "c").names))
+    assert nodeaffinity.required_names(terms(both)) == frozenset({"b"})
+    labelled = Term(labels=(Requirement("k", "Exists"),))
+    assert nodeaffinity.required_names(terms(name_in("a"), labelled)) is None
+    assert nodeaffinity.required_names(nodeaffinity.NONE) is None

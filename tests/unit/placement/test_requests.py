@@ -1,0 +1,136 @@
+"""Requests: the accounting rules of spec/scheduling.md §2.5."""
+
+import msgspec
+from hypothesis import given, settings, strategies as st
+
+from grange.api.kinds.pod import PodSpec
+from grange.placement import requests
+from grange.placement.ports import host_ports
+from grange.placement.requests import IDLE, Resources, charged, discharged, pod_request
+
+MIB = 2**20
+
+
+def spec(**fields: object) -> PodSpec:
+    return msgspec.convert(fields, PodSpec)
+
+
+def container(name: str, asks: dict[str, object] | None = None, **more: object) -> object:
+    body: dict[str, object] = {"name": name, **more}
+    if asks is not None:
+        body["resources"] = {"requests": asks}
+    return body
+
+
+def test_check_112_sidecars_run_beside_later_init_containers() -> None:
+    """Init A 2, sidecar S 1, init B 3, containers 1+1: the peak is B beside S, so 4."""
+    need = pod_request(
+        spec(
+            initContainers=[
+                container("a", {"cpu": 2}),
+                container("s", {"cpu": 1}, restartPolicy="Always"),
+                container("b", {"cpu": 3}),
+            ],
+            containers=[container("x", {"cpu": 1}), container("y", {"cpu": 1})],
+        )
+    )
+    assert need.resources.cpu_milli == 4000
+
+
+def test_check_112_silent_containers_count_defaults_only_when_scoring() -> None:
+    """Three silent containers need nothing to fit and 300m/600Mi to score."""
+    need = pod_request(spec(containers=[container("a"), container("b"), container("c")]))
+    assert need.resources == Resources()
+    assert (need.nonzero_cpu_milli, need.nonzero_memory_bytes) == (300, 600 * MIB)
+
+
+def test_check_112_an_explicit_zero_stays_zero() -> None:
+    need = pod_request(spec(containers=[container("a", {"cpu": 0, "memory": "0"})]))
+    assert (need.nonzero_cpu_milli, need.nonzero_memory_bytes) == (0, 0)
+
+
+def test_check_112_overhead_is_added_once() -> None:
+    need = pod_request(
+        spec(
+            containers=[container("a", {"cpu": "100m"}), container("b", {"cpu": "100m"})],
+            overhead={"cpu": "50m", "memory": "1Mi"},
+        )
+    )
+    assert need.resources.cpu_milli == 250
+    assert need.resources.memory_bytes == MIB
+    assert need.nonzero_memory_bytes == 401 * MIB
+
+
+def test_pod_level_requests_override_the_containers() -> None:
+    need = pod_request(
+        spec(
+            containers=[container("a", {"cpu": "100m"}), container("b")],
+            resources={"requests": {"cpu": "3"}},
+        )
+    )
+    assert need.resources.cpu_milli == 3000
+    assert need.nonzero_cpu_milli == 3000
+    # Memory is named at neither level, so the default counts for each container.
+    assert need.nonzero_memory_bytes == 400 * MIB
+
+
+def test_amounts_round_up() -> None:
+    need = pod_request(spec(containers=[container("a", {"cpu": "1u", "memory": "100m"})]))
+    assert (need.resources.cpu_milli, need.resources.memory_bytes) == (1, 1)
+
+
+def test_only_recognised_names_are_kept() -> None:
+    offered = requests.allocatable(
+        {
+            "cpu": "2",
+            "pods": "10",
+            "example.com/gpu": 3,
+            "hugepages-2Mi": "4Mi",
+            "attachable-volumes-x": 5,
+            "requests.example.com/gpu": 9,
+            "random-invalid-extended-key": 9,
+        }
+    )
+    assert offered.pods == 10
+    assert dict(offered.scalars) == {
+        "example.com/gpu": 3,
+        "hugepages-2Mi": 4 * MIB,
+        "attachable-volumes-x": 5,
+    }
+
+
+def test_absurd_amounts_are_capped_within_int64() -> None:
+    need = pod_request(spec(containers=[container("a", {"cpu": "9E", "memory": "16Ei"})]))
+    assert need.resources.cpu_milli == need.resources.memory_bytes == requests.REQUEST_MAX
+    assert requests.allocatable({"memory": "16Ei"}).memory_bytes == requests.AMOUNT_MAX
+
+
+AMOUNTS = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "ephemeral-storage", "example.com/gpu", "nonsense"]),
+    st.integers(0, 8),
+    max_size=4,
+)
+PORTS = st.lists(st.integers(0, 3), max_size=2)
+CONTAINERS = st.tuples(AMOUNTS, PORTS).map(
+    lambda pair: {
+        "name": "x",
+        "resources": {"requests": pair[0]},
+        "ports": [{"containerPort": 1, "hostPort": port} for port in pair[1]],
+    }
+)
+SPECS = st.lists(CONTAINERS, min_size=1, max_size=3).map(lambda found: spec(containers=found))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SPECS, max_size=6), st.randoms(use_true_random=False))
+def test_discharging_is_the_inverse_of_charging(found: list[PodSpec], order: object) -> None:
+    """Charge all, discharge in any order: nothing is left, or capacity would leak."""
+    pods = [(pod_request(item), host_ports(item)) for item in found]
+    usage = IDLE
+    for need, held in pods:
+        usage = charged(usage, need, held)
+    assert usage.pods == len(pods)
+    order.shuffle(pods)  # type: ignore[attr-defined]
+    for need, held in pods:
+        usage = discharged(usage, need, held)
+    assert usage == IDLE
