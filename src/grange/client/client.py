@@ -1,28 +1,356 @@
 """The client: typed verbs over a transport.
 
 Every deciding part of Grange talks to the API through this class and nothing else. Objects come
-back as typed views; documents go out whole or as patches.
+back as typed views; documents go out whole or as patches. Writes are never retried here: the work
+queue is the one layer that retries. Reads wait and ask again when the server says so (429).
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
-from urllib.parse import urlencode
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import TypeVar
 
-import msgspec
-
-from grange.api import wire
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
-from grange.api.status import ApiError, InternalError, Status, from_status
+from grange.api.status import ApiError, Expired, Gone, TooManyRequests
 from grange.api.wire import Request, Response
+from grange.base.clock import Clock, LoopClock
+from grange.client import requests
+from grange.client.requests import Listing, LogOptions, PatchType
 from grange.client.transport import Transport
+from grange.client.watch import Frames, WatchEvent
+
+__all__ = ["Client", "Listing", "LogOptions", "PatchType", "WatchEvent"]
 
 R = TypeVar("R", bound=Resource)
 
-PatchType = Literal["merge", "json", "strategic"]
-_PATCH_MEDIA: dict[str, str] = {
-    "merge": wire.MERGE_PATCH,
-    "json": wire.JSON_PATCH,
-    "strategic": wire.STRATEGIC_MERGE_PATCH,
-}
+_READ_ATTEMPTS = 5
+_LONGEST_WAIT_S = 30
+_PODS = KindInfo("", "v1", "Pod", "pods", Resource, "")  # only for the path of their logs
+
+
+class Client:
+    """Verbs on the API.
+
+    Every verb raises the ``ApiError`` that the server answered, ``ServiceUnavailable`` if the
+    request did not get there, ``Timeout`` if it did and no answer came, and ``InternalError`` if
+    the answer cannot be read. Cancelling a write leaves its outcome unknown.
+
+    Args:
+        transport: what carries the requests.
+        clock: for the waits that a server asks of reads; the running loop's by default.
+    """
+
+    def __init__(self, transport: Transport, *, clock: Clock | None = None) -> None:
+        self._transport = transport
+        self._clock = clock or LoopClock()
+
+    async def get(self, kind: KindInfo[R], name: str, namespace: str = "") -> R:
+        """Read one object.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        body = await self._read(requests.get(kind, name, namespace))
+        return requests.decode_object(kind.view, body, f"{kind.qualified} {name!r}")
+
+    async def get_document(self, kind: KindInfo[R], name: str, namespace: str = "") -> Document:
+        """Read one object whole, with the fields that its view does not name.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        body = await self._read(requests.get(kind, name, namespace))
+        return requests.decode_document(body, f"{kind.qualified} {name!r}")
+
+    async def list(
+        self,
+        kind: KindInfo[R],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        cont: str = "",
+        resource_version: str = "",
+    ) -> Listing[R]:
+        """Read a collection, or one page of it.
+
+        Args:
+            kind: what to list.
+            namespace: only this namespace; empty means all.
+            labels: label selector.
+            fields: field selector.
+            limit: at most so many objects; zero means all.
+            cont: ``next`` of the page before.
+            resource_version: not older than this; empty means the newest.
+
+        Raises:
+            Expired: the pages before are too old to go on from; start again.
+        """
+        request = requests.list_page(
+            kind,
+            namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            cont=cont,
+            resource_version=resource_version,
+        )
+        return requests.decode_list(kind, await self._read(request))
+
+    async def watch(
+        self,
+        kind: KindInfo[R],
+        namespace: str = "",
+        *,
+        resource_version: str,
+        labels: str = "",
+        fields: str = "",
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[WatchEvent[R], None]:
+        """Follow a collection; close the generator (``contextlib.aclosing``) when done with it.
+
+        Args:
+            kind: what to watch.
+            namespace: only this namespace; empty means all.
+            resource_version: deliver what happened after this version.
+            labels: label selector.
+            fields: field selector.
+            timeout_s: the server ends the watch after so many seconds.
+
+        Yields:
+            Events in the order of their versions, bookmarks included; returns when the server
+            ends the watch in good order.
+
+        Raises:
+            Expired: the version is no longer (or not yet) known; list again.
+            ServiceUnavailable: the stream broke.
+        """
+        batches = self.watch_batches(
+            kind,
+            namespace,
+            resource_version=resource_version,
+            labels=labels,
+            fields=fields,
+            timeout_s=timeout_s,
+        )
+        async with aclosing(batches):
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def watch_batches(
+        self,
+        kind: KindInfo[R],
+        namespace: str = "",
+        *,
+        resource_version: str,
+        labels: str = "",
+        fields: str = "",
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[Sequence[WatchEvent[R]], None]:
+        """``watch``, but all the events that arrived together at once: for caches."""
+        request = requests.watch(
+            kind,
+            namespace,
+            resource_version=resource_version,
+            labels=labels,
+            fields=fields,
+            timeout_s=timeout_s,
+        )
+        frames = Frames(kind)
+        chunks = await self._stream(request)
+        try:
+            async for chunk in chunks:
+                events = frames.feed(chunk)
+                if events:
+                    yield events
+                if frames.error is not None:
+                    raise frames.error
+            frames.finish()
+        finally:
+            await _close(chunks)
+
+    async def create(
+        self,
+        kind: KindInfo[R],
+        obj: R | Document,
+        namespace: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> R:
+        """Create an object and return what the server made of it.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            Invalid: the object breaks a rule; ``causes`` name the fields.
+        """
+        body = await self._write(requests.create(kind, obj, namespace, dry_run=dry_run))
+        return requests.decode_object(kind.view, body, f"create {kind.qualified}")
+
+    async def update(self, kind: KindInfo[R], obj: R | Document, *, subresource: str = "") -> R:
+        """Replace an object, if it is still at the ``resourceVersion`` that it carries.
+
+        A view names only the fields we read: update with a full document, or patch, unless the
+        view is known to be whole (a Lease, say).
+
+        Raises:
+            Conflict: it changed since it was read.
+            NotFound: it is gone.
+        """
+        body = await self._write(requests.update(kind, obj, subresource=subresource))
+        return requests.decode_object(kind.view, body, f"update {kind.qualified}")
+
+    async def patch(
+        self,
+        kind: KindInfo[R],
+        name: str,
+        namespace: str = "",
+        *,
+        patch: Document | Sequence[Document],
+        type: PatchType = "merge",  # noqa: A002  the field's word for it
+        subresource: str = "",
+    ) -> R:
+        """Change part of an object.
+
+        ``metadata.uid`` and ``metadata.resourceVersion`` in the patch are its fence.
+
+        Raises:
+            Conflict: the fence does not hold.
+            NotFound: it is gone.
+            Invalid: the result breaks a rule.
+        """
+        request = requests.patch(
+            kind, name, namespace, patch=patch, media=type, subresource=subresource
+        )
+        body = await self._write(request)
+        return requests.decode_object(kind.view, body, f"patch {kind.qualified} {name!r}")
+
+    async def delete(
+        self,
+        kind: KindInfo[R],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_s: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete an object; returns when the server accepted it, which may be before it is gone.
+
+        Args:
+            kind: what to delete.
+            name: its name.
+            namespace: its namespace.
+            uid: only if it is this very object.
+            resource_version: only if it has not changed since.
+            grace_period_s: seconds for its programs to end; None is the object's own, 0 now.
+            propagation: Background, Foreground or Orphan for what it owns; empty is the kind's.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: a precondition does not hold.
+        """
+        request = requests.delete(
+            kind,
+            name,
+            namespace,
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_s=grace_period_s,
+            propagation=propagation,
+        )
+        await self._write(request)
+
+    async def post(
+        self, kind: KindInfo[R], name: str, namespace: str, subresource: str, body: Document
+    ) -> Document:
+        """Post to a subresource (a pod's ``binding``, ``eviction``) and return the answer."""
+        answer = await self._write(requests.post(kind, name, namespace, subresource, body))
+        return requests.decode_document(answer, f"{subresource} of {kind.qualified} {name!r}")
+
+    async def logs(
+        self,
+        name: str,
+        namespace: str = "",
+        *,
+        container: str = "",
+        follow: bool = False,
+        options: LogOptions | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Read a pod's log in pieces; close the generator when done with it.
+
+        Args:
+            name: the pod.
+            namespace: its namespace.
+            container: which container; empty means the only one.
+            follow: go on as lines are written, until the container ends.
+            options: everything else; where given, it replaces the two above.
+
+        Raises:
+            NotFound: no such pod.
+            BadRequest: the container is not named or has not started.
+            ServiceUnavailable: the stream broke.
+        """
+        wanted = options or LogOptions(container=container, follow=follow)
+        chunks = await self._stream(requests.logs(_PODS, name, namespace, wanted))
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await _close(chunks)
+
+    async def raw(self, request: Request) -> Response:
+        """Carry a request as it is and return the answer as it is: for surfaces.
+
+        Raises:
+            ServiceUnavailable, Timeout: there was no answer.
+        """
+        return await self._transport.send(request)
+
+    async def _read(self, request: Request) -> bytes:
+        attempt = 1
+        while True:
+            try:
+                return await self._write(request)
+            except TooManyRequests as busy:
+                wait_s = busy.details.retry_after_seconds
+                if attempt >= _READ_ATTEMPTS or not 0 < wait_s <= _LONGEST_WAIT_S:
+                    raise
+            await self._clock.sleep(wait_s)
+            attempt += 1
+
+    async def _write(self, request: Request) -> bytes:
+        response = await self._transport.send(request)
+        body = response.body if response.chunks is None else await _collect(response.chunks)
+        error = requests.failure(response, body)
+        if error is not None:
+            raise error
+        return body
+
+    async def _stream(self, request: Request) -> AsyncIterator[bytes]:
+        response = await self._transport.send(request)
+        if 200 <= response.status < 300:
+            return response.chunks if response.chunks is not None else _once(response.body)
+        body = response.body if response.chunks is None else await _collect(response.chunks)
+        error = requests.failure(response, body)
+        if isinstance(error, Gone) and not isinstance(error, Expired):
+            error = Expired(error.message)
+        raise error or ApiError(f"the server answered {response.status}")
+
+
+async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
+    yield body
+
+
+async def _collect(chunks: AsyncIterator[bytes]) -> bytes:
+    try:
+        return b"".join([chunk async for chunk in chunks])
+    finally:
+        await _close(chunks)
+
+
+async def _close(chunks: AsyncIterator[bytes]) -> None:
+    if isinstance(chunks, AsyncGenerator):
+        await chunks.aclose()

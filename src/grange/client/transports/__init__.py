@@ -1,0 +1,1 @@
+"""What carries requests; each module is one implementation of ``client.transport.Transport``."""

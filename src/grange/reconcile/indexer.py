@@ -1,0 +1,101 @@
+"""The informer's store: objects by key, and by whatever else is asked for often."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeAlias, TypeVar
+
+from grange.api.meta import ObjectKey, Resource
+
+R = TypeVar("R", bound=Resource)
+
+Items: TypeAlias = list[R]  # inside the class, ``list`` is the method
+_NAMESPACE = "namespace"
+
+
+class Indexer(Generic[R]):
+    """Objects in the order of their insertion; written by the informer, read by everybody.
+
+    Lists are copies: a reader may keep one while the store changes.
+    """
+
+    def __init__(self) -> None:
+        self._items: dict[ObjectKey, R] = {}
+        self._functions: dict[str, Callable[[R], Iterable[str]]] = {}
+        self._buckets: dict[str, dict[str, dict[ObjectKey, None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def __iter__(self) -> Iterator[R]:
+        """The objects, without a copy: do not await while iterating."""
+        return iter(self._items.values())
+
+    def get(self, key: ObjectKey) -> R | None:
+        """The object of this key."""
+        return self._items.get(key)
+
+    def list(self, namespace: str | None = None) -> Items[R]:
+        """All objects, or those of one namespace."""
+        if namespace is None:
+            return [*self._items.values()]
+        if _NAMESPACE not in self._functions:  # made on first use: many stores are never asked
+            self.add_index(_NAMESPACE, lambda obj: (obj.metadata.namespace,))
+        return self.by_index(_NAMESPACE, namespace)
+
+    def add_index(self, name: str, function: Callable[[R], Iterable[str]]) -> None:
+        """Keep objects by further values; indexes what is there already.
+
+        The function must be pure and must not raise. Adding an index of a known name again
+        changes nothing, so that several users may ask for it.
+        """
+        if name in self._functions:
+            return
+        self._functions[name] = function
+        buckets: dict[str, dict[ObjectKey, None]] = {}
+        self._buckets[name] = buckets
+        for key, obj in self._items.items():
+            for value in function(obj):
+                buckets.setdefault(value, {})[key] = None
+
+    def by_index(self, name: str, value: str) -> Items[R]:
+        """The objects that have this value in an index, in the order they got it.
+
+        Raises:
+            KeyError: there is no such index.
+        """
+        items = self._items
+        return [items[key] for key in self._buckets[name].get(value, ())]
+
+    def put(self, obj: R) -> R | None:
+        """Store an object and return the one it replaces; for the informer only."""
+        key = obj.key
+        old = self._items.get(key)
+        self._items[key] = obj
+        for name, function in self._functions.items():
+            before = tuple(function(old)) if old is not None else ()
+            after = tuple(function(obj))
+            if before != after:
+                self._move(name, key, before, after)
+        return old
+
+    def remove(self, key: ObjectKey) -> R | None:
+        """Drop an object and return it; for the informer only."""
+        old = self._items.pop(key, None)
+        if old is not None:
+            for name, function in self._functions.items():
+                self._move(name, key, tuple(function(old)), ())
+        return old
+
+    def _move(
+        self, name: str, key: ObjectKey, before: tuple[str, ...], after: tuple[str, ...]
+    ) -> None:
+        buckets = self._buckets[name]
+        for value in before:
+            if value not in after and (bucket := buckets.get(value)) is not None:
+                bucket.pop(key, None)
+                if not bucket:
+                    del buckets[value]
+        for value in after:
+            buckets.setdefault(value, {})[key] = None

@@ -1,0 +1,456 @@
+"""Informers: a local, always converging copy of a collection, and who wants to hear of changes.
+
+Theory of operation. A list gives a state and its version; a watch from that version gives every
+change after it. A watch that ends is resumed from the last version seen, so nothing is listed
+again for a broken connection. When the server no longer has that version (``Expired``), or has
+gone back behind it (a restored backup), the collection is listed again and compared with the
+store: what is missing now was deleted, whenever that happened.
+
+The store changes before handlers run, so a handler that wakes a worker wakes it to the new state.
+Handlers are called in order, synchronously; they should only note a key. One that raises is
+logged and changes nothing for the others.
+
+Versions are opaque, but where they are whole numbers (every known server) they are compared: an
+event that is not newer than what we have is a duplicate and is dropped; one that comes out of
+order says that the stream broke its promise, and the collection is listed again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from grange.api.meta import ObjectKey, Resource
+from grange.api.scheme import KindInfo
+from grange.api.status import ApiError, Expired, ServiceUnavailable, Timeout
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.client.client import Client, WatchEvent
+from grange.reconcile.indexer import Indexer
+
+R = TypeVar("R", bound=Resource)
+
+
+_HEALTHY_S = 1.0  # a watch that lasts so long ends a series of failures
+_BACKOFF = Exponential(initial_s=0.2, cap_s=30.0, jitter=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class InformerSettings:
+    """How an informer talks to its server.
+
+    Attributes:
+        page: objects a list request asks for at once; big collections come in pages so that
+            decoding one never holds the loop for long.
+        stale_after_s: with neither events nor bookmarks for so long, the watch is taken for dead
+            and resumed. Servers send a bookmark about once a minute.
+        watch_s: how long a watch lasts before the server ends it and it is resumed; drawn anew
+            for every watch from [watch_s, 2·watch_s], so that many do not end at once.
+        backoff: delays after consecutive failures.
+    """
+
+    page: int = 500
+    stale_after_s: float = 150.0
+    watch_s: float = 300.0
+    backoff: Exponential = _BACKOFF
+
+
+@dataclass(frozen=True, slots=True)
+class InformerStatistics:
+    """Counts since the start, and how many objects there are now."""
+
+    objects: int
+    lists: int
+    watches: int
+    events: int
+    dropped: int
+    undecodable: int
+    failures: int
+    handler_errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Handler(Generic[R]):
+    on_add: Callable[[R], object] | None
+    on_update: Callable[[R, R], object] | None
+    on_delete: Callable[[R], object] | None
+
+
+class _OutOfOrder(Exception):
+    """An event is older than one before it, and is news."""
+
+
+class _WentBack(Exception):
+    """The server's version is lower than one it gave before: it was restored."""
+
+
+def _comparable(version: str) -> int | None:
+    return int(version) if version.isdecimal() else None
+
+
+class Informer(Generic[R]):
+    """A converging copy of one collection.
+
+    Args:
+        client: where from.
+        kind: what.
+        namespace: only this namespace; empty means all.
+        labels: label selector.
+        fields: field selector.
+        clock: time.
+        rng: jitter.
+        log: where failures go.
+        settings: paging, staleness, backoff.
+
+    Attributes:
+        store: the copy; read it at any time.
+        synced: set when the first list is in the store and the handlers have been told.
+    """
+
+    def __init__(  # noqa: PLR0913  a selection is four of them, and the tools are handed in
+        self,
+        client: Client,
+        kind: KindInfo[R],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        clock: Clock,
+        rng: Stream,
+        log: Logger,
+        settings: InformerSettings | None = None,
+    ) -> None:
+        self.store: Indexer[R] = Indexer()
+        self.synced = asyncio.Event()
+        self._client = client
+        self._kind = kind
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._clock = clock
+        self._rng = rng
+        self._log = log.bind(informer=kind.qualified)
+        self._settings = settings or InformerSettings()
+        self._handlers: list[_Handler[R]] = []
+        self._version = ""  # resume from here; empty means list first
+        self._seen = 0  # the same as a number, where it is one
+        self._attempt = 0  # consecutive failures
+        self._lists = self._watches = self._events = self._dropped = 0
+        self._undecodable = self._failures = self._handler_errors = 0
+
+    @property
+    def kind(self) -> KindInfo[R]:
+        """What is watched."""
+        return self._kind
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the store has shown a complete state once."""
+        return self.synced.is_set()
+
+    @property
+    def resource_version(self) -> str:
+        """The version that the store has reached; empty before the first list."""
+        return self._version
+
+    def add_handler(
+        self,
+        on_add: Callable[[R], object] | None = None,
+        on_update: Callable[[R, R], object] | None = None,
+        on_delete: Callable[[R], object] | None = None,
+    ) -> None:
+        """Hear of changes: ``on_add(new)``, ``on_update(old, new)``, ``on_delete(last)``.
+
+        What is in the store already is told as adds, at once. ``on_delete`` is also called for
+        objects that a list shows to be gone; it gets the last state that we saw. An object that
+        was deleted and created again under its name is a delete and an add, never an update.
+        """
+        handler = _Handler(on_add, on_update, on_delete)
+        self._handlers.append(handler)
+        if on_add is not None:
+            for obj in self.store.list():
+                self._call(on_add, obj)
+
+    def statistics(self) -> InformerStatistics:
+        """Counts since the start."""
+        return InformerStatistics(
+            objects=len(self.store),
+            lists=self._lists,
+            watches=self._watches,
+            events=self._events,
+            dropped=self._dropped,
+            undecodable=self._undecodable,
+            failures=self._failures,
+            handler_errors=self._handler_errors,
+        )
+
+    async def run(self) -> None:
+        """Keep the copy up to date until cancelled; failures of the API are retried for ever."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+                continue
+            except (Expired, _OutOfOrder, _WentBack) as error:
+                self._log.info("listing again", reason=error)
+                self._version = ""
+            except ApiError as error:
+                if _is_future(error):
+                    self._version = ""
+                self._failures += 1
+                self._log.warning("list or watch failed", attempt=self._attempt + 1, error=error)
+            # The first trouble after good times is retried at once: mostly it is a connection
+            # that ended or a history that was compacted. From the second on it waits.
+            await self._clock.sleep(self._settings.backoff.delay(self._attempt, self._rng))
+            self._attempt += 1
+
+    # --- list -------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        self._lists += 1
+        listed, version = await self._pages()
+        number = _comparable(version) or 0
+        if number < self._seen:
+            self._log.warning("the server went back in time", was=self._seen, now=number)
+        self._replace(listed)
+        self._version = version
+        self._seen = number
+        if not self.synced.is_set():
+            self._log.debug("synced", objects=len(self.store))
+            self.synced.set()
+
+    async def _pages(self) -> tuple[dict[ObjectKey, R], str]:
+        """The whole collection in one state; again in one piece if its pages expire meanwhile."""
+        limit = self._settings.page
+        while True:
+            listed: dict[ObjectKey, R] = {}
+            token = ""
+            try:
+                while True:
+                    page = await self._client.list(
+                        self._kind,
+                        self._namespace,
+                        labels=self._labels,
+                        fields=self._fields,
+                        limit=limit,
+                        cont=token,
+                    )
+                    for message in page.undecodable:
+                        self._undecodable += 1
+                        self._log.error("object left out", error=message)
+                    for obj in page.items:
+                        listed[obj.key] = obj
+                    token = page.next
+                    if not token:
+                        return listed, page.resource_version
+                    await self._clock.sleep(0)
+            except Expired:
+                if not token:
+                    raise
+                limit = 0
+
+    def _replace(self, listed: dict[ObjectKey, R]) -> None:
+        """Make the store equal to a list and tell the difference."""
+        for key in [obj.key for obj in self.store if obj.key not in listed]:
+            self._forget(key)
+        for obj in listed.values():
+            old = self.store.get(obj.key)
+            if old is None or (
+                old.metadata.resource_version != obj.metadata.resource_version
+                or old.metadata.uid != obj.metadata.uid
+            ):
+                self._store(obj)
+
+    # --- watch ------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """One watch, until the server ends it; raises whatever else ends it."""
+        self._watches += 1
+        started = self._clock.monotonic()
+        batches = self._client.watch_batches(
+            self._kind,
+            self._namespace,
+            resource_version=self._version,
+            labels=self._labels,
+            fields=self._fields,
+            timeout_s=self._settings.watch_s * self._rng.uniform(1.0, 2.0),
+        )
+        healthy = True
+        async with aclosing(batches):
+            while True:
+                try:
+                    async with self._clock.timeout(self._settings.stale_after_s):
+                        batch = await anext(batches, None)
+                except TimeoutError:
+                    self._log.warning("watch went silent", after_s=self._settings.stale_after_s)
+                    break
+                healthy = self._clock.monotonic() - started >= _HEALTHY_S
+                if healthy:
+                    self._attempt = 0
+                if batch is None:
+                    break
+                self._apply(batch)
+                # A server in this process may always have more: let the others run, too.
+                await self._clock.sleep(0)
+        if not healthy:
+            raise ServiceUnavailable("the watch ended as soon as it had begun")
+
+    def _apply(self, batch: Sequence[WatchEvent[R]]) -> None:
+        for event in batch:
+            self._events += 1
+            version = event.object.metadata.resource_version
+            number = _comparable(version)
+            if number is None:
+                self._change(event)
+            elif event.type == "BOOKMARK":
+                if number < self._seen:
+                    raise _WentBack(f"bookmark {number} after {self._seen}")
+                self._seen = number
+            elif number > self._seen:
+                self._change(event)
+                self._seen = number
+            elif self._is_known(event, number):
+                self._dropped += 1
+                continue
+            else:
+                raise _OutOfOrder(f"{event.type} {event.object.key} {number} after {self._seen}")
+            if version:
+                self._version = version
+
+    def _is_known(self, event: WatchEvent[R], number: int) -> bool:
+        """Whether an event that is not new tells nothing new either."""
+        old = self.store.get(event.object.key)
+        if old is None:
+            return event.type == "DELETED"
+        return (_comparable(old.metadata.resource_version) or 0) >= number
+
+    def _change(self, event: WatchEvent[R]) -> None:
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                self._store(event.object)
+            case "DELETED":
+                self._forget(event.object.key, event.object)
+            case "UNDECODABLE":
+                self._undecodable += 1
+                self._log.error(
+                    "change left out: the object does not fit our view", key=event.object.key
+                )
+            case _:
+                pass  # a bookmark of a server whose versions are not numbers
+
+    # --- store, then handlers ---------------------------------------------------------------
+
+    def _store(self, obj: R) -> None:
+        old = self.store.get(obj.key)
+        if old is not None and old.metadata.uid != obj.metadata.uid:
+            self._forget(obj.key)
+            old = None
+        self.store.put(obj)
+        for handler in self._handlers:
+            if old is None:
+                if handler.on_add is not None:
+                    self._call(handler.on_add, obj)
+            elif handler.on_update is not None:
+                self._call(handler.on_update, old, obj)
+
+    def _forget(self, key: ObjectKey, last: R | None = None) -> None:
+        old = self.store.remove(key)
+        if old is None:
+            return
+        if last is None or last.metadata.uid != old.metadata.uid:
+            last = old
+        for handler in self._handlers:
+            if handler.on_delete is not None:
+                self._call(handler.on_delete, last)
+
+    def _call(self, handler: Callable[..., object], *objects: R) -> None:
+        try:
+            handler(*objects)
+        except Exception as error:  # noqa: BLE001  one bad handler must not blind the others
+            self._handler_errors += 1
+            self._log.error("handler failed", key=objects[-1].key, error=error)
+
+
+def _is_future(error: ApiError) -> bool:
+    """Whether the server says that it has not reached our version (it was restored)."""
+    return isinstance(error, Timeout) and any(
+        cause.reason == "ResourceVersionTooLarge" for cause in error.causes
+    )
+
+
+class InformerFactory:
+    """Shared informers: one for each selection, whoever asks.
+
+    Args:
+        client: where from.
+        clock: time.
+        rng: each informer draws from its own stream.
+        log: where failures go.
+        settings: for all informers.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        rng: Stream,
+        log: Logger,
+        settings: InformerSettings | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._settings = settings
+        self._informers: dict[tuple[str, ...], Informer[Resource]] = {}
+        self._nursery: Nursery | None = None
+
+    def __iter__(self) -> Iterator[Informer[Resource]]:
+        """The informers in the order they were asked for."""
+        return iter(list(self._informers.values()))
+
+    def informer(
+        self, kind: KindInfo[R], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Informer[R]:
+        """The informer of a selection; it runs when the factory runs."""
+        identity = (kind.group, kind.version, kind.plural, namespace, labels, fields)
+        known = self._informers.get(identity)
+        if known is not None:
+            return known  # type: ignore[return-value]  # the identity fixes the kind
+        informer = Informer(
+            self._client,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            clock=self._clock,
+            rng=self._rng.fork("/".join(identity)),
+            log=self._log,
+            settings=self._settings,
+        )
+        self._informers[identity] = informer  # type: ignore[assignment]  # read back by kind
+        if self._nursery is not None:
+            self._nursery.start(informer.run(), name=f"informer {kind.qualified}")
+        return informer
+
+    async def run(self) -> None:
+        """Run all informers, those asked for later included, until cancelled."""
+        async with Nursery("informers") as nursery:
+            self._nursery = nursery
+            try:
+                for informer in self:
+                    nursery.start(informer.run(), name=f"informer {informer.kind.qualified}")
+                await asyncio.Event().wait()
+            finally:
+                self._nursery = None
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer has shown a complete state; bound it with a timeout."""
+        for informer in self:
+            await informer.synced.wait()
