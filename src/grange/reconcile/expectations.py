@@ -1,0 +1,154 @@
+"""Expectations: not acting on a cache that has not yet shown our own writes.
+
+Before a reconcile creates or deletes, it notes what it is about to do; the informer's handlers
+tick the notes off; until all are ticked off, or five minutes have passed, the owner is left alone.
+Without this, a reconcile that runs before its own pods come back through the watch would create
+them again.
+
+The notes are names (creations) and UIDs (deletions) kept for the UID of the owner, not counters:
+an observation counts once however often it is delivered, somebody else's object never satisfies
+ours, and an owner that was deleted and created again starts clean. The time limit is a net for
+lost events, not a means of flow control.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from grange.api.status import Timeout
+from grange.base.clock import Clock
+
+TIMEOUT_S = 300.0
+
+
+@dataclass(slots=True)
+class _Record:
+    since: float
+    creations: dict[tuple[str, str], None]
+    deletions: dict[str, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What an owner still waits for: qualified names ``kind/name`` and UIDs, oldest first."""
+
+    creations: tuple[str, ...] = ()
+    deletions: tuple[str, ...] = ()
+
+
+class Expectations:
+    """What each owner waits for.
+
+    Args:
+        clock: for the time limit.
+        timeout_s: after so long without a new expectation the owner is free again.
+
+    Attributes:
+        expired: how often an owner was freed by the time limit, which means that events were lost
+            or a write's outcome was never known.
+    """
+
+    def __init__(self, clock: Clock, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.expired = 0
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._records: dict[str, _Record] = {}
+
+    def expect_creations(self, owner_uid: str, names: Iterable[str], *, kind: str = "") -> None:
+        """Wait for objects of these names; call before creating them. Restarts the time limit.
+
+        Args:
+            owner_uid: whose.
+            names: their full names (``generateName`` cannot be awaited).
+            kind: the plural, where one owner makes several kinds.
+        """
+        record = self._record(owner_uid)
+        for name in names:
+            record.creations[kind, name] = None
+        self._drop_if_met(owner_uid, record)
+
+    def expect_deletions(self, owner_uid: str, uids: Iterable[str]) -> None:
+        """Wait for these objects to go; call before deleting them. Restarts the time limit."""
+        record = self._record(owner_uid)
+        for uid in uids:
+            record.deletions[uid] = None
+        self._drop_if_met(owner_uid, record)
+
+    def creation_observed(self, owner_uid: str, name: str, *, kind: str = "") -> None:
+        """An object of this name has appeared; unknown ones are ignored."""
+        record = self._records.get(owner_uid)
+        if record is not None:
+            record.creations.pop((kind, name), None)
+            self._drop_if_met(owner_uid, record)
+
+    def deletion_observed(self, owner_uid: str, uid: str) -> None:
+        """An object has gone, or is on its way where that counts; once per UID."""
+        record = self._records.get(owner_uid)
+        if record is not None:
+            record.deletions.pop(uid, None)
+            self._drop_if_met(owner_uid, record)
+
+    def creation_failed(
+        self, owner_uid: str, name: str, error: BaseException, *, kind: str = ""
+    ) -> None:
+        """A create did not happen, so nobody will see it; kept if the outcome is not known."""
+        if not outcome_unknown(error):
+            self.creation_observed(owner_uid, name, kind=kind)
+
+    def deletion_failed(self, owner_uid: str, uid: str, error: BaseException) -> None:
+        """A delete did not happen, so nobody will see it; kept if the outcome is not known."""
+        if not outcome_unknown(error):
+            self.deletion_observed(owner_uid, uid)
+
+    def satisfied(self, owner_uid: str) -> bool:
+        """Whether the cache has shown all that this owner did, or the time is up."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return True
+        if self._clock.monotonic() - record.since < self._timeout_s:
+            return False
+        self.expired += 1
+        del self._records[owner_uid]
+        return True
+
+    def remaining_s(self, owner_uid: str) -> float:
+        """Seconds until the time limit frees the owner; zero when it is free. Requeue after it."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return 0.0
+        return max(0.0, record.since + self._timeout_s - self._clock.monotonic())
+
+    def awaited(self, owner_uid: str) -> Awaited:
+        """What the owner still waits for: for logs and explanations."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return Awaited()
+        names = tuple(f"{kind}/{name}" if kind else name for kind, name in record.creations)
+        return Awaited(names, tuple(record.deletions))
+
+    def forget(self, owner_uid: str) -> None:
+        """The owner is gone."""
+        self._records.pop(owner_uid, None)
+
+    def __len__(self) -> int:
+        """Owners that wait for something."""
+        return len(self._records)
+
+    def _record(self, owner_uid: str) -> _Record:
+        now = self._clock.monotonic()
+        record = self._records.get(owner_uid)
+        if record is None:
+            record = self._records[owner_uid] = _Record(now, {}, {})
+        record.since = now
+        return record
+
+    def _drop_if_met(self, owner_uid: str, record: _Record) -> None:
+        if not record.creations and not record.deletions:
+            self._records.pop(owner_uid, None)
+
+
+def outcome_unknown(error: BaseException) -> bool:
+    """Whether a write that ended this way may have happened all the same.
+
+    True for a timeout, and for anything that is not an ordinary exception (a cancellation).
+    """
+    return isinstance(error, Timeout) or not isinstance(error, Exception)
