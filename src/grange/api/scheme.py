@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from grange.api import names
 from grange.api.meta import Document, Resource
 from grange.api.status import Cause
 
@@ -65,6 +66,7 @@ class KindInfo(Generic[R]):
         fields: selectable fields beyond metadata.name and metadata.namespace: path to reader.
         default: fills in what the schema cannot express; in place.
         validate: rules beyond the schema, for create (old is None) and update.
+        name_rule: check of ``metadata.name``: a message, or None when it is fine.
         immutable: paths (``spec.nodeName``) that may be set once but not changed.
         graceful: deletion waits for an agent (pods) when the object is at work.
     """
@@ -84,6 +86,7 @@ class KindInfo(Generic[R]):
     fields: Mapping[str, Callable[[Document], str]] = field(default_factory=dict)
     default: Callable[[Document], None] = _no_defaults
     validate: Callable[[Document, Document | None], list[Cause]] = _no_rules
+    name_rule: Callable[[str], str | None] = names.check_dns_subdomain
     immutable: tuple[str, ...] = ()
     graceful: Callable[[Document], bool] | None = None
 

@@ -5,7 +5,14 @@ from typing import Any
 import msgspec
 
 from grange.api import meta
-from grange.api.meta import Condition, Resource, View
+from grange.api.defaults.podspec import default_pod
+from grange.api.fields import readers
+from grange.api.meta import Condition, Document, Resource, View
+from grange.api.printing import cells, pods
+from grange.api.scheme import Column, KindInfo
+from grange.api.status import Cause
+from grange.api.validation.causes import Faults
+from grange.api.validation.podspec import check_pod_spec, check_pod_update
 
 Scalar = str | int | float  # a quantity on the wire
 SelectorRequirement = meta.SelectorRequirement
@@ -333,3 +340,65 @@ def is_ready(pod: Pod) -> bool:
 def is_finished(pod: Pod) -> bool:
     """Whether the pod's programs have all ended for good."""
     return pod.status.phase in {"Succeeded", "Failed"}
+
+
+def _validate(document: Document, old: Document | None) -> list[Cause]:
+    faults = Faults()
+    spec = document.get("spec") or {}
+    if old is None:
+        check_pod_spec(spec, "spec", faults)
+    elif spec != (before := old.get("spec") or {}):
+        check_pod_spec(spec, "spec", faults)
+        check_pod_update(spec, before, "spec", faults)
+    return faults.causes
+
+
+def _at_work(document: Document) -> bool:
+    """Whether an agent has the pod, so that deletion waits for its programs to end."""
+    node = (document.get("spec") or {}).get("nodeName")
+    phase = (document.get("status") or {}).get("phase")
+    return bool(node) and phase not in ("Succeeded", "Failed")
+
+
+POD = KindInfo(
+    group="",
+    version="v1",
+    kind="Pod",
+    plural="pods",
+    view=Pod,
+    schema="io.k8s.api.core.v1.Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=("binding", "eviction", "log"),
+    columns=(
+        Column("Ready", pods.ready, description="Containers that are ready, of all."),
+        Column("Status", pods.status, description="What the pod is doing."),
+        Column("Restarts", pods.restarts, description="How often its containers restarted."),
+        Column("IP", cells.text("status.podIP"), description="Its address.", priority=1),
+        Column("Node", cells.text("spec.nodeName"), description="Where it runs.", priority=1),
+        Column(
+            "Nominated Node",
+            cells.text("status.nominatedNodeName"),
+            description="Where room is being made for it.",
+            priority=1,
+        ),
+        Column(
+            "Readiness Gates",
+            pods.readiness_gates,
+            description="Gates that are open, of all.",
+            priority=1,
+        ),
+    ),
+    fields=readers(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    default=default_pod,
+    validate=_validate,
+    graceful=_at_work,
+)

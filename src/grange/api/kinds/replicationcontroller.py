@@ -1,10 +1,24 @@
 """ReplicationController of grange.dev: so many copies of a pod, on nodes that fit."""
 
+import re
 from typing import Any
 
 import msgspec
 
+from grange.api.fields import lookup, readers
 from grange.api.meta import Condition, Document, LabelSelector, Resource, View
+from grange.api.printing import cells
+from grange.api.scheme import Column, KindInfo
+from grange.api.status import Cause
+from grange.api.validation.causes import Faults
+from grange.api.validation.metadata import check_annotations, check_labels
+from grange.api.validation.podspec import check_pod_spec
+from grange.api.validation.selectors import check_label_selector
+
+PLACEMENTS = ("OnePerNode", "Packed")
+STRATEGIES = ("Static", "Dynamic")
+_PERCENT = re.compile(r"(?:100|[1-9]?[0-9])%", re.ASCII)
+_TEMPLATE_METADATA = ("labels", "annotations", "finalizers")
 
 
 class Rollout(View, frozen=True):
@@ -57,3 +71,155 @@ class ReplicationController(Resource, frozen=True):
         default_factory=lambda: ReplicationControllerSpec(replicas=0)
     )
     status: ReplicationControllerStatus = msgspec.field(default_factory=ReplicationControllerStatus)
+
+
+def _default(document: Document) -> None:
+    spec = document.setdefault("spec", {})
+    spec.setdefault("placement", "OnePerNode")
+    spec.setdefault("strategy", "Static")
+    rollout = spec["rollout"] = spec.get("rollout") or {}
+    rollout.setdefault("maxUnavailable", "25%")
+    rollout.setdefault("maxSurge", "25%")
+    rollout.setdefault("minReadySeconds", 0)
+    rollout.setdefault("progressDeadlineSeconds", 600)
+    document["status"] = document.get("status") or {}
+    document["status"].setdefault("replicas", 0)
+
+
+def _validate(document: Document, old: Document | None) -> list[Cause]:
+    faults = Faults()
+    spec = document.get("spec") or {}
+    replicas = spec.get("replicas")
+    if replicas is None:
+        faults.required("spec.replicas", "say how many pods are wanted; zero is a number too")
+    elif replicas < 0:
+        faults.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+    for field, choices in (("placement", PLACEMENTS), ("strategy", STRATEGIES)):
+        value = spec.get(field)
+        if value is not None and value not in choices:
+            faults.not_supported(f"spec.{field}", value, choices)
+    if selector := spec.get("nodeSelector"):
+        check_label_selector(selector, "spec.nodeSelector", faults)
+    if labels := spec.get("podLabels"):
+        check_labels(labels, "spec.podLabels", faults)
+    _check_rollout(spec.get("rollout") or {}, faults)
+    template = spec.get("template")
+    if not template:
+        faults.required("spec.template", "say what pod to run")
+    # An unchanged template was judged when it was written.
+    elif old is None or template != (old.get("spec") or {}).get("template"):
+        _check_template(template, faults)
+    return faults.causes
+
+
+def _check_rollout(rollout: dict[str, Any], faults: Faults) -> None:
+    values = {}
+    for field in ("maxUnavailable", "maxSurge"):
+        value = values[field] = rollout.get(field, "25%")
+        at = f"spec.rollout.{field}"
+        if isinstance(value, str) and not _PERCENT.fullmatch(value):
+            faults.invalid(at, value, "must be a number of pods, or a percentage like 25%")
+        elif isinstance(value, int) and value < 0:
+            faults.invalid(at, value, "must be greater than or equal to 0")
+    if all(value in (0, "0%") for value in values.values()):
+        message = "may not be 0 when `maxSurge` is 0: nothing could ever be replaced"
+        faults.invalid("spec.rollout.maxUnavailable", values["maxUnavailable"], message)
+    for field in ("minReadySeconds", "progressDeadlineSeconds"):
+        if rollout.get(field, 0) < 0:
+            message = "must be greater than or equal to 0"
+            faults.invalid(f"spec.rollout.{field}", rollout[field], message)
+    ready, deadline = rollout.get("minReadySeconds", 0), rollout.get("progressDeadlineSeconds", 600)
+    if 0 <= deadline <= ready:
+        message = "must be greater than minReadySeconds"
+        faults.invalid("spec.rollout.progressDeadlineSeconds", deadline, message)
+
+
+def _check_template(template: Document, faults: Faults) -> None:
+    path = "spec.template"
+    meta = template.get("metadata") or {}
+    for field in meta:
+        if field not in _TEMPLATE_METADATA and meta[field] is not None:
+            message = "every pod gets its own: a template may carry labels and annotations only"
+            faults.forbidden(f"{path}.metadata.{field}", message)
+    if labels := meta.get("labels"):
+        check_labels(labels, f"{path}.metadata.labels", faults)
+    if annotations := meta.get("annotations"):
+        check_annotations(annotations, f"{path}.metadata.annotations", faults)
+    spec = template.get("spec")
+    if not spec:
+        faults.required(f"{path}.spec", "say what the pod runs")
+        return
+    check_pod_spec(spec, f"{path}.spec", faults)
+    if spec.get("nodeName"):
+        message = "the scheduler places every pod; use spec.nodeSelector to choose nodes"
+        faults.forbidden(f"{path}.spec.nodeName", message)
+    if spec.get("restartPolicy", "Always") != "Always":
+        faults.not_supported(f"{path}.spec.restartPolicy", spec["restartPolicy"], ("Always",))
+
+
+def _nodes(document: Document, now: float) -> cells.Cell:
+    selector = lookup(document, "spec.nodeSelector") or {}
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    terms += [
+        f"{item.get('key')} {item.get('operator')} ({','.join(item.get('values') or ())})"
+        for item in selector.get("matchExpressions") or ()
+    ]
+    return ",".join(terms) if terms else "<all>"
+
+
+def _containers(document: Document, now: float) -> cells.Cell:
+    containers = lookup(document, "spec.template.spec.containers") or ()
+    return ",".join(str(item.get("name", "")) for item in containers) or cells.NONE
+
+
+REPLICATIONCONTROLLER = KindInfo(
+    group="grange.dev",
+    version="v1alpha1",
+    kind="ReplicationController",
+    plural="replicationcontrollers",
+    view=ReplicationController,
+    schema="dev.grange.v1alpha1.ReplicationController",
+    short_names=("grc",),
+    categories=("all", "grange"),
+    columns=(
+        Column(
+            "Desired", cells.integer("spec.replicas"), type="integer", description="Pods wanted."
+        ),
+        Column(
+            "Current", cells.integer("status.replicas"), type="integer", description="Pods there."
+        ),
+        Column(
+            "Ready",
+            cells.integer("status.readyReplicas"),
+            type="integer",
+            description="Pods ready.",
+        ),
+        Column(
+            "Updated",
+            cells.integer("status.updatedReplicas"),
+            type="integer",
+            description="Pods of the present template.",
+        ),
+        Column(
+            "Placement", cells.text("spec.placement", "OnePerNode"), description="Spread or packed."
+        ),
+        Column(
+            "Strategy",
+            cells.text("spec.strategy", "Static"),
+            description="May pods move.",
+            priority=1,
+        ),
+        Column("Nodes", _nodes, description="Which nodes it may use.", priority=1),
+        Column("Containers", _containers, description="What its pods run.", priority=1),
+        Column(
+            "Paused",
+            cells.boolean("spec.paused"),
+            type="boolean",
+            description="Left alone.",
+            priority=1,
+        ),
+    ),
+    fields=readers("spec.placement", "spec.strategy"),
+    default=_default,
+    validate=_validate,
+)

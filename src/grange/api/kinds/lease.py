@@ -1,0 +1,58 @@
+"""Lease: who holds something, and until when unless it is renewed."""
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.meta import Document, Resource, View
+from grange.api.printing import cells
+from grange.api.scheme import Column, KindInfo
+from grange.api.status import Cause
+from grange.api.validation.causes import Faults
+
+
+class LeaseSpec(View, frozen=True):
+    """Holder and term; times are RFC 3339 with microseconds."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Resource, frozen=True):
+    """A lease."""
+
+    spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+def _validate(document: Document, old: Document | None) -> list[Cause]:
+    faults = Faults()
+    spec = document.get("spec") or {}
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and duration <= 0:
+        faults.invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and transitions < 0:
+        message = "must be greater than or equal to 0"
+        faults.invalid("spec.leaseTransitions", transitions, message)
+    for field in ("acquireTime", "renewTime"):
+        if instant := spec.get(field):
+            try:
+                timestamps.parse(instant)
+            except timestamps.TimestampError as error:
+                faults.invalid(f"spec.{field}", instant, str(error))
+    return faults.causes
+
+
+LEASE = KindInfo(
+    group="coordination.k8s.io",
+    version="v1",
+    kind="Lease",
+    plural="leases",
+    view=Lease,
+    schema="io.k8s.api.coordination.v1.Lease",
+    has_status=False,
+    columns=(Column("Holder", cells.text("spec.holderIdentity", ""), description="Who holds it."),),
+    validate=_validate,
+)

@@ -1,0 +1,63 @@
+"""Faults in fields, worded as Kubernetes words them, gathered rather than raised one by one."""
+
+import json
+from collections.abc import Iterable
+
+from grange.api.status import Cause
+
+_VALUE_MAX = 200
+
+
+class Faults:
+    """A growing list of causes; an object may have many faults and its author wants them all."""
+
+    __slots__ = ("causes",)
+
+    def __init__(self) -> None:
+        self.causes: list[Cause] = []
+
+    def required(self, path: str, message: str = "") -> None:
+        """The field must be there."""
+        self._add(
+            "FieldValueRequired", path, "Required value" + (f": {message}" if message else "")
+        )
+
+    def invalid(self, path: str, value: object, message: str) -> None:
+        """The field's value breaks a rule; the message says what would be right."""
+        self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {message}")
+
+    def not_supported(self, path: str, value: object, choices: Iterable[str]) -> None:
+        """The field's value is none of the choices."""
+        listed = ", ".join(f'"{choice}"' for choice in choices)
+        message = f"Unsupported value: {shown(value)}: supported values: {listed}"
+        self._add("FieldValueNotSupported", path, message)
+
+    def duplicate(self, path: str, value: object) -> None:
+        """The value must be the only one of its kind in the list."""
+        self._add("FieldValueDuplicate", path, f"Duplicate value: {shown(value)}")
+
+    def not_found(self, path: str, value: object) -> None:
+        """The value names something that is not there."""
+        self._add("FieldValueNotFound", path, f"Not found: {shown(value)}")
+
+    def forbidden(self, path: str, message: str) -> None:
+        """The field may not be set, or not changed, here."""
+        self._add("FieldValueForbidden", path, f"Forbidden: {message}")
+
+    def too_long(self, path: str, message: str) -> None:
+        """The field holds too much."""
+        self._add("FieldValueTooLong", path, f"Too long: {message}")
+
+    def named(self, path: str, value: str, fault: str | None) -> None:
+        """Record what a check of ``api.names`` found, if anything."""
+        if fault is not None:
+            self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {fault}")
+
+    def _add(self, reason: str, path: str, message: str) -> None:
+        self.causes.append(Cause(reason=reason, message=message, field=path))
+
+
+def shown(value: object) -> str:
+    """A value as it is put into a message: JSON, cut short."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}…"
