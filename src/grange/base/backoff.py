@@ -19,6 +19,10 @@ class Exponential:
     cap_s: float = 1000.0
     jitter: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.initial_s < 0.0 or self.cap_s < 0.0 or not 0.0 <= self.jitter <= 1.0:
+            raise ValueError(f"{self}: delays are not negative and jitter is a fraction")
+
     def delay(self, failures: int, stream: Stream | None = None) -> float:
         """Seconds to wait after so many consecutive failures; zero for none."""
         if failures <= 0:
@@ -33,11 +37,13 @@ class TokenBucket:
     """A rate with a burst; every reservation says how long to wait for its turn.
 
     Args:
-        rate_per_s: tokens that arrive each second.
-        burst: tokens that can gather; the bucket starts full.
+        rate_per_s: tokens that arrive each second, more than 0.
+        burst: tokens that can gather, at least 1; the bucket starts full.
     """
 
     def __init__(self, *, rate_per_s: float, burst: int) -> None:
+        if rate_per_s <= 0.0 or burst < 1:
+            raise ValueError(f"rate {rate_per_s}/s, burst {burst}: nobody would ever get a turn")
         self._rate = rate_per_s
         self._burst = float(burst)
         self._tokens = float(burst)
@@ -46,7 +52,8 @@ class TokenBucket:
     def reserve(self, now: float) -> float:
         """Take one token and return the seconds until it is really there (zero if it is)."""
         if self._at is not None:
-            self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
+            now = max(now, self._at)
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
         self._tokens -= 1.0
         return 0.0 if self._tokens >= 0.0 else -self._tokens / self._rate
@@ -55,7 +62,7 @@ class TokenBucket:
 class FailureLimiter:
     """Per-item exponential delays and one bucket shared by all items: the longer wait wins.
 
-    The defaults are those of the field's work queue (spec/jobs.md §4.2).
+    The defaults are those of the field's work queue: 5 ms to 1000 s an item, 10/s with bursts of 100.
     """
 
     def __init__(

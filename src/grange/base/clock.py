@@ -58,17 +58,18 @@ class LoopClock:
         return asyncio.timeout(seconds)
 
 
-class SkewedClock(LoopClock):
+class SkewedClock:
     """A node's own idea of the time: offset and drift against another clock.
 
     Args:
         inner: the true clock.
         offset_s: seconds ahead of the true wall clock.
-        drift: extra seconds per true second, both wall and monotonic.
+        drift: extra seconds per true second, both wall and monotonic; more than -1.
     """
 
     def __init__(self, inner: Clock, *, offset_s: float = 0.0, drift: float = 0.0) -> None:
-        super().__init__()
+        if drift <= -1.0:
+            raise ValueError(f"drift {drift} would make time stand still or go back")
         self._inner = inner
         self._offset_s = offset_s
         self._drift = drift
@@ -86,7 +87,7 @@ class SkewedClock(LoopClock):
 
     async def sleep(self, seconds: float) -> None:
         """Wait so many of the node's seconds."""
-        await self._inner.sleep(seconds / (1.0 + self._drift))
+        await self._inner.sleep(max(0.0, seconds) / (1.0 + self._drift))
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """Bound a block in the node's seconds."""

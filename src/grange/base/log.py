@@ -1,16 +1,22 @@
 """Structured logs: a constant event and key-value facts, one JSON object a line or text for people.
 
 Bind facts once at the edge of a loop (``log.bind(controller=…)``) and pass the logger down. Values
-under the keys of ``REDACTED`` never reach a record.
+under a key that names a secret never reach a record, however deep they are nested.
 """
 
 import json
 import logging
+import math
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
 REDACTED = frozenset({"token", "authorization", "password", "secret", "data", "private_key"})
+_REDACTED_ENDINGS = tuple(f"_{word}" for word in sorted(REDACTED - {"data"}))
+LEVELS = ("debug", "info", "warning", "error")
+_RESERVED = frozenset({"ts", "level", "logger", "msg", "trace"})
+_HIDDEN = "…"
 _ROOT = "grange"
 
 
@@ -19,38 +25,61 @@ class Logger:
 
     __slots__ = ("_facts", "_logger")
 
-    def __init__(self, name: str, facts: dict[str, object] | None = None) -> None:
+    def __init__(self, name: str, facts: Mapping[str, object] | None = None) -> None:
         self._logger = logging.getLogger(f"{_ROOT}.{name}" if name else _ROOT)
-        self._facts = facts or {}
+        self._facts = dict(facts or {})
 
-    def bind(self, **facts: object) -> "Logger":
+    def bind(self, /, **facts: object) -> "Logger":
         """The same logger with more facts on every record."""
         bound = Logger("", {**self._facts, **facts})
         bound._logger = self._logger
         return bound
 
-    def _log(self, level: int, event: str, facts: dict[str, object]) -> None:
+    def _log(
+        self,
+        level: int,
+        event: str,
+        facts: dict[str, object],
+        crash: BaseException | None = None,
+    ) -> None:
         if self._logger.isEnabledFor(level):
-            merged = {**self._facts, **facts}
-            for key in REDACTED.intersection(merged):
-                merged[key] = "…"
-            self._logger.log(level, event, extra={"facts": merged})
+            merged = _redacted({**self._facts, **facts})
+            self._logger.log(level, event, exc_info=crash, extra={"facts": merged})
 
-    def debug(self, event: str, **facts: object) -> None:
+    def debug(self, event: str, /, **facts: object) -> None:
         """For developers."""
         self._log(logging.DEBUG, event, facts)
 
-    def info(self, event: str, **facts: object) -> None:
+    def info(self, event: str, /, **facts: object) -> None:
         """A state change that an operator would narrate."""
         self._log(logging.INFO, event, facts)
 
-    def warning(self, event: str, **facts: object) -> None:
+    def warning(self, event: str, /, **facts: object) -> None:
         """Degraded, but handled."""
         self._log(logging.WARNING, event, facts)
 
-    def error(self, event: str, **facts: object) -> None:
+    def error(self, event: str, /, **facts: object) -> None:
         """Needs a human."""
         self._log(logging.ERROR, event, facts)
+
+    def crash(self, event: str, error: BaseException, /, **facts: object) -> None:
+        """An error that nobody foresaw, with its trace: only supervision points say this."""
+        self._log(logging.ERROR, event, {**facts, "error": error}, crash=error)
+
+
+def _names_secret(key: str) -> bool:
+    low = key.lower().replace("-", "_")
+    return low in REDACTED or low.endswith(_REDACTED_ENDINGS)
+
+
+def _redacted(facts: Mapping[str, object]) -> dict[str, object]:
+    result: dict[str, object] = {}
+    for key, value in facts.items():
+        if _names_secret(str(key)):
+            result[key] = _HIDDEN
+        else:
+            result[key] = _redacted(value) if isinstance(value, Mapping) else value
+    return result
 
 
 def facts_of(record: logging.LogRecord) -> dict[str, object]:
@@ -60,11 +89,28 @@ def facts_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
+    """The value as JSON can hold it."""
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, (bool, int, str)):
         return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
     return str(value)
+
+
+def _word(value: object) -> str:
+    """The value as one word of a line: quoted where it could be taken for more than one."""
+    plain = _plain(value)
+    if not isinstance(plain, str):
+        return json.dumps(plain, ensure_ascii=False)
+    if plain.isprintable() and plain and not any(c in plain for c in ' "='):
+        return plain
+    return json.dumps(plain, ensure_ascii=not plain.isprintable())
 
 
 class JsonFormatter(logging.Formatter):
@@ -78,10 +124,11 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "msg": record.getMessage(),
         }
-        line.update((key, _plain(value)) for key, value in facts_of(record).items())
+        for key, value in facts_of(record).items():
+            line[f"{key}_" if key in _RESERVED else key] = _plain(value)
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(line, ensure_ascii=False)
 
 
 class TextFormatter(logging.Formatter):
@@ -90,7 +137,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
-        facts = " ".join(f"{key}={_plain(value)}" for key, value in facts_of(record).items())
+        facts = " ".join(f"{key}={_word(value)}" for key, value in facts_of(record).items())
         head = f"{at} {record.levelname.lower():<7} {record.getMessage()}"
         line = f"{head}  {facts}" if facts else head
         if record.exc_info:
@@ -107,7 +154,12 @@ def configure(
         level: debug, info, warning or error.
         json_lines: JSON objects instead of text.
         stream: where to; standard error by default.
+
+    Raises:
+        ValueError: an unknown level.
     """
+    if level not in LEVELS:
+        raise ValueError(f"unknown log level {level!r}: one of {', '.join(LEVELS)}")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if json_lines else TextFormatter())
     root = logging.getLogger(_ROOT)

@@ -12,10 +12,14 @@ class Offload(Protocol):
     """Runs a blocking call somewhere that does not hold the loop."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run and return the result; the call itself is never interrupted by cancellation."""
+        """Run and return the result, or raise what it raises.
+
+        Cancellation: a call that has begun goes on to its end and its result is dropped; one that
+        has not begun may never begin.
+        """
 
     def close(self) -> None:
-        """Wait for running work and refuse more."""
+        """Wait, blocking, for work that was asked for, and refuse more; idempotent."""
 
 
 class Threads:
@@ -30,21 +34,27 @@ class Threads:
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run in the pool."""
+        """Run in the pool; ``RuntimeError`` after ``close``."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
-        """Wait for running work and end the threads."""
+        """Wait for the work and end the threads."""
         self._pool.shutdown(wait=True)
 
 
 class Inline:
     """Runs the work at once, on the caller: for simulation and tests."""
 
+    def __init__(self) -> None:
+        self._closed = False
+
     async def run(self, work: Callable[[], T]) -> T:
         """Run now; yields once first so that callers interleave as they would with threads."""
+        if self._closed:
+            raise RuntimeError("cannot run: closed")
         await asyncio.sleep(0)
         return work()
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Refuse more."""
+        self._closed = True

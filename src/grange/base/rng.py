@@ -34,7 +34,10 @@ class Stream:
         return cls(random.SystemRandom().getrandbits(63))
 
     def fork(self, name: str) -> "Stream":
-        """An independent stream under this one's name."""
+        """An independent stream under this one's name.
+
+        Names must differ: two forks of one name give the same values, UIDs included.
+        """
         return Stream(self.seed, f"{self.name}.{name}" if self.name else name)
 
     def uniform(self, low: float, high: float) -> float:

@@ -1,0 +1,15 @@
+"""Metrics live in the registry they were given and nowhere else."""
+
+from grange.base import metrics
+
+
+def test_registries_are_strangers() -> None:
+    first, second = metrics.registry(), metrics.registry()
+    for source, value in ((first, 1.0), (second, 2.0)):
+        metrics.Counter("grange_store_puts_total", "puts", registry=source).inc(value)
+    assert b"grange_store_puts_total 1.0" in metrics.exposition(first)
+    assert b"grange_store_puts_total 2.0" in metrics.exposition(second)
+
+
+def test_fresh_registry_is_empty() -> None:
+    assert metrics.exposition(metrics.registry()).strip() == b""
