@@ -1,0 +1,273 @@
+"""The seam to whatever runs containers: plain values in, plain values out.
+
+A *container* is identified by its pod's UID and its name; every start of it is an *attempt* and
+leaves a ``Run``. Attempts count up from zero and never repeat, so that the number of the newest one
+is the restart count even for an agent that has just taken the pod over.
+
+The contract (tests/contract/test_runtime.py):
+
+- ``start`` of a program that cannot be executed is an answer, not an error: an ended ``Run`` with
+  reason ``StartError`` and a message that names the program and where it was looked for.
+- When a run ends, everything it started has ended as well, and its watcher is called afterwards.
+- ``signal`` and ``remove`` of what is gone do nothing.
+- What was running stays known to the next runtime over the same data: ``pods`` lists it.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from grange.base.errors import GrangeError
+
+COMPLETED = "Completed"
+ERROR = "Error"
+START_ERROR = "StartError"
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+EXIT_NOT_FOUND = 127
+EXIT_NOT_EXECUTABLE = 126
+EXIT_KILLED = 137
+
+
+class RuntimeFailedError(GrangeError):
+    """The runtime itself could not do it (disk full, no processes left): try again later."""
+
+
+class ContainerID(NamedTuple):
+    """One attempt of one container."""
+
+    pod_uid: str
+    container: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.pod_uid}/{self.container}/{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeFile:
+    """A file of a volume.
+
+    Attributes:
+        path: relative to the volume, with ``/``; never absolute, never with ``..``.
+        content: the bytes.
+        mode: permission bits.
+    """
+
+    path: str
+    content: bytes = field(repr=False)
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePlan:
+    """What a volume is made of.
+
+    Attributes:
+        name: as in ``spec.volumes``.
+        files: given files; empty for an empty directory.
+        host_path: a path of the machine to use as it is; empty for a directory of the pod.
+        host_path_type: Kubernetes' check on it: "", Directory, DirectoryOrCreate, File, ….
+    """
+
+    name: str
+    files: tuple[VolumeFile, ...] = ()
+    host_path: str = ""
+    host_path_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetup:
+    """What a runtime needs before a pod's first container.
+
+    Attributes:
+        uid, namespace, name, node_name: of the pod.
+        volumes: every volume of the pod.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node_name: str
+    volumes: tuple[VolumePlan, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A prepared pod.
+
+    Attributes:
+        uid: of the pod.
+        address: the pod's own IP address.
+        directory: everything of the pod is below it.
+        volumes: volume name to the path of its directory (or file).
+    """
+
+    uid: str
+    address: str
+    directory: str
+    volumes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tmp(self) -> str:
+        """For temporary files; shared by the pod's containers."""
+        return f"{self.directory}/tmp"  # noqa: S108  below the pod's own directory
+
+    def root(self, container: str) -> str:
+        """The container's own directory: where it starts, and where its mounts appear."""
+        return f"{self.directory}/containers/{container}/root"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A volume in a container; ``path`` is as the manifest gives it."""
+
+    volume: str
+    path: str
+    sub_path: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to execute.
+
+    Attributes:
+        command: program and arguments; never empty.
+        env: the whole environment.
+        working_dir: absolute, or relative to the container's root; empty for the root.
+    """
+
+    command: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    working_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One attempt: running, or how it ended.
+
+    Attributes:
+        id: which attempt.
+        started_at: wall time of the start.
+        finished_at: wall time of the end; None while it runs.
+        exit_code: as a shell reports it (128 + signal for a killed program).
+        signal: the signal that ended it; zero for none.
+        reason: Completed, Error, StartError or ContainerStatusUnknown; empty while it runs.
+        message: for people; empty where the reason says it all.
+        pid: process id, for messages; zero where there is none.
+    """
+
+    id: ContainerID
+    started_at: datetime
+    finished_at: datetime | None = None
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    pid: int = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.finished_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod as the runtime knows it.
+
+    Attributes:
+        setup: what it was prepared with (without the contents of volumes after a take-over).
+        sandbox: what ``prepare`` answered.
+        runs: the newest attempts of each container, oldest first; at least the last one, and the
+            one before it where there was one.
+    """
+
+    setup: PodSetup
+    sandbox: Sandbox
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command inside a container ended.
+
+    Attributes:
+        exit_code: as a shell reports it.
+        output: the first bytes of standard output and standard error together, decoded.
+        timed_out: whether it was killed for taking too long.
+    """
+
+    exit_code: int
+    output: str = ""
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """Which part of a log to read.
+
+    Attributes:
+        follow: go on until the run has ended and everything was read.
+        since: only lines not older.
+        tail_lines: only so many last lines; None for all.
+        timestamps: put the time before every line.
+        limit_bytes: stop after so many bytes; None for no limit.
+    """
+
+    follow: bool = False
+    since: datetime | None = None
+    tail_lines: int | None = None
+    timestamps: bool = False
+    limit_bytes: int | None = None
+
+
+class ContainerLogs(Protocol):
+    """Reads what containers wrote."""
+
+    def read(self, target: ContainerID, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        """The log of one attempt in pieces; ends at once where there is none."""
+
+
+class PodRuntime(Protocol):
+    """Runs containers. See the module's docstring for the contract."""
+
+    @property
+    def logs(self) -> ContainerLogs:
+        """What the containers wrote."""
+
+    async def prepare(self, setup: PodSetup) -> Sandbox:
+        """Give the pod its address and directories; again for the same UID answers the same.
+
+        Raises:
+            RuntimeFailedError: it cannot be done now; the message says why.
+        """
+
+    async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
+        """Start an attempt of a prepared pod's container; the same attempt is never started twice.
+
+        Raises:
+            RuntimeFailedError: nothing was started; try again later.
+        """
+
+    async def signal(self, target: ContainerID, number: int) -> None:
+        """Send a signal to the attempt's process group; SIGKILL ends everything it started."""
+
+    async def run(self, target: ContainerID, program: Program, timeout_s: float) -> CommandResult:
+        """Run a command beside a container, in its place and with the given environment.
+
+        Cancellation kills the command.
+
+        Raises:
+            RuntimeFailedError: the command could not be run at all.
+        """
+
+    async def remove(self, pod_uid: str) -> None:
+        """Kill what is left of the pod, wait for it, free its address and delete its files."""
+
+    def pods(self) -> list[PodRecord]:
+        """Every pod that is prepared, those taken over from an earlier runtime included."""
+
+    def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call back on the loop after every end of a run of the pod; returns how to stop that."""

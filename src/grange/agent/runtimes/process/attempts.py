@@ -1,0 +1,200 @@
+"""One attempt as the server sees it: the connection to its shim and the record on disk."""
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from grange.agent.runtime import (
+    COMPLETED,
+    ERROR,
+    EXIT_KILLED,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    START_ERROR,
+    STATUS_UNKNOWN,
+    ContainerID,
+    Run,
+)
+from grange.agent.runtimes.process import shim
+from grange.api import timestamps
+
+_MESSAGE_LIMIT = 65536
+_UNKNOWN_MESSAGE = (
+    "the supervisor of this process is gone (killed, or the machine restarted); "
+    "what was left of it has been killed and how it ended is not known"
+)
+
+
+def number_of(state: Mapping[str, object], key: str) -> int:
+    """An integer of a state; zero where it is missing."""
+    value = state.get(key, 0)
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _instant(state: Mapping[str, object], key: str) -> datetime:
+    value = state.get(key, 0.0)
+    return timestamps.from_seconds(float(value) if isinstance(value, int | float) else 0.0)
+
+
+def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
+    """Exit code and message for a program that could not be executed.
+
+    Args:
+        state: with ``stage`` (``chdir`` or ``exec``), ``errno``, ``path`` and ``cwd``.
+    """
+    number = number_of(state, "errno")
+    why = os.strerror(number)
+    if state.get("stage") == "chdir":
+        return EXIT_NOT_EXECUTABLE, f'working directory "{state.get("cwd")}": {why}'
+    path = state.get("path")
+    if number == errno.ENOENT:  # the file is there: its "#!" line names something that is not
+        return EXIT_NOT_FOUND, f'cannot execute "{path}": the interpreter it names is missing'
+    if number == errno.ENOEXEC:
+        why = 'not a program for this machine, nor a script with a "#!" line'
+    return EXIT_NOT_EXECUTABLE, f'cannot execute "{path}": {why}'
+
+
+def run_of(target: ContainerID, state: Mapping[str, object]) -> Run:
+    """What a state says about an attempt."""
+    started = _instant(state, "started_at")
+    if "finished_at" not in state:
+        return Run(target, started, pid=number_of(state, "pid"))
+    code = number_of(state, "exit_code")
+    reason = str(state.get("reason") or (COMPLETED if code == 0 else ERROR))
+    return Run(
+        target,
+        started,
+        finished_at=_instant(state, "finished_at"),
+        exit_code=code,
+        signal=number_of(state, "signal"),
+        reason=reason,
+        message=str(state.get("message", "")),
+        pid=number_of(state, "pid"),
+    )
+
+
+def refused(state: Mapping[str, object], code: int, message: str) -> dict[str, object]:
+    """The state of an attempt whose program could not be executed."""
+    return {**state, "exit_code": code, "signal": 0, "reason": START_ERROR, "message": message}
+
+
+def explained(state: dict[str, object]) -> dict[str, object]:
+    """The state, with a shim's errno turned into an exit code, a reason and a message."""
+    if "stage" not in state or "reason" in state:
+        return state
+    return refused(state, *start_failure(state))
+
+
+def lost(state: Mapping[str, object], now: datetime) -> dict[str, object]:
+    """The state of an attempt whose shim is gone without a word."""
+    return {
+        **state,
+        "exit_code": EXIT_KILLED,
+        "signal": signal.SIGKILL,
+        "reason": STATUS_UNKNOWN,
+        "message": _UNKNOWN_MESSAGE,
+        "started_at": state.get("started_at", now.timestamp()),
+        "finished_at": now.timestamp(),
+    }
+
+
+def connect(directory: Path) -> socket.socket | None:
+    """A connection to the shim of an attempt; None when nobody listens there."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(0.0)
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:  # through the descriptor, because a whole path may be too long for a socket
+            connection.connect(f"/proc/self/fd/{fd}/{shim.CONTROL_SOCKET}")
+        finally:
+            os.close(fd)
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+class Connection:
+    """Messages from a shim, until it ends.
+
+    Args:
+        connection: non-blocking; owned from here on.
+        on_message: called with every state that the shim sends.
+        on_end: called once, when the shim has closed the connection.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        on_message: Callable[[dict[str, object]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._socket = connection
+        self._on_message = on_message
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(connection.fileno(), self._readable)
+
+    def _readable(self) -> None:
+        try:
+            message = self._socket.recv(_MESSAGE_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if message:
+            self._on_message(json.loads(message))
+        else:
+            self.close()
+            self._on_end()
+
+    def signal(self, number: int) -> None:
+        """Ask the shim to signal its program's process group; nothing happens if it is gone."""
+        try:
+            self._socket.send(json.dumps({"signal": int(number)}).encode())
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Stop listening; idempotent."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+
+class Attempt:
+    """An attempt that is starting, running or over.
+
+    Args:
+        target: which.
+        run: what is known already; None while it is starting.
+    """
+
+    def __init__(self, target: ContainerID, run: Run | None) -> None:
+        self.target = target
+        self.run = run
+        self.connection: Connection | None = None
+        self.changed = asyncio.Event()
+        self.ended = asyncio.Event()
+        if run is not None:
+            self.changed.set()
+            if not run.running:
+                self.ended.set()
+
+    def take(self, state: dict[str, object]) -> None:
+        """Note what a shim or a file says."""
+        if "unforked" not in state:
+            self.run = run_of(self.target, explained(state))
+        self.changed.set()
+
+    def finish(self) -> None:
+        """Note that nothing of it is left."""
+        self.connection = None
+        self.changed.set()
+        self.ended.set()

@@ -1,0 +1,214 @@
+"""What the process runtime keeps on disk, and how it is laid out.
+
+::
+
+    <data>/pods/<uid>/                  0700
+        pod.json                        who the pod is and its address
+        tmp/                            TMPDIR of its containers
+        volumes/<name>                  a directory, or a link to a path of the machine
+        containers/<container>/
+            root/                       working directory; mounts appear here as links
+            <attempt>/                  state.json, ctl, log, log.1, …
+
+Everything here blocks and is called through an ``Offload``.
+"""
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from grange.agent.runtime import ContainerID, Mount, PodSetup, RuntimeFailedError, VolumePlan
+from grange.agent.runtimes.process import shim
+
+_POD_FILE = "pod.json"
+_KEPT_ATTEMPTS = 2  # the newest and, for `logs --previous` and lastState, the one before
+
+
+@dataclass(frozen=True, slots=True)
+class PodFile:
+    """The content of ``pod.json``."""
+
+    uid: str
+    namespace: str
+    name: str
+    node_name: str
+    address: str
+    volumes: dict[str, str]
+
+
+class Layout:
+    """Paths below one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.root = data_dir / "pods"
+
+    def pod(self, uid: str) -> Path:
+        """A pod's directory."""
+        return self.root / uid
+
+    def container(self, uid: str, container: str) -> Path:
+        """A container's directory."""
+        return self.root / uid / "containers" / container
+
+    def attempt(self, target: ContainerID) -> Path:
+        """An attempt's directory."""
+        return self.container(target.pod_uid, target.container) / str(target.attempt)
+
+    def make_pod(self, setup: PodSetup, address: str) -> PodFile:
+        """Make a pod's directories and volumes; what is there already stays.
+
+        Raises:
+            RuntimeFailedError: the disk or a ``hostPath`` does not allow it.
+        """
+        directory = self.pod(setup.uid)
+        try:
+            (directory / "volumes").mkdir(parents=True, exist_ok=True, mode=0o700)
+            directory.chmod(0o700)
+            (directory / "tmp").mkdir(exist_ok=True)
+            volumes = {plan.name: str(_make_volume(directory, plan)) for plan in setup.volumes}
+            record = PodFile(
+                setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
+            )
+            _write_atomically(directory / _POD_FILE, json.dumps(asdict(record)).encode())
+        except OSError as error:
+            raise RuntimeFailedError(
+                f"cannot make the pod's directory {directory}: {error.strerror}"
+            ) from error
+        return record
+
+    def make_attempt(
+        self, target: ContainerID, mounts: tuple[Mount, ...], volumes: dict[str, str]
+    ) -> Path:
+        """Make a container's root with its mounts and the attempt's directory.
+
+        Attempts that nobody can ask for any more are deleted.
+
+        Raises:
+            RuntimeFailedError: the disk does not allow it, or the attempt exists.
+        """
+        container = self.container(target.pod_uid, target.container)
+        try:
+            # As with images, what an attempt wrote outside of volumes does not outlive it.
+            shutil.rmtree(container / "root", ignore_errors=True)
+            (container / "root").mkdir(parents=True)
+            for mount in mounts:
+                _make_mount(container / "root", mount, volumes[mount.volume])
+            directory = self.attempt(target)
+            # One without a state was never started: an earlier try got no further than this.
+            directory.mkdir(mode=0o700, exist_ok=not (directory / shim.STATE_FILE).exists())
+        except OSError as error:
+            raise RuntimeFailedError(
+                f"cannot make {container}: {error.strerror} ({error.filename})"
+            ) from error
+        for number in _numbers(container)[:-_KEPT_ATTEMPTS]:
+            shutil.rmtree(container / str(number), ignore_errors=True)
+        return directory
+
+    def remove_attempt(self, target: ContainerID) -> None:
+        """Forget an attempt that was never started."""
+        shutil.rmtree(self.attempt(target), ignore_errors=True)
+
+    def remove_pod(self, uid: str) -> None:
+        """Delete a pod's directory; links to the machine's files are cut, never followed."""
+        shutil.rmtree(self.pod(uid), ignore_errors=True)
+
+    def pods(self) -> list[str]:
+        """UIDs of the pods on disk, sorted."""
+        try:
+            return sorted(item.name for item in self.root.iterdir() if item.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def read_pod(self, uid: str) -> PodFile | None:
+        """A pod's record; None when there is none or it is damaged."""
+        try:
+            return PodFile(**json.loads((self.pod(uid) / _POD_FILE).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def attempts(self, uid: str) -> list[ContainerID]:
+        """The attempts of a pod on disk, by container and number."""
+        containers = self.pod(uid) / "containers"
+        try:
+            names = sorted(item.name for item in containers.iterdir())
+        except FileNotFoundError:
+            return []
+        return [
+            ContainerID(uid, name, number)
+            for name in names
+            for number in _numbers(containers / name)
+        ]
+
+    def read_state(self, target: ContainerID) -> dict[str, object] | None:
+        """An attempt's ``state.json``; None when there is none or it is damaged."""
+        try:
+            state = json.loads((self.attempt(target) / shim.STATE_FILE).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return state if isinstance(state, dict) else None
+
+    def write_state(self, target: ContainerID, state: dict[str, object]) -> None:
+        """Record how an attempt ended, durably."""
+        directory = os.open(self.attempt(target), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            shim.write_state(directory, state, durable=True)
+        finally:
+            os.close(directory)
+
+
+def _numbers(container: Path) -> list[int]:
+    return sorted(int(item.name) for item in container.iterdir() if item.name.isdigit())
+
+
+def _write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(fd, "wb") as target:
+        target.write(content)
+    temporary.chmod(mode)  # whatever the umask took away
+    temporary.replace(path)
+
+
+def _make_volume(directory: Path, plan: VolumePlan) -> Path:
+    path = directory / "volumes" / plan.name
+    if plan.host_path:
+        _check_host_path(plan)
+        if not path.is_symlink():
+            path.symlink_to(plan.host_path)
+        return path
+    path.mkdir(exist_ok=True)
+    for file in plan.files:
+        target = path / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write_atomically(target, file.content, file.mode)
+    return path
+
+
+_HOST_PATH_CHECKS = {"Directory": Path.is_dir, "File": Path.is_file, "Socket": Path.is_socket}
+
+
+def _check_host_path(plan: VolumePlan) -> None:
+    path = Path(plan.host_path)
+    if plan.host_path_type == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    elif plan.host_path_type == "FileOrCreate":
+        path.touch()
+    check = _HOST_PATH_CHECKS.get(plan.host_path_type)
+    if check is not None and not check(path):
+        raise RuntimeFailedError(
+            f'volume "{plan.name}": hostPath {plan.host_path} is not a '
+            f"{plan.host_path_type.lower()} of this machine"
+        )
+
+
+def _make_mount(root: Path, mount: Mount, volume: str) -> None:
+    """Let a volume, or a part of it, appear in a container's root."""
+    place = root / mount.path.strip("/")
+    source = Path(volume, mount.sub_path) if mount.sub_path else Path(volume)
+    if mount.sub_path and not source.exists():
+        source.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(source)

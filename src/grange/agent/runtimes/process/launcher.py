@@ -1,0 +1,101 @@
+"""Starts the launcher process and asks it for shims. See ``shim`` for what those are."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from grange.agent.runtime import RuntimeFailedError
+from grange.agent.runtimes.process import shim
+
+_SCRIPT = shim.__file__
+
+
+class Launcher:
+    """The launcher process, started when first needed and again should it die.
+
+    Args:
+        lock_fd: held by the launcher, and by every shim until its state is on disk.
+        cwd: where the launcher sits; its shims leave it.
+    """
+
+    def __init__(self, lock_fd: int, cwd: Path) -> None:
+        self._lock_fd = lock_fd
+        self._cwd = cwd
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def request(self, operation: str, directory: str, spec: dict[str, object]) -> socket.socket:
+        """Ask for a shim; the answer is the connection to it, which closes if there is none.
+
+        The specification travels in anonymous memory: the environment of a container, secrets
+        included, never touches the disk.
+
+        Raises:
+            RuntimeFailedError: no launcher can be started.
+        """
+        message = json.dumps({"op": operation, "directory": directory}).encode()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        memory = -1
+        try:
+            memory = os.memfd_create("grange-spec")
+            with os.fdopen(os.dup(memory), "wb") as target:
+                target.write(json.dumps(spec).encode())
+            self._send(message, [memory, theirs.fileno()])
+        except OSError as error:
+            ours.close()
+            raise RuntimeFailedError(f"cannot start a process: {error.strerror}") from error
+        finally:
+            theirs.close()
+            if memory >= 0:
+                os.close(memory)
+        ours.settimeout(0.0)
+        return ours
+
+    def _send(self, message: bytes, fds: list[int]) -> None:
+        try:
+            socket.send_fds(self._running(), [message], fds)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close()  # it died; one new one is worth a try
+            socket.send_fds(self._running(), [message], fds)
+
+    def _running(self) -> socket.socket:
+        if self._control is None:
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control.settimeout(0.0)
+            try:
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        "-E",
+                        _SCRIPT,
+                        str(theirs.fileno()),
+                        str(self._lock_fd),
+                    ],
+                    pass_fds=(theirs.fileno(), self._lock_fd),
+                    cwd=self._cwd,
+                    env={},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError:
+                self._control.close()
+                self._control = None
+                raise
+            finally:
+                theirs.close()
+        return self._control
+
+    def close(self) -> None:
+        """End the launcher; the shims that it forked go on."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None

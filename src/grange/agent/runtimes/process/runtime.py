@@ -1,0 +1,466 @@
+"""Pods as processes of this machine: the server's side.
+
+The idea to hold: the server owns no process. Shims do (see ``shim``), and a shim says that it has
+ended by closing its connection. A server that starts over the same data connects to the shims that
+it finds and goes on as if it had started them.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range
+from grange.agent.runtime import (
+    EXIT_NOT_FOUND,
+    CommandResult,
+    ContainerID,
+    Mount,
+    PodRecord,
+    PodSetup,
+    Program,
+    Run,
+    RuntimeFailedError,
+    Sandbox,
+)
+from grange.agent.runtimes.process import attempts, leftovers, shim
+from grange.agent.runtimes.process.attempts import Attempt, Connection
+from grange.agent.runtimes.process.files import Layout, PodFile
+from grange.agent.runtimes.process.launcher import Launcher
+from grange.agent.runtimes.process.logs import ProcessLogs
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Offload
+
+_LOCK_RETRY_S = 0.02
+_START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
+_KILL_LIMIT_S = 15.0  # longer than a shim waits for a process that is stuck in the kernel
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessConfig:
+    """Settings of the process runtime.
+
+    Attributes:
+        data_dir: where pods are kept; the runtime makes ``pods`` and ``runtime.lock`` in it.
+        network: range of the pods' addresses, inside 127.0.0.0/8; None derives one from the data
+            directory, so that several servers on a machine rarely meet.
+        log_max_bytes: a container's log file is rotated at this size.
+        log_files: how many files a container's log has at most.
+        lock_limit_s: how long to wait for an earlier server's launcher to end.
+        command_output_bytes: how much of a command's output (exec probes) is kept.
+    """
+
+    data_dir: Path
+    network: IPv4Network | None = None
+    log_max_bytes: int = 10 * 1024 * 1024
+    log_files: int = 5
+    lock_limit_s: float = 10.0
+    command_output_bytes: int = 10 * 1024
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A prepared pod."""
+
+    setup: PodSetup
+    sandbox: Sandbox
+    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    def all_attempts(self) -> list[Attempt]:
+        return [attempt for items in self.attempts.values() for attempt in items]
+
+
+class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
+    """Runs containers as processes. Entering takes over what an earlier runtime left running.
+
+    Leaving ends no container: they go on under their shims. ``stop_all`` ends them first, for a
+    server that shall leave nothing behind.
+
+    Args:
+        config: where and how.
+        clock, log: as everywhere.
+        offload: for the disk.
+    """
+
+    def __init__(
+        self, config: ProcessConfig, *, clock: Clock, log: Logger, offload: Offload
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._offload = offload
+        self._layout = Layout(config.data_dir)
+        self._addresses = AddressPool(config.network or default_range(str(config.data_dir)))
+        self._pods: dict[str, _Pod] = {}
+        self._lock_fd = -1
+        self._launcher: Launcher | None = None
+        self._logs = ProcessLogs(
+            directory=self._layout.attempt,
+            finished=lambda target: not self._is_running(target),
+            clock=clock,
+            offload=offload,
+        )
+
+    # --- opening, taking over, closing ---------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Take over.
+
+        Raises:
+            RuntimeFailedError: another server is using the data directory, or it is not writable.
+        """
+        try:
+            await self._lock()
+            for uid in await self._offload.run(self._layout.pods):
+                await self._adopt_pod(uid)
+        except BaseException:
+            await self._close()
+            raise
+        self._launcher = Launcher(self._lock_fd, self._config.data_dir)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    async def _lock(self) -> None:
+        path = self._config.data_dir / "runtime.lock"
+        try:
+            self._layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock_fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise RuntimeFailedError(
+                f"data directory {self._config.data_dir}: {error.strerror}"
+            ) from error
+        deadline = self._clock.monotonic() + self._config.lock_limit_s
+        while True:
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if self._clock.monotonic() >= deadline:
+                    raise RuntimeFailedError(
+                        f"{path} is held: another server is using this data directory"
+                    ) from error
+            await self._clock.sleep(_LOCK_RETRY_S)
+
+    async def _close(self) -> None:
+        for pod in self._pods.values():
+            for attempt in pod.all_attempts():
+                if attempt.connection is not None:
+                    attempt.connection.close()
+        launcher, self._launcher = self._launcher, None
+        if launcher is not None:
+            launcher.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    async def _adopt_pod(self, uid: str) -> None:
+        record = await self._offload.run(lambda: self._layout.read_pod(uid))
+        if record is None or not self._addresses.adopt(uid, record.address):
+            # Half made when the power went, or damaged: nothing there can be trusted.
+            targets = self._layout.attempts(uid)
+            await self._offload.run(lambda: self._kill_lost(targets))
+            await self._offload.run(lambda: self._layout.remove_pod(uid))
+            return
+        pod = _Pod(
+            PodSetup(record.uid, record.namespace, record.name, record.node_name),
+            self._sandbox(record),
+        )
+        self._pods[uid] = pod
+        for target in await self._offload.run(lambda: self._layout.attempts(uid)):
+            await self._adopt_attempt(pod, target)
+
+    async def _adopt_attempt(self, pod: _Pod, target: ContainerID) -> None:
+        attempt = Attempt(target, None)
+        connection = attempts.connect(self._layout.attempt(target))
+        if connection is not None:
+            pod.attempts.setdefault(target.container, []).append(attempt)
+            self._listen(pod, attempt, connection)
+            await attempt.changed.wait()
+            return
+        state = await self._offload.run(lambda: self._layout.read_state(target))
+        if state is None:  # asked for and never started
+            await self._offload.run(lambda: self._kill_lost([target]))
+            await self._offload.run(lambda: self._layout.remove_attempt(target))
+            return
+        if "finished_at" not in state:
+            found = state
+            state = await self._offload.run(lambda: self._bury(target, found))
+        pod.attempts.setdefault(target.container, []).append(attempt)
+        attempt.take(state)
+        attempt.finish()
+
+    # --- the seam ------------------------------------------------------------------------------
+
+    @property
+    def logs(self) -> ProcessLogs:
+        """What the containers wrote."""
+        return self._logs
+
+    async def prepare(self, setup: PodSetup) -> Sandbox:
+        """Give the pod its address and directories; see ``PodRuntime``."""
+        known = self._pods.get(setup.uid)
+        try:
+            address = self._addresses.allocate(setup.uid)
+        except NoAddressLeftError as error:
+            raise RuntimeFailedError(str(error)) from error
+        try:
+            record = await self._offload.run(lambda: self._layout.make_pod(setup, address))
+        except RuntimeFailedError:
+            if known is None:
+                self._addresses.release(setup.uid)
+            raise
+        if known is not None:
+            known.setup = setup
+            known.sandbox = self._sandbox(record)
+            return known.sandbox
+        pod = _Pod(setup, self._sandbox(record))
+        self._pods[setup.uid] = pod
+        return pod.sandbox
+
+    async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
+        """Start an attempt; see ``PodRuntime``."""
+        pod = self._pods.get(target.pod_uid)
+        if pod is None:
+            raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
+        attempt = self._attempt(target)
+        if attempt is None:
+            attempt = Attempt(target, None)
+            kept = pod.attempts.setdefault(target.container, [])
+            kept.append(attempt)
+            try:
+                await self._begin(pod, attempt, program, mounts)
+            except BaseException:
+                kept.remove(attempt)
+                raise
+            del kept[:-2]
+        try:
+            async with self._clock.timeout(_START_LIMIT_S):
+                await attempt.changed.wait()
+        except TimeoutError as error:
+            raise RuntimeFailedError(f"{target}: its process did not start in time") from error
+        if attempt.run is None:
+            pod.attempts[target.container].remove(attempt)
+            raise RuntimeFailedError(f"{target}: the machine has no room for another process")
+        return attempt.run
+
+    async def signal(self, target: ContainerID, number: int) -> None:
+        """Send a signal to the attempt's process group; see ``PodRuntime``."""
+        attempt = self._attempt(target)
+        if attempt is not None and attempt.connection is not None:
+            attempt.connection.signal(number)
+
+    async def run(self, target: ContainerID, program: Program, timeout_s: float) -> CommandResult:
+        """Run a command beside a container; see ``PodRuntime``."""
+        pod = self._pods.get(target.pod_uid)
+        if pod is None or self._launcher is None:
+            raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
+        cwd = self._cwd(pod, target, program)
+        found = locate(program, cwd)
+        if isinstance(found, str):
+            return CommandResult(EXIT_NOT_FOUND, found)
+        spec = self._spec(target, program, found, cwd)
+        spec["timeout_s"] = timeout_s
+        spec["output_limit"] = self._config.command_output_bytes
+        answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+
+        def answered(state: dict[str, object]) -> None:
+            if not answer.done():
+                answer.set_result(state)
+
+        connection = Connection(
+            self._launcher.request("run", "", spec), answered, lambda: answered({})
+        )
+        try:
+            state = await answer
+        finally:
+            connection.close()
+        if "stage" in state:
+            return CommandResult(*attempts.start_failure({**state, **spec}))
+        if "exit_code" not in state:
+            raise RuntimeFailedError(f"{target}: the command could not be run")
+        return CommandResult(
+            attempts.number_of(state, "exit_code"),
+            str(state.get("output", "")),
+            timed_out=bool(state.get("timed_out")),
+        )
+
+    async def remove(self, pod_uid: str) -> None:
+        """Kill what is left of the pod and delete it; see ``PodRuntime``.
+
+        Raises:
+            RuntimeFailedError: a process does not die (it is stuck in the kernel); try again.
+        """
+        pod = self._pods.get(pod_uid)
+        if pod is None:
+            return
+        await self._end([pod], signal.SIGKILL, _KILL_LIMIT_S)
+        if any(not attempt.ended.is_set() for attempt in pod.all_attempts()):
+            raise RuntimeFailedError(f"pod {pod_uid}: a process does not die")
+        await self._offload.run(lambda: self._layout.remove_pod(pod_uid))
+        self._pods.pop(pod_uid, None)
+        self._addresses.release(pod_uid)
+
+    def pods(self) -> list[PodRecord]:
+        """Every pod that is prepared; see ``PodRuntime``."""
+        return [
+            PodRecord(
+                pod.setup,
+                pod.sandbox,
+                tuple(item.run for item in pod.all_attempts() if item.run is not None),
+            )
+            for pod in self._pods.values()
+        ]
+
+    def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call back after every end of a run; see ``PodRuntime``."""
+        pod = self._pods.get(pod_uid)
+        if pod is None:
+            return lambda: None
+        token = object()
+        pod.watchers[token] = changed
+
+        def stop() -> None:
+            pod.watchers.pop(token, None)
+
+        return stop
+
+    async def stop_all(self, grace_s: float) -> None:
+        """End every container: SIGTERM, then SIGKILL after the grace. Records and logs stay."""
+        pods = list(self._pods.values())
+        await self._end(pods, signal.SIGTERM, grace_s)
+        await self._end(pods, signal.SIGKILL, _KILL_LIMIT_S)
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _sandbox(self, record: PodFile) -> Sandbox:
+        directory = str(self._layout.pod(record.uid))
+        return Sandbox(record.uid, record.address, directory, dict(record.volumes))
+
+    def _attempt(self, target: ContainerID) -> Attempt | None:
+        pod = self._pods.get(target.pod_uid)
+        for attempt in pod.attempts.get(target.container, ()) if pod else ():
+            if attempt.target == target:
+                return attempt
+        return None
+
+    def _is_running(self, target: ContainerID) -> bool:
+        attempt = self._attempt(target)
+        return attempt is not None and not attempt.ended.is_set()
+
+    async def _begin(
+        self, pod: _Pod, attempt: Attempt, program: Program, mounts: tuple[Mount, ...]
+    ) -> None:
+        target = attempt.target
+        volumes = dict(pod.sandbox.volumes)
+        directory = await self._offload.run(
+            lambda: self._layout.make_attempt(target, mounts, volumes)
+        )
+        if self._launcher is None:
+            raise RuntimeFailedError("the runtime is closed")
+        cwd = self._cwd(pod, target, program)
+        found = locate(program, cwd)
+        if isinstance(found, str):
+            now = self._clock.now().timestamp()
+            state = attempts.refused({"started_at": now, "finished_at": now}, EXIT_NOT_FOUND, found)
+            await self._offload.run(lambda: self._layout.write_state(target, state))
+            attempt.take(state)
+            attempt.finish()
+            return
+        spec = self._spec(target, program, found, cwd)
+        spec["log_max_bytes"] = self._config.log_max_bytes
+        spec["log_files"] = self._config.log_files
+        spec["id"] = str(target)
+        self._listen(pod, attempt, self._launcher.request("start", str(directory), spec))
+
+    def _cwd(self, pod: _Pod, target: ContainerID, program: Program) -> Path:
+        return Path(pod.sandbox.root(target.container), program.working_dir)
+
+    def _spec(
+        self, target: ContainerID, program: Program, path: Path, cwd: Path
+    ) -> dict[str, object]:
+        return {
+            "path": str(path),
+            "command": list(program.command),
+            "env": {**program.env, leftovers.MARK: str(self._layout.attempt(target))},
+            "cwd": str(cwd),
+        }
+
+    def _listen(self, pod: _Pod, attempt: Attempt, connection: socket.socket) -> None:
+        attempt.connection = Connection(connection, attempt.take, lambda: self._ended(pod, attempt))
+
+    def _ended(self, pod: _Pod, attempt: Attempt) -> None:
+        """The shim closed its connection: it has said how its program ended, or it was killed.
+
+        The disk is read on the loop: a few hundred bytes that were written a moment ago.
+        """
+        refused = attempt.run is None and attempt.changed.is_set()
+        if not refused and (attempt.run is None or attempt.run.running):
+            state = self._layout.read_state(attempt.target) or {}
+            attempt.take(state if "finished_at" in state else self._bury(attempt.target, state))
+        attempt.finish()
+        for changed in list(pod.watchers.values()):
+            changed()
+
+    def _bury(self, target: ContainerID, state: dict[str, object]) -> dict[str, object]:
+        """Kill what a lost shim left behind and record that nobody knows how it ended."""
+        if state.get("boot") == shim.boot_id():
+            pid, started = attempts.number_of(state, "pid"), attempts.number_of(state, "pid_start")
+            leftovers.kill_exact(pid, started)
+        self._kill_lost([target])
+        final = attempts.lost(state, self._clock.now())
+        try:
+            self._layout.write_state(target, final)
+        except OSError as error:
+            self._log.warning("cannot record a lost container", target=str(target), error=error)
+        return final
+
+    def _kill_lost(self, targets: list[ContainerID]) -> None:
+        killed = leftovers.kill_marked({str(self._layout.attempt(target)) for target in targets})
+        if killed:
+            self._log.warning("killed processes whose supervisor was gone", count=killed)
+
+    async def _end(self, pods: list[_Pod], number: int, limit_s: float) -> None:
+        """Signal whatever runs and wait until it has ended, or for so long."""
+        waiting = [item for pod in pods for item in pod.all_attempts() if item.connection]
+        for attempt in waiting:
+            if attempt.connection is not None:
+                attempt.connection.signal(number)
+        try:
+            async with self._clock.timeout(limit_s):
+                for attempt in waiting:
+                    await attempt.ended.wait()
+        except TimeoutError:
+            return
+
+
+def locate(program: Program, cwd: Path) -> Path | str:
+    """The file to execute, or a message that names the program and where it was looked for."""
+    word = program.command[0]
+    if "/" in word:
+        path = cwd / word
+        if path.exists():
+            return path
+        return f'program "{word}" not found: there is no file {path}'
+    search = program.env.get("PATH", "")
+    for directory in search.split(":"):
+        path = cwd / directory / word
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
+    return f'program "{word}" not found in PATH={search}'

@@ -1,0 +1,516 @@
+"""The launcher and the shim: a tiny program that owns every process a container starts.
+
+Run as a script by ``launcher.Launcher``, with the interpreter's site packages off; it must import
+nothing but the standard library, and little of that, because its memory is paid per container.
+
+Theory of operation. The *launcher* is one process beside the server. For each run it forks a
+*shim* (a fork shares the interpreter's memory, so a shim costs a megabyte or two and starts in a
+millisecond). The shim leads a session of its own, so nothing that happens to the server or its
+terminal reaches it, and is a *child subreaper*: whatever the program leaves behind becomes a child
+of the shim instead of the machine's first process. The program gets a session and process group of
+its own. Its output comes to the shim through pipes and goes to log files with rotation; because
+the reader is the shim, the death of the server breaks no pipe. When the program ends, the shim
+kills what is left until it has no child, writes how the program ended to ``state.json`` (fsync,
+then rename) and ends as well. The end of the shim closes its sockets: that is how a server hears
+of it, without polling.
+
+A server talks to the shim over one ``SOCK_SEQPACKET`` connection, one JSON object a message:
+``{"signal": n}`` in; the content of ``state.json`` out, once after connecting. The first connection
+comes with the request to fork; a later server connects to the socket ``ctl`` in the directory.
+
+The launcher holds an exclusive lock that it inherited from the server, and a shim gives up its
+share only when its state is on disk. A new server that gets the lock therefore sees every run that
+the old one asked for.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+STATE_FILE = "state.json"
+CONTROL_SOCKET = "ctl"
+LOG_FILE = "log"
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_CHUNK = 65536  # the capacity of a pipe
+_LINE_LIMIT = 16384  # a longer line is written in parts, as the CRI log format has it
+_DRAIN_LIMIT_S = 5.0  # a process stuck in the kernel cannot hold the report of an exit longer
+_MESSAGE_LIMIT = 65536
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is: process ids mean nothing across boots."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
+        return source.read().strip()
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks since boot; zero when there is no such process.
+
+    A process id and its start time together are never used again within a boot.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as source:
+            return int(source.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def write_state(directory_fd: int, state: dict[str, object], *, durable: bool) -> None:
+    """Replace ``state.json`` atomically; durable ones survive a loss of power as well."""
+    temporary = STATE_FILE + ".tmp"
+    fd = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=directory_fd
+    )
+    try:
+        os.write(fd, json.dumps(state).encode())
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, STATE_FILE, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+
+
+class LogWriter:
+    """Writes lines as ``time stream tag text`` and rotates the file by size.
+
+    Args:
+        directory_fd: where the files are: ``log``, then ``log.1`` (newer) to ``log.N`` (older).
+        max_bytes: a file that has grown to this is rotated.
+        files: how many files there may be.
+    """
+
+    def __init__(self, directory_fd: int, *, max_bytes: int, files: int) -> None:
+        self._directory = directory_fd
+        self._max_bytes = max_bytes
+        self._files = files
+        self._partial = {"stdout": b"", "stderr": b""}
+        self._second = -1
+        self._prefix = ""
+        self._fd = self._open()
+        self._size = 0
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        return os.open(LOG_FILE, flags, 0o600, dir_fd=self._directory)
+
+    def _stamp(self) -> bytes:
+        second, nanos = divmod(time.time_ns(), 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._prefix}.{nanos:09d}Z".encode()
+
+    def feed(self, stream: str, data: bytes) -> None:
+        """Take what the program wrote; whole lines go to the file at once."""
+        head = b"%s %s " % (self._stamp(), stream.encode())
+        *lines, rest = (self._partial[stream] + data).split(b"\n")
+        out = []
+        for line in lines:
+            while len(line) > _LINE_LIMIT:
+                out.append(head + b"P " + line[:_LINE_LIMIT] + b"\n")
+                line = line[_LINE_LIMIT:]  # noqa: PLW2901  the rest of the same line
+            out.append(head + b"F " + line + b"\n")
+        while len(rest) >= _LINE_LIMIT:
+            out.append(head + b"P " + rest[:_LINE_LIMIT] + b"\n")
+            rest = rest[_LINE_LIMIT:]
+        self._partial[stream] = rest
+        self._write(out)
+
+    def close(self) -> None:
+        """Write unfinished lines, tagged as parts, and close the file."""
+        for stream, rest in self._partial.items():
+            if rest:
+                self._write([b"%s %s P %s\n" % (self._stamp(), stream.encode(), rest)])
+        os.close(self._fd)
+
+    def _write(self, lines: list[bytes]) -> None:
+        try:
+            data = b""
+            for line in lines:
+                if self._size + len(data) + len(line) > self._max_bytes and self._size + len(data):
+                    os.write(self._fd, data)
+                    data = b""
+                    self._rotate()
+                data += line
+            os.write(self._fd, data)
+            self._size += len(data)
+        except OSError:
+            # A full disk must not stop the program: these lines are lost, later ones may not be.
+            return
+
+    def _rotate(self) -> None:
+        for number in range(self._files - 1, 0, -1):
+            older = f"{LOG_FILE}.{number}"
+            newer = f"{LOG_FILE}.{number - 1}" if number > 1 else LOG_FILE
+            try:
+                os.replace(newer, older, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+            except FileNotFoundError:
+                continue
+        if self._files <= 1:
+            os.unlink(LOG_FILE, dir_fd=self._directory)
+        os.close(self._fd)
+        self._fd = self._open()
+        self._size = 0
+
+
+def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str, int]:
+    """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed."""
+    command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]
+    env = dict(spec["env"])  # type: ignore[call-overload]
+    failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        stage = "prepare"
+        try:
+            os.setsid()
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # without its shim it is nobody's
+            for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            os.dup2(stdout, 1)
+            os.dup2(stderr, 2)
+            os.umask(0o022)
+            stage = "chdir"
+            os.chdir(str(spec["cwd"]))
+            stage = "exec"
+            os.execve(str(spec["path"]), command, env)  # noqa: S606  running programs is the point
+        except OSError as error:
+            os.write(failed_w, f"{stage} {error.errno}".encode())
+        except ValueError:  # a NUL byte in an argument or a variable
+            os.write(failed_w, f"{stage} {errno.EINVAL}".encode())
+        finally:
+            os._exit(127)
+    os.close(failed_w)
+    report = os.read(failed_r, 256).decode()
+    os.close(failed_r)
+    if report:
+        os.waitpid(pid, 0)
+        stage, _, reason = report.partition(" ")
+        return 0, stage, int(reason)
+    return pid, "", 0
+
+
+def _children() -> list[int]:
+    """Direct children of this process, zombies included."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/self/task/{me}/children", encoding="ascii") as source:
+            return [int(pid) for pid in source.read().split()]
+    except OSError:
+        pass  # a kernel without this file: look at every process
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as source:
+                    if int(source.read().rpartition(b")")[2].split()[1]) == me:
+                        found.append(int(name))
+            except (OSError, IndexError, ValueError):
+                continue
+    return found
+
+
+def _kill_children(limit_s: float) -> None:
+    """Kill and reap until there is no child; the children of the killed arrive here as well."""
+    deadline = time.monotonic() + limit_s
+    pause = 0.0005
+    while time.monotonic() < deadline:
+        for pid in _children():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(pause)
+        pause = min(0.02, pause * 2)
+
+
+class _Process:
+    """The program, its pipes, and everything below it, until all of it has ended."""
+
+    def __init__(self) -> None:
+        os.setsid()
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        _libc.prctl(_PR_SET_NAME, b"grange-shim")
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        self.wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGTERM, lambda number, frame: self.signal(signal.SIGTERM))
+        self.pid = 0
+        self.status: int | None = None
+        self.pipes: dict[int, str] = {}
+        self.poll = select.poll()
+        self.poll.register(self.wake_r, select.POLLIN)
+
+    def start(self, spec: dict[str, object]) -> tuple[str, int]:
+        """Execute the program; answers ("", 0), or the stage and errno of the failure."""
+        out_r, out_w = os.pipe2(os.O_CLOEXEC)
+        err_r, err_w = os.pipe2(os.O_CLOEXEC)
+        self.pid, stage, number = _spawn(spec, out_w, err_w)
+        os.close(out_w)
+        os.close(err_w)
+        for fd, stream in ((out_r, "stdout"), (err_r, "stderr")):
+            os.set_blocking(fd, False)
+            self.pipes[fd] = stream
+            self.poll.register(fd, select.POLLIN)
+        return stage, number
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program's process group, unless the program was reaped."""
+        if self.pid and self.status is None:
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def read(self, fd: int) -> bytes | None:
+        """What a pipe holds; None when there is nothing now or any more."""
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return None
+        if not data:
+            self.poll.unregister(fd)
+            os.close(fd)
+            del self.pipes[fd]
+            return None
+        return data
+
+    def reap(self) -> None:
+        """Collect ended children and remember how the program itself ended."""
+        try:
+            while os.read(self.wake_r, 512):
+                pass
+        except BlockingIOError:
+            pass
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self.pid:
+                    self.status = ended[1]
+        except ChildProcessError:
+            return
+
+    def ended(self) -> bool:
+        """Whether the program itself has ended and was reaped."""
+        return self.status is not None
+
+    def outcome(self) -> dict[str, object]:
+        """Exit code and signal as ``state.json`` has them."""
+        status = self.status if self.status is not None else 137 << 8
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            return {"exit_code": 128 + number, "signal": number}
+        return {"exit_code": os.WEXITSTATUS(status), "signal": 0}
+
+
+class _Shim:
+    """One run of a container, from its start to the record of its end."""
+
+    def __init__(self, spec: dict[str, object], directory: str, first: socket.socket) -> None:
+        self._process = _Process()
+        self._spec = spec
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.chdir(directory)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(CONTROL_SOCKET)  # relative: a whole path may be too long for a socket
+        self._listener.listen(4)
+        self._connections: dict[int, socket.socket] = {}
+        self._logs = LogWriter(
+            self._directory,
+            max_bytes=int(str(spec["log_max_bytes"])),
+            files=int(str(spec["log_files"])),
+        )
+        me = os.getpid()
+        self._state: dict[str, object] = {
+            "id": spec["id"],
+            "boot": boot_id(),
+            "shim": me,
+            "shim_start": start_time(me),
+            "started_at": time.time(),
+        }
+        self._first = first
+
+    def run(self, lock_fd: int) -> None:
+        """Start, serve, finish. ``lock_fd`` is closed as soon as the state is on disk."""
+        stage, number = self._process.start(self._spec)
+        if stage:
+            self._connections[self._first.fileno()] = self._first
+            self._finish(
+                {
+                    "stage": stage,
+                    "errno": number,
+                    "path": self._spec["path"],
+                    "cwd": self._spec["cwd"],
+                }
+            )
+            return
+        pid = self._process.pid
+        self._state.update(pid=pid, pid_start=start_time(pid))
+        write_state(self._directory, self._state, durable=False)
+        os.close(lock_fd)
+        self._greet(self._first)
+        self._process.poll.register(self._listener, select.POLLIN)
+        while not self._process.ended():
+            for fd, _ in self._process.poll.poll():
+                self._serve(fd)
+        _kill_children(_DRAIN_LIMIT_S)
+        for fd in list(self._process.pipes):
+            while self._copy(fd):
+                pass
+        self._finish(self._process.outcome())
+
+    def _greet(self, connection: socket.socket) -> None:
+        connection.settimeout(0.0)
+        self._connections[connection.fileno()] = connection
+        self._process.poll.register(connection, select.POLLIN)
+        self._send(connection)
+
+    def _send(self, connection: socket.socket) -> None:
+        try:
+            connection.send(json.dumps(self._state).encode())
+        except OSError:
+            return  # a server that went away, or does not listen, reads the file later
+
+    def _serve(self, fd: int) -> None:
+        if fd == self._process.wake_r:
+            self._process.reap()
+        elif fd in self._process.pipes:
+            self._copy(fd)
+        elif fd == self._listener.fileno():
+            self._greet(self._listener.accept()[0])
+        elif fd in self._connections:
+            self._obey(self._connections[fd])
+
+    def _copy(self, fd: int) -> bool:
+        stream = self._process.pipes[fd]
+        data = self._process.read(fd)
+        if data:
+            self._logs.feed(stream, data)
+        return data is not None
+
+    def _obey(self, connection: socket.socket) -> None:
+        try:
+            message = connection.recv(_MESSAGE_LIMIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            self._process.poll.unregister(connection)
+            del self._connections[connection.fileno()]
+            connection.close()
+            return
+        self._process.signal(int(json.loads(message)["signal"]))
+
+    def _finish(self, outcome: dict[str, object]) -> None:
+        self._logs.close()
+        self._state.update(outcome, finished_at=time.time())
+        write_state(self._directory, self._state, durable=True)
+        os.unlink(CONTROL_SOCKET, dir_fd=self._directory)
+        for connection in self._connections.values():
+            self._send(connection)
+
+
+def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
+    """Run a command to its end or its deadline and answer with what it said.
+
+    A closed connection is a server that no longer wants to know: the command is killed.
+    """
+    process = _Process()
+    deadline = time.monotonic() + float(str(spec["timeout_s"]))
+    limit = int(str(spec["output_limit"]))
+    stage, number = process.start(spec)
+    if stage:
+        connection.send(json.dumps({"stage": stage, "errno": number}).encode())
+        return
+    process.poll.register(connection, select.POLLIN)
+    output = b""
+    timed_out = abandoned = False
+    while not (process.ended() or timed_out or abandoned):
+        left = deadline - time.monotonic()
+        for fd, _ in process.poll.poll(max(0.0, left) * 1000.0):
+            if fd == process.wake_r:
+                process.reap()
+            elif fd in process.pipes:
+                output = (output + (process.read(fd) or b""))[:limit]
+            else:
+                abandoned = True
+        timed_out = not process.ended() and time.monotonic() >= deadline
+    _kill_children(_DRAIN_LIMIT_S)
+    for fd in list(process.pipes):
+        while (data := process.read(fd)) is not None:
+            output = (output + data)[:limit]
+    answer = process.outcome()
+    answer.update(output=output.decode("utf-8", "replace"), timed_out=timed_out)
+    try:
+        connection.send(json.dumps(answer).encode())
+    except OSError:
+        return
+
+
+def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None:
+    """In the child: become the shim; never returns to the launcher's loop."""
+    memory, connection_fd = fds
+    connection = socket.socket(fileno=connection_fd)
+    with os.fdopen(memory, "rb") as source:
+        source.seek(0)
+        spec = json.load(source)
+    if request["op"] == "start":
+        _Shim(spec, str(request["directory"]), connection).run(lock_fd)
+    else:
+        os.close(lock_fd)
+        _run_command(spec, connection)
+
+
+def _refuse(connection_fd: int, number: int) -> None:
+    with socket.socket(fileno=os.dup(connection_fd)) as connection:
+        connection.send(json.dumps({"unforked": number}).encode())
+
+
+def launch(control: socket.socket, lock_fd: int) -> None:
+    """The launcher: fork a shim for every request until the server closes the connection."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended shims
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    _libc.prctl(_PR_SET_NAME, b"grange-launcher")
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, _MESSAGE_LIMIT, 2)
+        if not message:
+            return
+        try:
+            if os.fork() == 0:
+                control.close()
+                try:
+                    _fork_shim(json.loads(message), fds, lock_fd)
+                finally:
+                    os._exit(0)
+        except OSError as error:
+            _refuse(fds[1], error.errno or 0)  # no process left; nothing was started
+        for fd in fds:
+            os.close(fd)
+
+
+if __name__ == "__main__":
+    launch(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
