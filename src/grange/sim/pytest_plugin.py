@@ -105,10 +105,11 @@ class _Belongings:
         self.threads = set(threading.enumerate())
         self.descriptors = _descriptors()
 
-    def allow(self, other: "_Belongings") -> None:
-        """Count what a longer-lived fixture made as there before."""
-        self.threads |= other.threads
-        self.descriptors |= other.descriptors
+    def allow(self, before: "_Belongings") -> None:
+        """Count what was made since that moment as there before."""
+        now = _Belongings()
+        self.threads |= now.threads - before.threads
+        self.descriptors |= dict(now.descriptors.items() - before.descriptors.items())
 
     def leaks(self) -> list[str]:
         """What is there now and was not then."""
@@ -126,12 +127,25 @@ class _Belongings:
         return found
 
 
+def _allow_wider(request: pytest.FixtureRequest, before: _Belongings) -> None:
+    """What a fixture of a module or session opens stays when the test ends."""
+    item = getattr(request, "_pyfuncitem", None)  # pytest has no public way down to the test
+    if isinstance(item, pytest.Item) and _before in item.stash:
+        item.stash[_before].allow(before)
+
+
 def _is_e2e(item: pytest.Item) -> bool:
     return item.get_closest_marker("e2e") is not None
 
 
 def _new_loop(item: pytest.Item) -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop() if _is_e2e(item) else VirtualLoop()
+
+
+@functools.cache
+def _warm_uvloop() -> None:
+    """The first loop opens a pipe for signals that stays for the life of the process."""
+    uvloop.new_event_loop().close()
 
 
 def _runner_of(item: pytest.Item) -> Runner:
@@ -162,6 +176,8 @@ def pytest_unconfigure() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Note what is there, and whether sockets are allowed."""
     _guard.open = _is_e2e(item)
+    if _guard.open:
+        _warm_uvloop()
     item.stash[_before] = _Belongings()
 
 
@@ -197,7 +213,11 @@ def pytest_fixture_setup(
     if not isinstance(item, pytest.Item):
         if is_generator or is_coroutine:
             pytest.fail(f"{fixturedef.argname}: an asynchronous fixture lives for one test only")
-        return (yield)
+        before = _Belongings()
+        try:
+            return (yield)
+        finally:
+            _allow_wider(request, before)
     if not (is_generator or is_coroutine):
         return (yield)
     runner = _runner_of(item)
@@ -219,6 +239,7 @@ def pytest_fixture_setup(
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Run a coroutine function to its end."""
+    __tracebackhide__ = True
     function = pyfuncitem.obj
     hypothesis_handle = getattr(function, "hypothesis", None)
     if inspect.iscoroutinefunction(function):
@@ -226,6 +247,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
         @functools.wraps(function)
         def run(**arguments: object) -> None:
+            __tracebackhide__ = True
             runner.run(function(**arguments), name="test")
 
         pyfuncitem.obj = run

@@ -38,6 +38,7 @@ class Runner:
         Whatever stops the loop itself (``Deadlock``, ``KeyboardInterrupt``) is raised after the
         coroutine was cancelled, so that it could clean up.
         """
+        __tracebackhide__ = True
         task = self.loop.create_task(coroutine, name=name)
         try:
             return self.loop.run_until_complete(task)
