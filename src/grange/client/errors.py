@@ -1,0 +1,13 @@
+"""What the client can refuse before or beside an API answer (those are ``api.status``).
+
+::
+
+    GrangeError
+    └── KubeconfigError    the message names the file and the field: correct it, or choose another
+"""
+
+from grange.base.errors import GrangeError
+
+
+class KubeconfigError(GrangeError):
+    """A kubeconfig cannot be read, written or used; the message names file, field and remedy."""
