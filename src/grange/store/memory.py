@@ -14,6 +14,13 @@ from grange.store.interface import Entry, Event, Page, check_key
 _BUFFER_EVENTS = 16_384  # the default of SQLiteStore
 
 
+async def _turn() -> None:
+    """Let others run, as a store with a disk does: a tight loop of writes must not starve them."""
+    turn = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turn.set)
+    await turn.wait()
+
+
 class MemoryStore:
     """A store that forgets everything when it is dropped.
 
@@ -92,6 +99,7 @@ class MemoryStore:
         event = Event(key, revision, body, before.value if before else None, deleted=False)
         self._entries[key] = entry
         self._record(event, before)
+        await _turn()
         return entry
 
     async def delete(
@@ -118,6 +126,7 @@ class MemoryStore:
         event = Event(key, revision, body, before.value, deleted=True)
         del self._entries[key]
         self._record(event, before)
+        await _turn()
         return Entry(key, body, revision, before.created)
 
     def _record(self, event: Event, before: Entry | None) -> None:
