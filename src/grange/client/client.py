@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
+from grange.api.kinds import POD
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
 from grange.api.status import ApiError, Expired, Gone, TooManyRequests
@@ -25,7 +26,6 @@ R = TypeVar("R", bound=Resource)
 
 _READ_ATTEMPTS = 5
 _LONGEST_WAIT_S = 30
-_PODS = KindInfo("", "v1", "Pod", "pods", Resource, "")  # only for the path of their logs
 
 
 class Client:
@@ -294,7 +294,7 @@ class Client:
             ServiceUnavailable: the stream broke.
         """
         wanted = options or LogOptions(container=container, follow=follow)
-        chunks = await self._stream(requests.logs(_PODS, name, namespace, wanted))
+        chunks = await self._stream(requests.logs(POD, name, namespace, wanted))
         try:
             async for chunk in chunks:
                 yield chunk
