@@ -46,9 +46,9 @@ def _no_rules(document: Document, old: Document | None) -> list[Cause]:
     return []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KindInfo(Generic[R]):
-    """One resource kind.
+    """One resource kind; compared and hashed by identity, so that others can remember by it.
 
     Attributes:
         group: API group; empty for the core group.
@@ -57,6 +57,8 @@ class KindInfo(Generic[R]):
         plural: the resource in paths, lower case.
         view: the typed partial view that clients decode to.
         schema: name of its definition in ``api.schema`` (OpenAPI).
+        definitions: schemas that the kind brings along, by name; they may refer to each other and
+            to the built-in ones. Empty for kinds of Kubernetes.
         namespaced: whether objects live in namespaces.
         short_names: for command lines.
         categories: e.g. ``all``.
@@ -77,6 +79,7 @@ class KindInfo(Generic[R]):
     plural: str
     view: type[R]
     schema: str
+    definitions: Mapping[str, Document] = field(default_factory=dict)
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()

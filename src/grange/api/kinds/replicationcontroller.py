@@ -15,6 +15,8 @@ from grange.api.validation.metadata import check_annotations, check_labels
 from grange.api.validation.podspec import check_pod_spec
 from grange.api.validation.selectors import check_label_selector
 
+CORE = "io.k8s.api.core.v1"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PLACEMENTS = ("OnePerNode", "Packed")
 STRATEGIES = ("Static", "Dynamic")
 _PERCENT = re.compile(r"(?:100|[1-9]?[0-9])%", re.ASCII)
@@ -74,14 +76,6 @@ class ReplicationController(Resource, frozen=True):
 
 
 def _default(document: Document) -> None:
-    spec = document.setdefault("spec", {})
-    spec.setdefault("placement", "OnePerNode")
-    spec.setdefault("strategy", "Static")
-    rollout = spec["rollout"] = spec.get("rollout") or {}
-    rollout.setdefault("maxUnavailable", "25%")
-    rollout.setdefault("maxSurge", "25%")
-    rollout.setdefault("minReadySeconds", 0)
-    rollout.setdefault("progressDeadlineSeconds", 600)
     document["status"] = document.get("status") or {}
     document["status"].setdefault("replicas", 0)
 
@@ -172,13 +166,140 @@ def _containers(document: Document, now: float) -> cells.Cell:
     return ",".join(str(item.get("name", "")) for item in containers) or cells.NONE
 
 
+_NAME = "dev.grange.v1alpha1.ReplicationController"
+_GVK = {"group": "grange.dev", "version": "v1alpha1"}
+
+
+def _text(description: str, **more: Any) -> Document:
+    return {"type": "string", "description": description, **more}
+
+
+def _whole(description: str, **more: Any) -> Document:
+    return {"type": "integer", "format": "int32", "description": description, **more}
+
+
+def _ref(name: str, description: str, **more: Any) -> Document:
+    return {"$ref": f"#/definitions/{name}", "description": description, **more}
+
+
+_ROLLOUT: Document = {
+    "type": "object",
+    "description": "How a change of the template spreads.",
+    "properties": {
+        "maxUnavailable": {
+            "x-kubernetes-int-or-string": True,
+            "description": "Pods that may be missing during a change: a number or a percentage.",
+            "default": "25%",
+        },
+        "maxSurge": {
+            "x-kubernetes-int-or-string": True,
+            "description": "Pods that may be too many during a change: a number or a percentage.",
+            "default": "25%",
+        },
+        "minReadySeconds": _whole("How long a pod must be ready to count.", default=0),
+        "progressDeadlineSeconds": _whole("When to report that a change is stuck.", default=600),
+    },
+}
+_SPEC: Document = {
+    "type": "object",
+    "description": "What is wanted.",
+    "required": ["replicas", "template"],
+    "properties": {
+        "replicas": _whole("How many pods; required, never defaulted."),
+        "nodeSelector": _ref(
+            f"{META}.LabelSelector", "Which nodes, by their labels; empty means every node."
+        ),
+        "placement": _text(
+            "OnePerNode puts every pod on a node of its own; Packed lets nodes take several.",
+            enum=list(PLACEMENTS),
+            default="OnePerNode",
+        ),
+        "strategy": _text(
+            "Static leaves pods where they are; Dynamic moves them off nodes that no longer fit.",
+            enum=list(STRATEGIES),
+            default="Static",
+        ),
+        "paused": {
+            "type": "boolean",
+            "description": "Stop scaling and repairing; pods keep running.",
+        },
+        "podLabels": {
+            "type": "object",
+            "description": "Labels for every pod, over the template's.",
+            "additionalProperties": {"type": "string"},
+        },
+        "template": _ref(f"{CORE}.PodTemplateSpec", "The pod to copy."),
+        "rollout": _ref(f"{_NAME}Rollout", "How a change of the template spreads.", default={}),
+    },
+}
+_STATUS: Document = {
+    "type": "object",
+    "description": "What is: counts of pods that this controller owns.",
+    "properties": {
+        "observedGeneration": {
+            "type": "integer",
+            "format": "int64",
+            "description": "The generation that this status is about.",
+        },
+        "replicas": _whole("Pods there are."),
+        "readyReplicas": _whole("Pods that are ready."),
+        "updatedReplicas": _whole("Pods of the present template."),
+        "availableReplicas": _whole("Pods that have been ready for minReadySeconds."),
+        "nodeTransfer": {
+            "type": "object",
+            "description": "A move of pods between nodes under way.",
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+        "conditions": {
+            "type": "array",
+            "description": "What is to be said about it.",
+            "items": {"$ref": f"#/definitions/{META}.Condition"},
+            "x-kubernetes-list-map-keys": ["type"],
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-patch-merge-key": "type",
+            "x-kubernetes-patch-strategy": "merge",
+        },
+    },
+}
+DEFINITIONS: dict[str, Document] = {
+    f"{_NAME}Rollout": _ROLLOUT,
+    f"{_NAME}Spec": _SPEC,
+    f"{_NAME}Status": _STATUS,
+    _NAME: {
+        "type": "object",
+        "description": "A replicated service: so many copies of a pod, on nodes that fit.",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": _ref(f"{META}.ObjectMeta", "Name, labels and bookkeeping."),
+            "spec": _ref(f"{_NAME}Spec", "What is wanted."),
+            "status": _ref(f"{_NAME}Status", "What is."),
+        },
+        "required": ["spec"],
+        "x-kubernetes-group-version-kind": [{**_GVK, "kind": "ReplicationController"}],
+    },
+    f"{_NAME}List": {
+        "type": "object",
+        "description": "A list of replicated services.",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": _ref(f"{META}.ListMeta", "Revision, and where to go on."),
+            "items": {"type": "array", "items": {"$ref": f"#/definitions/{_NAME}"}},
+        },
+        "required": ["items"],
+        "x-kubernetes-group-version-kind": [{**_GVK, "kind": "ReplicationControllerList"}],
+    },
+}
+
 REPLICATIONCONTROLLER = KindInfo(
     group="grange.dev",
     version="v1alpha1",
     kind="ReplicationController",
     plural="replicationcontrollers",
     view=ReplicationController,
-    schema="dev.grange.v1alpha1.ReplicationController",
+    schema=_NAME,
+    definitions=DEFINITIONS,
     short_names=("grc",),
     categories=("all", "grange"),
     columns=(

@@ -1,0 +1,75 @@
+"""Definitions by name: those of Kubernetes, and over them those that a kind brings along."""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+
+Schema: TypeAlias = Document
+
+PREFIX = "#/definitions/"
+CORE = "io.k8s.api.core.v1"
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING = "x-kubernetes-int-or-string"
+
+
+def reference(name: str) -> Schema:
+    """A schema that stands for the definition of this name."""
+    return {"$ref": f"{PREFIX}{name}"}
+
+
+class Definitions:
+    """Schemas by name."""
+
+    __slots__ = ("__weakref__", "_own", "_shared")
+
+    def __init__(
+        self, own: Mapping[str, Schema], shared: "Mapping[str, Schema] | Definitions | None" = None
+    ) -> None:
+        self._own = own
+        self._shared = shared
+
+    def get(self, name: str) -> Schema | None:
+        """The schema of this name, or None."""
+        found = self._own.get(name)
+        if found is None and self._shared is not None:
+            found = self._shared.get(name)
+        return found
+
+    def resolve(self, schema: Schema) -> Schema:
+        """The schema itself, or what it refers to; a reference to nothing allows everything."""
+        target = schema.get("$ref")
+        if target is None:
+            return schema
+        return self.get(target.removeprefix(PREFIX)) or {}
+
+    def own(self) -> Iterator[tuple[str, Schema]]:
+        """The definitions that are not shared, by name."""
+        yield from self._own.items()
+
+
+@lru_cache(maxsize=1)
+def builtin() -> Definitions:
+    """Kubernetes' definitions, read once."""
+    body = resources.files("grange.api.schema").joinpath("kubernetes.json").read_bytes()
+    return Definitions(msgspec.json.decode(body)["definitions"])
+
+
+_by_kind: WeakKeyDictionary[AnyKind, Definitions] = WeakKeyDictionary()
+
+
+def definitions_of(info: AnyKind) -> Definitions:
+    """What a kind's schema may refer to."""
+    if not info.definitions:
+        return builtin()
+    found = _by_kind.get(info)
+    if found is None:
+        found = _by_kind[info] = Definitions(info.definitions, builtin())
+    return found
