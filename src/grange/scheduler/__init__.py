@@ -1,1 +1,12 @@
-"""Placeholder docstring; the room fills it."""
+"""Which node a pod runs on.
+
+Owns: the assumed-pod cache and its snapshots, the queue of waiting pods, the framework and its
+    plugins, the engine that decides, binding.
+Never: running pods, changing nodes, deleting anything; it writes bindings, the PodScheduled
+    condition and events, all through the client.
+Flow: informers → ``cache`` and ``queue`` → ``cycle`` (snapshot → ``engine`` → assume) → binding →
+    informer confirms the assumption.
+Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one
+    event loop; ``service`` is the asynchronous shell with its binders and writers.
+Start reading at: ``framework``, then ``cache`` and ``snapshot``, then ``cycle`` and ``engine``.
+"""

@@ -1,0 +1,291 @@
+"""The cluster as one decision sees it: node entries, their order, and the columns for the engine.
+
+A snapshot belongs to one scheduling loop and is brought up to date by the cache, which puts only the
+entries that changed. Objects keep their identity from one update to the next, because the ordered
+lists and the map share them. Every put that matters to a decision is noted in ``changes``, so that
+whoever keeps results by row knows which rows to look at again.
+
+``assume_pod`` and ``forget_pod`` work on the snapshot alone, for trying things out; they leave the
+generations as they are, and the next update takes leftovers back.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from grange.api.kinds.node import Node
+from grange.placement.columns import Integers, NodeTable
+from grange.scheduler.errors import CacheError, SnapshotInconsistent
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodetree import NodeTree
+
+TIE_BITS = 32
+TIE_MAX = 2**TIE_BITS - 1
+_LOG_MIN = 4096
+
+
+class Changes:
+    """Which rows changed, as a log that readers follow at their own pace.
+
+    A reader remembers a position. The log forgets its older half when it grows past a few times
+    the number of rows; a reader that fell behind then starts from scratch.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[int] = []
+        self._first = 0
+
+    @property
+    def position(self) -> int:
+        """After the newest entry."""
+        return self._first + len(self._entries)
+
+    def note(self, row: int, *, node: bool) -> None:
+        """A row changed: its node object too, or only what its pods use."""
+        self._entries.append(row * 2 + node)
+
+    def since(self, position: int) -> dict[int, bool] | None:
+        """The rows that changed after a position and whether their node object did.
+
+        Returns:
+            Rows in order of their first change; None when the position is too long ago.
+        """
+        if position < self._first:
+            return None
+        found: dict[int, bool] = {}
+        for entry in self._entries[position - self._first :]:
+            row = entry >> 1
+            found[row] = found.get(row, False) or bool(entry & 1)
+        return found
+
+    def trim(self, limit: int) -> None:
+        """Keep at most so many entries."""
+        limit = max(_LOG_MIN, limit)
+        if len(self._entries) > limit:
+            gone = len(self._entries) - limit // 2
+            del self._entries[:gone]
+            self._first += gone
+
+
+class NodeInfoSnapshot:
+    """A snapshot; empty and of generation 0 until a cache updates it.
+
+    Attributes:
+        node_info_map: entries by name; every one has a node object.
+        node_info_list: the same objects in the order of the node tree.
+        have_pods_with_affinity: those of them with pods that state any pod (anti-)affinity.
+        have_pods_with_required_anti_affinity: those with pods that refuse company.
+        used_claims: persistent volume claims in use, as ``namespace/name``.
+        generation: of the newest entry that it has seen.
+        table: the same entries as columns.
+        changes: rows of the table that changed, in order.
+        layout: grows whenever rows or order change; results by row are void then.
+        ties: by row, larger for nodes earlier in the list; unique.
+        copies: how many entries were ever copied (a work counter).
+    """
+
+    def __init__(self) -> None:
+        self.node_info_map: dict[str, NodeInfo] = {}
+        self.node_info_list: list[NodeInfo] = []
+        self.have_pods_with_affinity: list[NodeInfo] = []
+        self.have_pods_with_required_anti_affinity: list[NodeInfo] = []
+        self.used_claims: frozenset[str] = frozenset()
+        self.generation = 0
+        self.table = NodeTable()
+        self.changes = Changes()
+        self.layout = 0
+        self.ties: Integers = np.zeros(0, np.int64)
+        self.copies = 0
+        self._assumed: dict[str, str] = {}
+        self._placeholders: dict[str, NodeInfo] = {}
+        self._tree_version = -1
+        self._reordered = False
+        self._affinity_flipped = False
+        self._claims_changed = False
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are to choose from."""
+        return len(self.node_info_list)
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The entry of a node, or of a placeholder that ``assume_pod`` made."""
+        return self.node_info_map.get(name) or self._placeholders.get(name)
+
+    # --- updates by the cache ----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """An update starts: take trial assumptions back."""
+        if self._assumed:
+            self.forget_all_assumed_pods()
+
+    def put(self, entry: NodeInfo) -> None:
+        """Copy one entry that changed; it has a node object."""
+        self.copies += 1
+        mine = self.node_info_map.get(entry.name)
+        if mine is None:
+            mine = self.node_info_map[entry.name] = entry.clone()
+            self._reordered = True
+            self._affinity_flipped = True
+            self._claims_changed = True
+            self._write(mine, None)
+            return
+        before = mine.node
+        if bool(mine.pods_with_affinity) != bool(entry.pods_with_affinity) or bool(
+            mine.pods_with_required_anti_affinity
+        ) != bool(entry.pods_with_required_anti_affinity):
+            self._affinity_flipped = True
+        if mine.claims is not entry.claims and mine.claims.keys() != entry.claims.keys():
+            self._claims_changed = True
+        mine.assign(entry)
+        self._write(mine, before)
+
+    def keep(self, live: Callable[[str], bool]) -> None:
+        """Drop the entries whose node is gone."""
+        for name in [name for name in self.node_info_map if not live(name)]:
+            del self.node_info_map[name]
+            self.table.remove(name)
+            self._reordered = True
+            self._affinity_flipped = True
+            self._claims_changed = True
+
+    def finish(self, tree: NodeTree) -> None:
+        """The update ends: derive the lists anew where they changed.
+
+        Raises:
+            SnapshotInconsistent: the entries are not those of the tree. Everything is dropped, so
+                that the next update copies all of it.
+        """
+        if self._reordered or tree.version != self._tree_version:
+            self._order(tree)
+        if self._affinity_flipped:
+            self._affinity_flipped = False
+            self.have_pods_with_affinity = [
+                info for info in self.node_info_list if info.pods_with_affinity
+            ]
+            self.have_pods_with_required_anti_affinity = [
+                info for info in self.node_info_list if info.pods_with_required_anti_affinity
+            ]
+        if self._claims_changed:
+            self._claims_changed = False
+            self.used_claims = frozenset(
+                claim for info in self.node_info_list for claim in info.claims
+            )
+        self.changes.trim(4 * self.table.size)
+        if not len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes:
+            counts = (len(self.node_info_list), len(self.node_info_map), tree.num_nodes)
+            self._reset()
+            raise SnapshotInconsistent(
+                "the snapshot lists {} nodes, maps {} and the tree has {}".format(*counts)
+            )
+
+    def _order(self, tree: NodeTree) -> None:
+        self._reordered = False
+        self._affinity_flipped = True
+        self._tree_version = tree.version
+        entries = self.node_info_map
+        self.node_info_list = [entries[name] for name in tree.list() if name in entries]
+        self.ties = np.zeros(self.table.capacity, np.int64)
+        rows = np.fromiter(
+            (self.table.rows[info.name] for info in self.node_info_list),
+            np.int64,
+            len(self.node_info_list),
+        )
+        self.ties[rows] = TIE_MAX - np.arange(len(rows), dtype=np.int64)
+        self.layout += 1
+
+    def _reset(self) -> None:
+        for name in self.node_info_map:
+            self.table.remove(name)
+        self.node_info_map.clear()
+        self.node_info_list = []
+        self.generation = 0
+        self._reordered = True
+        self._affinity_flipped = True
+        self._claims_changed = True
+
+    def _write(self, mine: NodeInfo, before: Node | None) -> None:
+        """Bring the entry's row up to date and note what a decision could notice."""
+        node = mine.node
+        if node is not None and node is not before and (before is None or _matters(before, node)):
+            row = self.table.put_node(node, mine.allocatable)
+            self.table.put_usage(row, mine.usage)
+            self.changes.note(row, node=True)
+            return
+        row = self.table.rows[mine.name]
+        if self.table.put_usage(row, mine.usage):
+            self.changes.note(row, node=False)
+
+    # --- trials ------------------------------------------------------------------------------
+
+    def assume_pod(self, info: PodInfo) -> None:
+        """Charge a placed pod here and nowhere else; an unknown node gets a placeholder.
+
+        Raises:
+            CacheError: the pod is assumed here already, or not placed.
+        """
+        node_name = info.pod.spec.node_name
+        if not node_name or info.uid in self._assumed:
+            raise CacheError(f"pod {info.pod.key} cannot be assumed in the snapshot")
+        entry = self.get(node_name)
+        if entry is None:
+            entry = self._placeholders[node_name] = NodeInfo(node_name)
+        entry.add_pod(info)
+        self._assumed[info.uid] = node_name
+        self._tried(entry, info)
+
+    def forget_pod(self, info: PodInfo) -> None:
+        """Take a trial assumption back.
+
+        Raises:
+            CacheError: it is not assumed here.
+        """
+        node_name = self._assumed.pop(info.uid, None)
+        if node_name is None:
+            raise CacheError(f"pod {info.pod.key} is not assumed in the snapshot")
+        self._untry(node_name, info.uid)
+
+    def forget_all_assumed_pods(self) -> None:
+        """Take all trial assumptions back, the youngest first."""
+        while self._assumed:
+            uid, node_name = self._assumed.popitem()
+            self._untry(node_name, uid)
+
+    @property
+    def assumed(self) -> list[str]:
+        """UIDs of the trial assumptions."""
+        return [*self._assumed]
+
+    def _untry(self, node_name: str, uid: str) -> None:
+        entry = self.get(node_name)
+        if entry is None:
+            return
+        info = entry.remove_pod(uid)
+        self._tried(entry, info)
+        if node_name in self._placeholders and not entry.pods:
+            del self._placeholders[node_name]
+
+    def _tried(self, entry: NodeInfo, info: PodInfo) -> None:
+        if entry.name in self.node_info_map:
+            self._write(entry, entry.node)
+            if info.has_affinity:
+                self.have_pods_with_affinity = [
+                    found for found in self.node_info_list if found.pods_with_affinity
+                ]
+                self.have_pods_with_required_anti_affinity = [
+                    found for found in self.node_info_list if found.pods_with_required_anti_affinity
+                ]
+            if info.claims:
+                self.used_claims = frozenset(
+                    claim for found in self.node_info_list for claim in found.claims
+                )
+
+
+def _matters(before: Node, after: Node) -> bool:
+    """Whether the change could change a decision; heartbeats and conditions cannot."""
+    return (
+        before.spec != after.spec
+        or before.metadata.labels != after.metadata.labels
+        or before.status.allocatable != after.status.allocatable
+        or before.status.images != after.status.images
+    )
