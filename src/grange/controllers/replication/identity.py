@@ -6,7 +6,7 @@ that decide the same thing collide at the API server instead of doubling a pod.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 
 import msgspec
 
@@ -71,7 +71,7 @@ def labels_of(controller: ReplicationController) -> dict[str, str]:
     }
 
 
-def name_for_node(controller: ReplicationController, node: str, taken: Collection[str]) -> str:
+def name_for_node(controller: ReplicationController, node: str, taken: Container[str]) -> str:
     """The pod's name on a node: ``<controller>-<node>``, a DNS label of at most 63 characters.
 
     A pair too long or with characters of its own is shortened with a hash. A name that an object
@@ -85,7 +85,7 @@ def name_for_node(controller: ReplicationController, node: str, taken: Collectio
     return _shortened(plain, _digest(controller.metadata.uid, node))
 
 
-def ordinal_names(controller: ReplicationController, taken: Collection[str]) -> Iterator[str]:
+def ordinal_names(controller: ReplicationController, taken: Container[str]) -> Iterator[str]:
     """Names ``<controller>-<ordinal>`` from zero up, without those that are taken; endless."""
     base = controller.metadata.name
     if names.check_dns_label(f"{base}-9999999") is not None:

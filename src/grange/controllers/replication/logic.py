@@ -21,7 +21,7 @@ they are: the ``rollout`` argument of ``plan`` is where their replacement is pla
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Collection, Container, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
@@ -45,13 +45,11 @@ class Claim:
         owned: pods controlled by us, in order of name.
         adopt: orphans with our name label: to be made ours.
         release: pods controlled by us that somebody relabelled to another name: to be let go.
-        foreign: names of all other pods in the namespace.
     """
 
     owned: tuple[Pod, ...]
     adopt: tuple[Pod, ...]
     release: tuple[Pod, ...]
-    foreign: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +60,16 @@ class Situation:
         controller: as the cache has it.
         owned: pods controlled by it, whatever their state.
         eligible: names of nodes where its pods may run.
-        taken: names of pods in the namespace that are not ours.
+        down: names of nodes that are gone or not ready: what their pods say is stale.
+        taken: names of pods in the namespace that are not among ``owned``.
         held: uids of finished pods whose replacement must wait.
     """
 
     controller: ReplicationController
     owned: Sequence[Pod]
     eligible: Collection[str]
-    taken: AbstractSet[str] = frozenset()
+    down: Container[str] = frozenset()
+    taken: Container[str] = frozenset()
     held: AbstractSet[str] = frozenset()
 
 
@@ -131,7 +131,7 @@ def is_active(pod: Pod) -> bool:
 
 
 def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim:
-    """Sort the pods of the controller's namespace by whose they are.
+    """Sort pods of the controller's namespace by whose they are.
 
     The owner reference decides. A pod of ours that lost its labels stays ours (they are repaired);
     one whose name label was set to something else was taken out on purpose and is released. An
@@ -141,21 +141,17 @@ def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim
     meta = controller.metadata
     mark = identity.label_value(meta.name)
     owned, adopt, release = [], [], []
-    foreign = set()
     for pod in sorted(candidates, key=lambda item: item.metadata.name):
         owner = controller_of(pod.metadata)
         label = pod.metadata.labels.get(identity.RC_NAME_LABEL)
         if owner is not None and owner.uid == meta.uid:
             if label is not None and label != mark and not pod.metadata.deletion_timestamp:
                 release.append(pod)
-                foreign.add(pod.metadata.name)
             else:
                 owned.append(pod)
-            continue
-        foreign.add(pod.metadata.name)
-        if owner is None and label == mark and is_active(pod) and not meta.deletion_timestamp:
+        elif owner is None and label == mark and is_active(pod) and not meta.deletion_timestamp:
             adopt.append(pod)
-    return Claim(tuple(owned), tuple(adopt), tuple(release), frozenset(foreign))
+    return Claim(tuple(owned), tuple(adopt), tuple(release))
 
 
 def plan(situation: Situation, rollout: Rollout = on_delete) -> Plan:
@@ -230,13 +226,13 @@ class _OnePass:
         idle = self.held[:surplus]
         self.held = self.held[len(idle) :]
         self._remove(idle, "Finished")
-        ranked = ranking.victims(self.active, self.eligible)
+        ranked = ranking.victims(self.active, self.eligible, self.situation.down)
         self._remove(ranked[: surplus - len(idle)], "Surplus")
 
     def _duplicates(self) -> list[Pod]:
         """All but the best active pod of every node."""
         by_node: dict[str, list[Pod]] = defaultdict(list)
-        for pod in ranking.victims(self.active, self.eligible):
+        for pod in ranking.victims(self.active, self.eligible, self.situation.down):
             if node := identity.node_of(pod):
                 by_node[node].append(pod)
         return [pod for there in by_node.values() for pod in there[:-1]]
@@ -289,10 +285,13 @@ class _OnePass:
                 Addition(identity.name_for_node(self.controller, node, self.situation.taken), node)
                 for node in self._free_nodes()[:need]
             )
-        used = self.situation.taken | {pod.metadata.name for pod in self.situation.owned}
-        return tuple(
-            Addition(name) for name in islice(identity.ordinal_names(self.controller, used), need)
+        ours = {pod.metadata.name for pod in self.situation.owned}
+        spare = (
+            name
+            for name in identity.ordinal_names(self.controller, self.situation.taken)
+            if name not in ours
         )
+        return tuple(Addition(name) for name in islice(spare, need))
 
     def _shortage(self, need: int, additions: Sequence[Addition]) -> int:
         """Wanted pods that no node can take, not counting nodes that are about to be free."""

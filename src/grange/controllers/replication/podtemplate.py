@@ -2,24 +2,13 @@
 
 from copy import deepcopy
 
+import msgspec
+
+from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.controllers.replication import identity
-
-API_VERSION = "grange.dev/v1alpha1"
-KIND = "ReplicationController"
-
-
-def owner_reference(controller: ReplicationController) -> Document:
-    """The controller reference that makes a pod ours."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "name": controller.metadata.name,
-        "uid": controller.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+from grange.reconcile import owners
 
 
 def pod_document(controller: ReplicationController, *, name: str, node: str = "") -> Document:
@@ -47,6 +36,7 @@ def pod_document(controller: ReplicationController, *, name: str, node: str = ""
         **identity.labels_of(controller),
         identity.TEMPLATE_HASH_LABEL: identity.template_hash(controller),
     }
+    owner = owners.owner_reference(REPLICATIONCONTROLLER, controller)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -59,7 +49,7 @@ def pod_document(controller: ReplicationController, *, name: str, node: str = ""
                 identity.PLACEMENT_HASH: identity.placement_hash(controller),
             },
             **kept,
-            "ownerReferences": [owner_reference(controller)],
+            "ownerReferences": [msgspec.to_builtins(owner)],
         },
         "spec": spec,
     }

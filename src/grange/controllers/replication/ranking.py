@@ -6,7 +6,7 @@ younger; later name.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
@@ -17,9 +17,14 @@ _Key = tuple[bool, int, int, int, int]
 _UNBOUND, _WAITING, _RUNNING, _READY = range(4)
 
 
-def readiness(pod: Pod) -> int:
+def is_ready(pod: Pod, down: Container[str]) -> bool:
+    """Whether the pod is ready and its node is there to say so: stale news is not readiness."""
+    return pods.is_ready(pod) and pod.spec.node_name not in down
+
+
+def readiness(pod: Pod, down: Container[str]) -> int:
     """How far the pod has come: 0 unbound, 1 bound, 2 running, 3 ready."""
-    if pods.is_ready(pod):
+    if is_ready(pod, down):
         return _READY
     if pod.status.phase == "Running":
         return _RUNNING
@@ -40,12 +45,15 @@ def restarts(pod: Pod) -> int:
     return sum(status.restart_count for status in pod.status.container_statuses)
 
 
-def victims(pods_: Sequence[Pod], eligible: Collection[str]) -> list[Pod]:
+def victims(
+    pods_: Sequence[Pod], eligible: Container[str], down: Container[str] = frozenset()
+) -> list[Pod]:
     """The pods in the order in which they should go.
 
     Args:
         pods_: active pods of one controller.
         eligible: names of nodes where the controller may run pods.
+        down: names of nodes that are gone or not ready.
     """
     there = Counter(identity.node_of(pod) for pod in pods_)
 
@@ -53,7 +61,7 @@ def victims(pods_: Sequence[Pod], eligible: Collection[str]) -> list[Pod]:
         node = identity.node_of(pod)
         return (
             node == "" or node in eligible,
-            readiness(pod),
+            readiness(pod, down),
             deletion_cost(pod),
             -restarts(pod),
             -there[node] if node else 0,

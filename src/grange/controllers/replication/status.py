@@ -4,11 +4,12 @@ Every condition is always there. Abnormal-is-true conditions (``InsufficientNode
 are named after the abnormality, so that ``kubectl wait`` can wait for either state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from math import floor
 
+import msgspec
 from msgspec.structs import replace
 
 from grange.api import conditions, timestamps
@@ -18,8 +19,8 @@ from grange.api.kinds.replicationcontroller import (
     ReplicationController,
     ReplicationControllerStatus,
 )
-from grange.api.meta import Condition
-from grange.controllers.replication import identity, logic
+from grange.api.meta import Condition, Document
+from grange.controllers.replication import identity, logic, ranking
 
 Verdict = tuple[str, str, str]
 """status ("True", "False"), reason, message."""
@@ -37,6 +38,7 @@ class Outcome:
         updated: how many of them are made from today's template.
         plan: what the pass decided.
         failure: the first error while carrying it out; empty for none.
+        next_available_s: seconds until the next ready pod counts as available; None for none.
     """
 
     controller: ReplicationController
@@ -46,6 +48,7 @@ class Outcome:
     updated: int
     plan: logic.Plan
     failure: str = ""
+    next_available_s: float | None = None
 
     @property
     def replicas(self) -> int:
@@ -67,46 +70,41 @@ def share(value: int | str, replicas: int, *, up: bool = False) -> int:
     return floor(exact) if not up else -floor(-exact)
 
 
-def ready_since(pod: Pod) -> datetime | None:
-    """When the pod became ready; None while it is not, or does not say when."""
-    ready = pods.condition(pod, "Ready")
-    if not pods.is_ready(pod) or ready is None or not ready.last_transition_time:
-        return None
-    return timestamps.parse(ready.last_transition_time)
-
-
-def wait_for_available(controller: ReplicationController, pod: Pod, now: datetime) -> float | None:
-    """Seconds until the pod counts as available if it stays ready; zero if it is, None if unready."""
-    if not pods.is_ready(pod):
-        return None
+def wait_for_available(controller: ReplicationController, pod: Pod, now: datetime) -> float:
+    """Seconds until a pod that is ready counts as available; zero if it does."""
     needed = controller.spec.rollout.min_ready_seconds
     if needed <= 0:
         return 0.0
-    since = ready_since(pod)
-    return needed if since is None else max(0.0, needed - (now - since).total_seconds())
+    ready = pods.condition(pod, "Ready")
+    if ready is None or not ready.last_transition_time:
+        return needed
+    since = timestamps.parse(ready.last_transition_time)
+    return max(0.0, needed - (now - since).total_seconds())
 
 
 def observe(
-    controller: ReplicationController,
-    owned: Sequence[Pod],
-    plan: logic.Plan,
-    *,
-    now: datetime,
-    failure: str = "",
+    situation: logic.Situation, plan: logic.Plan, *, now: datetime, failure: str = ""
 ) -> Outcome:
     """Count the pods."""
-    active = tuple(pod for pod in owned if logic.is_active(pod))
+    controller = situation.controller
+    active = tuple(pod for pod in situation.owned if logic.is_active(pod))
+    waits = [
+        wait_for_available(controller, pod, now)
+        for pod in active
+        if ranking.is_ready(pod, situation.down)
+    ]
     made_from = identity.template_hash(controller)
     return Outcome(
         controller=controller,
         active=active,
-        available=sum(wait_for_available(controller, pod, now) == 0.0 for pod in active),
-        ready=sum(map(pods.is_ready, active)),
+        available=waits.count(0.0),
+        ready=len(waits),
         updated=sum(
             pod.metadata.labels.get(identity.TEMPLATE_HASH_LABEL) == made_from for pod in active
         ),
         plan=plan,
         failure=failure,
+        next_available_s=min((wait for wait in waits if wait > 0.0), default=None),
     )
 
 
@@ -193,3 +191,20 @@ def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
         updated_replicas=outcome.updated,
         conditions=said,
     )
+
+
+def patch_of(controller: ReplicationController, status: ReplicationControllerStatus) -> Document:
+    """The merge patch that writes the status, unless the controller changed meanwhile."""
+    return {
+        "metadata": {
+            "uid": controller.metadata.uid,
+            "resourceVersion": controller.metadata.resource_version,
+        },
+        "status": {
+            "observedGeneration": status.observed_generation,
+            "replicas": status.replicas,
+            "readyReplicas": status.ready_replicas,
+            "updatedReplicas": status.updated_replicas,
+            "conditions": msgspec.to_builtins(status.conditions),
+        },
+    }

@@ -1,0 +1,246 @@
+"""Carrying out a plan: every write of the replication controller to a pod is here.
+
+Creations and deletions go in batches of 1, 2, 4, … that stop at the first error (slow start), so a
+template that the server refuses costs one request and not a thousand. Every write is fenced: a
+deletion carries the pod's uid and the version at which it was seen to be ours, a repair carries
+its uid, a creation has a name that collides when somebody did the same.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey
+from grange.api.status import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from grange.base.errors import GrangeError
+from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.controllers.replication import logic, podtemplate
+from grange.controllers.replication.events import Reason
+from grange.reconcile import owners
+from grange.reconcile.expectations import Expectations
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+T = TypeVar("T")
+
+_DELETE_ATTEMPTS = 3  # a pod's status may change while we decide; its owner hardly ever does
+
+
+class StaleCache(GrangeError):
+    """The server has what the cache has not shown yet: look again shortly, this is no failure."""
+
+
+async def slow_start(items: Sequence[T], act: Callable[[T], Awaitable[None]]) -> ApiError | None:
+    """Act on all items in order, in batches that double, until a batch has an error.
+
+    Returns:
+        The first error in the order of the items; items of later batches were not touched.
+    """
+    start, size = 0, 1
+    while start < len(items):
+        errors: dict[int, ApiError] = {}
+
+        async def attempt(index: int, errors: dict[int, ApiError] = errors) -> None:
+            try:
+                await act(items[index])
+            except ApiError as error:
+                errors[index] = error
+
+        end = min(start + size, len(items))
+        async with Nursery("slow start") as nursery:
+            for index in range(start, end):
+                nursery.start(attempt(index))
+        if errors:
+            return errors[min(errors)]
+        start, size = end, size * 2
+    return None
+
+
+class Writes:
+    """Writes pods on behalf of controllers.
+
+    Args:
+        client: where to.
+        expectations: what each controller waits to see in the cache.
+        recorder: tells the user.
+    """
+
+    def __init__(self, client: Client, expectations: Expectations, recorder: Recorder) -> None:
+        self._client = client
+        self._expectations = expectations
+        self._recorder = recorder
+
+    async def claim(
+        self, controller: ReplicationController, claim: logic.Claim
+    ) -> tuple[list[Pod], Exception | None]:
+        """Adopt and release; the adopted pods and the first error."""
+        wanted = {pod.metadata.uid for pod in claim.adopt}
+        if not wanted and not claim.release:
+            return [], None
+        manager = owners.RefManager(
+            self._client,
+            owner=controller,
+            owner_kind=REPLICATIONCONTROLLER,
+            kind=POD,
+            matches=lambda pod: pod.metadata.uid in wanted,
+            can_adopt=owners.live_check(self._client, REPLICATIONCONTROLLER, controller),
+        )
+        claims = await manager.claim([*claim.adopt, *claim.release])
+        for pod in claims.objects:
+            self._tell(controller, Reason.ADOPTED, f"Adopted pod {pod.metadata.name}")
+        if not claims.errors:
+            for pod in claim.release:
+                self._tell(controller, Reason.RELEASED, f"Released pod {pod.metadata.name}")
+        return claims.objects, claims.errors[0] if claims.errors else None
+
+    async def carry_out(
+        self, controller: ReplicationController, plan: logic.Plan
+    ) -> GrangeError | None:
+        """Delete, repair and create, in this order; the first error.
+
+        An error in one part does not keep the others from being tried.
+        """
+        uid = controller.metadata.uid
+        self._expectations.expect_deletions(uid, (item.pod.metadata.uid for item in plan.delete))
+        self._expectations.expect_creations(uid, (item.name for item in plan.create))
+        untouched = [item.pod.metadata.uid for item in plan.delete]
+        unmade = [item.name for item in plan.create]
+        stale: list[str] = []
+
+        async def delete(item: logic.Removal) -> None:
+            untouched.remove(item.pod.metadata.uid)
+            await self._delete(controller, item)
+
+        async def create(item: logic.Addition) -> None:
+            unmade.remove(item.name)
+            if not await self._create(controller, item):
+                stale.append(item.name)
+
+        async def repair(item: logic.Repair) -> None:
+            await self._repair(controller, item)
+
+        try:
+            error = await slow_start(plan.delete, delete)
+            error = await slow_start(plan.repair, repair) or error
+            error = await slow_start(plan.create, create) or error
+        finally:
+            # What was never sent will never be seen.
+            for name in unmade:
+                self._expectations.creation_observed(uid, name)
+            for pod_uid in untouched:
+                self._expectations.deletion_observed(uid, pod_uid)
+        if error is None and stale:
+            return StaleCache(f"{stale[0]} exists but has not been seen yet")
+        return error
+
+    async def _create(self, controller: ReplicationController, item: logic.Addition) -> bool:
+        """Create; False if the pod is there already and ours, which the cache will show."""
+        uid, namespace = controller.metadata.uid, controller.metadata.namespace
+        document = podtemplate.pod_document(controller, name=item.name, node=item.node)
+        try:
+            await self._client.create(POD, document, namespace)
+        except ApiError as error:
+            self._expectations.creation_failed(uid, item.name, error)
+            if isinstance(error, AlreadyExists) and await self._is_ours(controller, item.name):
+                return False
+            if not _is_terminating(error):
+                message = f"Error creating pod {item.name}: {error.message}"
+                self._tell(controller, Reason.CREATE_FAILED, message, WARNING)
+            raise
+        self._tell(controller, Reason.CREATED, f"Created pod {item.name}")
+        return True
+
+    async def _is_ours(self, controller: ReplicationController, name: str) -> bool:
+        try:
+            live = await self._client.get(POD, name, controller.metadata.namespace)
+        except NotFound:
+            return True  # gone meanwhile: looking again is all there is to do
+        return owners.is_controlled_by(live, controller)
+
+    async def _delete(self, controller: ReplicationController, item: logic.Removal) -> None:
+        """Delete this very pod if it is still ours; one that is gone or not ours is fine."""
+        uid, meta = controller.metadata.uid, item.pod.metadata
+        try:
+            deleted = await self._delete_verified(controller, item.pod)
+        except ApiError as error:
+            self._expectations.deletion_failed(uid, meta.uid, error)
+            message = f"Error deleting pod {meta.name}: {error.message}"
+            self._tell(controller, Reason.DELETE_FAILED, message, WARNING)
+            raise
+        if not deleted:
+            self._expectations.deletion_observed(uid, meta.uid)
+            return
+        self._tell(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
+
+    async def _delete_verified(self, controller: ReplicationController, pod: Pod) -> bool:
+        meta = pod.metadata
+        version = meta.resource_version
+        for attempt in range(1, _DELETE_ATTEMPTS + 1):
+            try:
+                await self._client.delete(
+                    POD, meta.name, meta.namespace, uid=meta.uid, resource_version=version
+                )
+                return True
+            except NotFound:
+                return False
+            except Conflict:
+                if attempt == _DELETE_ATTEMPTS:
+                    raise
+            # Something about the pod changed since we saw it: go on only if it is still ours.
+            try:
+                live = await self._client.get(POD, meta.name, meta.namespace)
+            except NotFound:
+                return False
+            if live.metadata.uid != meta.uid or live.metadata.deletion_timestamp:
+                return False
+            if not owners.is_controlled_by(live, controller):
+                return False
+            version = live.metadata.resource_version
+        return False
+
+    async def _repair(self, controller: ReplicationController, item: logic.Repair) -> None:
+        meta = item.pod.metadata
+        change = {"uid": meta.uid, "labels": dict(item.labels)}
+        try:
+            await self._client.patch(POD, meta.name, meta.namespace, patch={"metadata": change})
+        except (NotFound, Conflict):
+            return  # gone, or another pod by now
+        except ApiError as error:
+            message = f"Error putting labels back on pod {meta.name}: {error.message}"
+            self._tell(controller, Reason.REPAIR_FAILED, message, WARNING)
+            raise
+        keys = ", ".join(sorted(item.labels))
+        self._tell(controller, Reason.REPAIRED, f"Put labels back on pod {meta.name}: {keys}")
+
+    def _tell(
+        self, controller: ReplicationController, reason: Reason, message: str, kind: str = NORMAL
+    ) -> None:
+        self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
+
+
+def _is_terminating(error: ApiError) -> bool:
+    """Whether the namespace is on its way out: pods are not wanted in it any more."""
+    return isinstance(error, Forbidden) and any(
+        cause.reason == "NamespaceTerminating" for cause in error.causes
+    )
+
+
+def is_quiet(error: Exception) -> bool:
+    """Whether an error is a normal race, not worth a condition."""
+    return isinstance(error, (StaleCache, Conflict)) or (
+        isinstance(error, ApiError) and _is_terminating(error)
+    )
+
+
+def owner_key(pod: Pod) -> tuple[ObjectKey, str] | None:
+    """Key and uid of the ReplicationController that controls the pod, if one does."""
+    for owner in pod.metadata.owner_references:
+        if (
+            owner.controller
+            and owner.kind == REPLICATIONCONTROLLER.kind
+            and owner.api_version == REPLICATIONCONTROLLER.api_version
+        ):
+            return ObjectKey(pod.metadata.namespace, owner.name), owner.uid
+    return None
