@@ -1,0 +1,231 @@
+"""The server without a socket: one request in, one response out.
+
+``handle`` never raises for anything a request does: errors become ``Status`` bodies here and only
+here. The in-process transport calls it directly; the listener puts HTTPS in front of it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from grange.api import codec
+from grange.api.scheme import Scheme
+from grange.api.status import (
+    AlreadyExists,
+    ApiError,
+    InternalError,
+    MethodNotAllowed,
+    NotFound,
+    Unauthorized,
+)
+from grange.api.wire import ANONYMOUS, Request, Response, User
+from grange.apiserver import authz, discovery, request_info, stored, subresources
+from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
+from grange.apiserver.authn import Authenticator
+from grange.apiserver.call import Call, failure
+from grange.apiserver.handlers import deletes, reads, writes
+from grange.apiserver.health import Health
+from grange.apiserver.logs import LogSource
+from grange.apiserver.metrics import ServerMetrics
+from grange.apiserver.openapi import OpenAPI
+from grange.apiserver.options import WriteOptions
+from grange.apiserver.registry import Registry
+from grange.apiserver.request_info import Target
+from grange.apiserver.stored import Work
+from grange.apiserver.watch import Watches
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import CollectorRegistry, exposition, registry as new_registry
+from grange.base.rng import Stream
+from grange.store.errors import StoreError
+from grange.store.interface import Store
+
+_VERBS: Mapping[str, Callable[[Call], Awaitable[Response]]] = {
+    "get": reads.get,
+    "list": reads.list_objects,
+    "watch": reads.watch,
+    "create": writes.create,
+    "update": writes.update,
+    "patch": writes.patch,
+    "delete": deletes.delete,
+    "deletecollection": deletes.delete_collection,
+}
+_METHODS = {  # verbs of requests that are about no resource
+    method: method.lower() for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+}
+_ROOTS = (
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the server did and holds.
+
+    Attributes:
+        work: counts of decodings and encodings.
+        watches: how many are open.
+        revision: the store's.
+    """
+
+    work: Work
+    watches: int
+    revision: int
+
+
+class Application:
+    """The API server.
+
+    Args:
+        store: where objects are kept; closed by its owner, not here.
+        scheme: the kinds that are served.
+        clock, rng, log: as everywhere.
+        authn: turns the credentials of requests that come without a user into one; None trusts
+            the transport alone.
+        logs: the output of pods; None when no agent is connected.
+        metrics: where requests are counted; a registry of its own by default.
+    """
+
+    def __init__(  # noqa: PLR0913  everything is injected, and this is the seam
+        self,
+        store: Store,
+        scheme: Scheme,
+        *,
+        clock: Clock,
+        rng: Stream,
+        log: Logger,
+        authn: Authenticator | None = None,
+        logs: LogSource | None = None,
+        metrics: CollectorRegistry | None = None,
+    ) -> None:
+        self.store = store
+        self.scheme = scheme
+        self.health = Health(store)
+        self._clock = clock
+        self._log = log
+        self._authn = authn
+        self._logs = logs
+        self._metrics = ServerMetrics(metrics or new_registry())
+        stream = rng.fork("apiserver")
+        self.registry = Registry(
+            store, scheme, clock=clock, rng=stream, admission=(NamespaceLifecycle(store),)
+        )
+        self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
+        self._openapi = OpenAPI(scheme)
+
+    async def bootstrap(self) -> None:
+        """Create the namespaces that the system needs; idempotent.
+
+        Raises:
+            ApiError: the store refused.
+        """
+        namespaces = self.scheme.resource("", "v1", "namespaces")
+        if namespaces is not None:
+            for name in BUILT_IN:
+                try:
+                    document = {"metadata": {"name": name}}
+                    await self.registry.create(namespaces, "", document, WriteOptions())
+                except AlreadyExists:
+                    continue
+        self.health.bootstrapped = True
+
+    def end_streams(self) -> None:
+        """End all watches in order, before the listener closes; later ones end after their state."""
+        self.watches.end()
+
+    def statistics(self) -> Statistics:
+        """What the server did and holds now."""
+        return Statistics(self.registry.work, len(self.watches), self.store.revision)
+
+    async def handle(self, request: Request) -> Response:
+        """Serve one request.
+
+        Returns:
+            The answer; failures are answers with a ``Status`` body. Chunks are to be closed.
+        Cancellation: a write may still happen.
+        """
+        started = self._clock.monotonic()
+        verb, resource = _METHODS.get(request.method, "other"), ""
+        try:
+            user = self._user(request)
+            target = request_info.parse(request, self.scheme)
+            if target is None:
+                authz.check_path(user, request.method, request.path)
+                response = self._serve_path(request)
+            else:
+                verb = target.verb
+                authz.check_resource(user, target)
+                handler = self._handler(target)
+                resource = target.resource
+                response = await handler(
+                    Call(request, target, self.registry, self.watches, self._logs)
+                )
+        except ApiError as error:
+            response = failure(error)
+        except StoreError as error:
+            response = failure(stored.translate(error))
+        except Exception as error:  # noqa: BLE001  one of the three supervision points
+            self._log.error("request failed", method=request.method, path=request.path, error=error)
+            response = failure(InternalError("the server failed on this request; its log says why"))
+        elapsed = self._clock.monotonic() - started
+        self._metrics.observe(verb, resource, response.status, elapsed)
+        self._log.debug(
+            "request",
+            verb=verb,
+            path=request.path,
+            code=response.status,
+            user=request.user.name,
+            elapsed_s=elapsed,
+        )
+        return response
+
+    def _user(self, request: Request) -> User:
+        if request.user == ANONYMOUS and self._authn is not None:
+            user = self._authn.authenticate(request.headers)
+            if user is not None:
+                request.user = user
+            elif request.headers.get("authorization"):
+                raise Unauthorized("the credential in the Authorization header is not known")
+        return request.user
+
+    def _handler(self, target: Target) -> Callable[[Call], Awaitable[Response]]:
+        if not target.subresource:
+            return _VERBS[target.verb]
+        part = subresources.find(target.info, target.subresource)
+        if part is None:
+            raise NotFound(
+                f"the server could not find the requested resource: {target.info.plural} have no "
+                f"subresource {target.subresource}"
+            )
+        handler = part.verbs.get(target.verb)
+        if handler is None:
+            raise MethodNotAllowed(
+                f"{target.resource} can be asked to {', '.join(part.verbs)}, not to {target.verb}"
+            )
+        return handler
+
+    def _serve_path(self, request: Request) -> Response:
+        if request.method not in {"GET", "HEAD"}:
+            raise MethodNotAllowed(f"{request.method} is not served on {request.path}")
+        path = request.path.rstrip("/")
+        if path == "":
+            return Response(200, codec.encode({"paths": list(_ROOTS)}))
+        if path == "/metrics":
+            self._metrics.watchers(len(self.watches))
+            text = exposition(self._metrics.registry)
+            return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+        response = (
+            self.health.serve(path, request.query)
+            or self._openapi.serve(path, request.headers)
+            or discovery.serve(path, request.headers, self.scheme)
+        )
+        if response is None:
+            raise request_info.no_such_path(request.path)
+        return response

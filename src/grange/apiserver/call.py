@@ -1,0 +1,108 @@
+"""One request on its way through the handlers, and the answers they give."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from grange.api import codec
+from grange.api.meta import Document
+from grange.api.status import ApiError, Details, Status
+from grange.api.wire import JSON, Request, Response
+from grange.apiserver import representation
+from grange.apiserver.logs import LogSource
+from grange.apiserver.registry import Place, Registry, Written
+from grange.apiserver.request_info import Target
+from grange.apiserver.watch import Watches
+from grange.base.clock import Clock
+
+
+@dataclass(slots=True)
+class Call:
+    """A resource request with what handlers need to serve it.
+
+    Attributes:
+        request: as it came.
+        target: what it is about.
+        registry: reads and writes.
+        watches: streams of changes.
+        logs: the output of pods; None when no agent is connected.
+    """
+
+    request: Request
+    target: Target
+    registry: Registry
+    watches: Watches
+    logs: LogSource | None
+
+    @property
+    def clock(self) -> Clock:
+        """The server's clock."""
+        return self.registry.clock
+
+    @property
+    def place(self) -> Place:
+        """Where the object is."""
+        return Place(self.target.info, self.target.namespace, self.target.name)
+
+    def document(self) -> Document:
+        """The body.
+
+        Raises:
+            BadRequest: it is no JSON or YAML object; the message says where.
+        """
+        self.registry.work.decodes += 1
+        media = self.request.headers.get("content-type") or JSON
+        return codec.decode_document(self.request.body, media)
+
+    def answer(self, body: bytes, *, code: int = 200, warnings: Sequence[str] = ()) -> Response:
+        """An object in the form that the caller wants."""
+        request = self.request
+        view = representation.negotiate(self.target.info, request.headers, request.query)
+        shown = representation.one(view, body, now=self.clock.now(), work=self.registry.work)
+        return Response(code, shown, headers=warning_headers(warnings))
+
+    def written(self, outcome: Written, *, code: int = 200) -> Response:
+        """The outcome of a write."""
+        return self.answer(outcome.value, code=code, warnings=outcome.warnings)
+
+
+def warning_headers(warnings: Sequence[str]) -> Mapping[str, str]:
+    """The ``Warning`` header of RFC 7234 that clients show; code 299 is Kubernetes'."""
+    if not warnings:
+        return {}
+    texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings]
+    shown = ", ".join(f'299 - "{text}"' for text in texts)
+    return {"Warning": shown.encode("ascii", "backslashreplace").decode()}
+
+
+class _Identity(msgspec.Struct):
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_identified = msgspec.json.Decoder(_Identified)
+
+
+def success(place: Place, body: bytes, *, code: int = 200) -> Response:
+    """The ``Status`` that says that something was done to the object with these bytes."""
+    uid = _identified.decode(body).metadata.uid
+    details = Details(name=place.name, group=place.info.group, kind=place.info.plural, uid=uid)
+    status = Status(code=code, status="Success", details=details)
+    document = status.document()
+    if code < 300:
+        del document["code"]
+    return Response(code, codec.encode_any(document))
+
+
+def failure(error: ApiError) -> Response:
+    """The answer for an error."""
+    headers = {}
+    if error.details.retry_after_seconds:
+        headers["Retry-After"] = str(error.details.retry_after_seconds)
+    if error.code == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(error.code, codec.encode_any(error.status().document()), headers=headers)

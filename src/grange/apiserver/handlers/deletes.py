@@ -1,0 +1,48 @@
+"""delete and deletecollection."""
+
+from grange.api.status import BadRequest, NotFound
+from grange.api.wire import JSON, Response
+from grange.apiserver import reading, representation, selection, stored
+from grange.apiserver.call import Call, success
+from grange.apiserver.options import DeleteOptions, delete_options
+from grange.apiserver.registry import Place
+
+
+async def delete(call: Call) -> Response:
+    """An object removed (a ``Status``) or sent on its way (the object)."""
+    outcome = await call.registry.delete(call.place, _options(call))
+    return success(call.place, outcome.value) if outcome.removed else call.written(outcome)
+
+
+async def delete_collection(call: Call) -> Response:
+    """All objects of a collection that are in the selection; answers with them as they were left."""
+    target, query, registry = call.target, call.request.query, call.registry
+    info = target.info
+    if info.namespaced and not target.namespace:
+        raise BadRequest(f"deleting {info.plural} of all namespaces at once is not served")
+    asked = _options(call)
+    view = representation.negotiate(info, call.request.headers, query)
+    prefix = stored.prefix(info, target.namespace)
+    listed = await reading.read_list(
+        registry.store,
+        info,
+        target.namespace,
+        selection.parse(info, query),
+        reading.list_options(query, prefix),
+        call.watches.reader(info),
+    )
+    left = []
+    for entry in listed.entries:
+        namespace, name = stored.names_of(entry.key, info)
+        try:
+            outcome = await registry.delete(Place(info, namespace, name), asked)
+        except NotFound:
+            continue  # somebody else was quicker, which is what was wanted
+        left.append(outcome.value)
+    body = representation.many(view, left, listed.meta, now=call.clock.now(), work=registry.work)
+    return Response(200, body)
+
+
+def _options(call: Call) -> DeleteOptions:
+    media = call.request.headers.get("content-type") or JSON
+    return delete_options(call.request.query, call.request.body, media)

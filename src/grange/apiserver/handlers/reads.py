@@ -1,0 +1,40 @@
+"""get, list and watch."""
+
+from grange.api.wire import Response
+from grange.apiserver import reading, representation, selection, stored
+from grange.apiserver.call import Call
+
+
+async def get(call: Call) -> Response:
+    """The object as it is stored."""
+    return call.answer(call.registry.get(call.place).value)
+
+
+async def list_objects(call: Call) -> Response:
+    """The objects of a collection that are in the selection."""
+    target, query, registry = call.target, call.request.query, call.registry
+    view = representation.negotiate(target.info, call.request.headers, query)
+    chosen = selection.parse(target.info, query)
+    listed = await reading.read_list(
+        registry.store,
+        target.info,
+        target.namespace,
+        chosen,
+        reading.list_options(query, stored.prefix(target.info, target.namespace)),
+        call.watches.reader(target.info),
+    )
+    bodies = [entry.value for entry in listed.entries]
+    body = representation.many(view, bodies, listed.meta, now=call.clock.now(), work=registry.work)
+    return Response(200, body)
+
+
+async def watch(call: Call) -> Response:
+    """Changes of a collection, or of one object, until the time is up."""
+    target, query = call.target, dict(call.request.query)
+    if target.name:
+        named = f"metadata.name={target.name}"
+        query["fieldSelector"] = ",".join(filter(None, (query.get("fieldSelector"), named)))
+    view = representation.negotiate(target.info, call.request.headers, query)
+    chosen = selection.parse(target.info, query)
+    stream = await call.watches.start(view, target.namespace, chosen, query)
+    return Response(200, chunks=stream)

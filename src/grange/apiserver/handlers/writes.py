@@ -1,0 +1,67 @@
+"""create, update and patch."""
+
+from collections.abc import Callable
+
+from grange.api import codec, wire
+from grange.api.meta import Document
+from grange.api.patch import json_patch, merge_patch, strategic
+from grange.api.scheme import AnyKind
+from grange.api.status import BadRequest, UnsupportedMediaType
+from grange.api.wire import Response
+from grange.apiserver.call import Call
+from grange.apiserver.options import write_options
+from grange.apiserver.registry import Part, main_part
+
+Change = Callable[[Document], Document]
+
+
+async def create(call: Call) -> Response:
+    """A new object."""
+    target = call.target
+    written = await call.registry.create(
+        target.info, target.namespace, call.document(), write_options(call.request.query)
+    )
+    return call.written(written, code=201)
+
+
+async def update(call: Call, part: Part = main_part) -> Response:
+    """An object replaced; without a resourceVersion whatever is there."""
+    document = call.document()
+    written = await call.registry.update(
+        call.place, lambda _old: document, write_options(call.request.query), part=part
+    )
+    return call.written(written)
+
+
+async def patch(call: Call, part: Part = main_part) -> Response:
+    """An object changed by one of the patch types, which the content type names."""
+    media = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    change = _change(call.target.info, media, call.request.body)
+    written = await call.registry.update(
+        call.place, change, write_options(call.request.query), part=part, verb="patch"
+    )
+    return call.written(written)
+
+
+def _change(info: AnyKind, media: str, body: bytes) -> Change:
+    if media == wire.JSON_PATCH:
+        operations = codec.decode_any(body)
+        if not isinstance(operations, list):
+            raise BadRequest("a JSON patch must be a list of operations")
+        return lambda old: json_patch.apply(old, operations)
+    if media == wire.MERGE_PATCH:
+        merge = codec.decode_document(body)
+        return lambda old: merge_patch.apply(old, merge)
+    if media == wire.STRATEGIC_MERGE_PATCH:
+        merge = codec.decode_document(body)
+        return lambda old: strategic.apply(old, merge, info.schema)
+    served = (wire.STRATEGIC_MERGE_PATCH, wire.MERGE_PATCH, wire.JSON_PATCH)
+    if media == wire.APPLY_PATCH:
+        raise UnsupportedMediaType(
+            "server-side apply is not served here; use client-side apply, or one of "
+            f"{', '.join(served)}"
+        )
+    raise UnsupportedMediaType(
+        f'the body of the request was in an unknown format: "{media}"; accepted media types '
+        f"include {', '.join(served)}"
+    )

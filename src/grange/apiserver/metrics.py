@@ -1,0 +1,52 @@
+"""What the server counts; every label comes from a bounded set."""
+
+from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram
+
+_LATENCY_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+_STREAMS = frozenset({"watch"})
+
+
+class ServerMetrics:
+    """The server's metrics in one registry.
+
+    Args:
+        registry: where they are collected.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._requests = Counter(
+            "grange_apiserver_requests",
+            "Requests by verb, resource and code.",
+            ("verb", "resource", "code"),
+            registry=registry,
+        )
+        self._latency = Histogram(
+            "grange_apiserver_request_duration_seconds",
+            "Seconds from a request's arrival to its answer, streams left out.",
+            ("verb", "resource"),
+            buckets=_LATENCY_S,
+            registry=registry,
+        )
+        self._watchers = Gauge("grange_apiserver_watchers", "Open watches.", registry=registry)
+        # Looking a child up by labels costs more than counting: remember them.
+        self._counters: dict[tuple[str, str, int], Counter] = {}
+        self._histograms: dict[tuple[str, str], Histogram] = {}
+
+    def observe(self, verb: str, resource: str, code: int, seconds: float) -> None:
+        """One request was answered."""
+        counter = self._counters.get((verb, resource, code))
+        if counter is None:
+            counter = self._requests.labels(verb, resource, str(code))
+            self._counters[verb, resource, code] = counter
+        counter.inc()
+        if verb in _STREAMS:
+            return
+        histogram = self._histograms.get((verb, resource))
+        if histogram is None:
+            histogram = self._histograms[verb, resource] = self._latency.labels(verb, resource)
+        histogram.observe(seconds)
+
+    def watchers(self, count: int) -> None:
+        """So many watches are open."""
+        self._watchers.set(count)

@@ -1,0 +1,74 @@
+"""Which form of an object the caller wants: the Accept header, parsed once a distinct value."""
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from grange.api.status import NotAcceptable
+
+_ANY = frozenset({"*/*", "application/*", "application/json"})
+
+
+class Form(Enum):
+    """How objects are represented."""
+
+    OBJECT = "object"
+    TABLE = "table"
+    PARTIAL = "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """One clause of an Accept header: a media type and its parameters."""
+
+    type: str
+    parameters: tuple[tuple[str, str], ...]
+
+    def get(self, key: str) -> str:
+        """A parameter's value, or nothing."""
+        return dict(self.parameters).get(key, "")
+
+
+@lru_cache(maxsize=256)
+def parse_accept(accept: str) -> tuple[Media, ...]:
+    """The clauses of an Accept header in the caller's order; q-values only remove (``q=0``)."""
+    clauses = []
+    for clause in accept.split(","):
+        head, *rest = (part.strip() for part in clause.split(";"))
+        pairs = tuple(
+            (key.strip().lower(), value.strip().strip('"'))
+            for key, _, value in (part.partition("=") for part in rest)
+        )
+        if head and ("q", "0") not in pairs:
+            clauses.append(Media(head.lower(), pairs))
+    return tuple(clauses)
+
+
+@lru_cache(maxsize=256)
+def object_form(accept: str) -> Form:
+    """The form of objects, lists and watch events.
+
+    Raises:
+        NotAcceptable: none of the clauses can be served.
+    """
+    clauses = parse_accept(accept)
+    if not clauses:
+        return Form.OBJECT
+    for media in clauses:
+        if media.type not in _ANY:
+            continue
+        wanted = media.get("as")
+        if not wanted:
+            return Form.OBJECT
+        if media.get("g") == "meta.k8s.io" and media.get("v") in {"v1", ""}:
+            if wanted == "Table":
+                return Form.TABLE
+            if wanted in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
+                return Form.PARTIAL
+    raise NotAcceptable(f"only application/json is served here, not {accept}")
+
+
+def accepts_json(accept: str) -> bool:
+    """Whether plain JSON will do."""
+    clauses = parse_accept(accept)
+    return not clauses or any(media.type in _ANY and not media.get("as") for media in clauses)

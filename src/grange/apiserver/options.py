@@ -1,0 +1,129 @@
+"""What the query of a write asks for, checked once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from grange.api import codec
+from grange.api.meta import Document
+from grange.api.status import BadRequest, Cause, Invalid
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+_PROPAGATIONS = ("Background", "Foreground", "Orphan")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How to write.
+
+    Attributes:
+        dry_run: do everything but the write.
+        field_validation: what to do about unknown fields: ``Strict`` refuses them (the default
+            here, as kubectl's), ``Warn`` drops them with a warning, ``Ignore`` drops them.
+    """
+
+    dry_run: bool = False
+    field_validation: str = STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete.
+
+    Attributes:
+        dry_run: do everything but the write.
+        uid: only the object with this uid; empty for any.
+        resource_version: only at this version; empty for any.
+        grace_period_s: seconds for the agent to end it; None leaves it to the object.
+        propagation: Background, Foreground or Orphan; empty for the kind's default.
+    """
+
+    dry_run: bool = False
+    uid: str = ""
+    resource_version: str = ""
+    grace_period_s: int | None = None
+    propagation: str = ""
+
+
+_PLAIN = WriteOptions()
+
+
+def write_options(query: Mapping[str, str]) -> WriteOptions:
+    """The options of a create, update or patch.
+
+    Raises:
+        BadRequest: a parameter has a value that is not known.
+    """
+    if not query:
+        return _PLAIN
+    validation = query.get("fieldValidation") or STRICT
+    if validation not in {STRICT, WARN, IGNORE}:
+        raise BadRequest(f'fieldValidation must be Strict, Warn or Ignore, not "{validation}"')
+    return WriteOptions(_dry_run(query.get("dryRun") or ""), validation)
+
+
+def _dry_run(value: str) -> bool:
+    if value not in {"", "All"}:
+        raise BadRequest(f'dryRun must be All, not "{value}"')
+    return value == "All"
+
+
+def delete_options(query: Mapping[str, str], body: bytes, media_type: str) -> DeleteOptions:
+    """The options of a delete: those of the body, then those of the query for what it leaves out.
+
+    Raises:
+        BadRequest: the body is no DeleteOptions, or a value is of the wrong type.
+        Invalid: a value is out of its range.
+    """
+    given: Document = codec.decode_document(body, media_type) if body.strip() else {}
+    if given.get("kind", "DeleteOptions") not in {"DeleteOptions", ""}:
+        raise BadRequest(f"the body of a delete must be DeleteOptions, not {given['kind']}")
+    conditions = given.get("preconditions") or {}
+    dry_run = given.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+    if not isinstance(conditions, dict) or not isinstance(dry_run, list):
+        raise BadRequest("the body of the delete has preconditions or dryRun of the wrong type")
+    grace = given.get("gracePeriodSeconds")
+    if grace is None and query.get("gracePeriodSeconds"):
+        grace = _integer("gracePeriodSeconds", query["gracePeriodSeconds"])
+    propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    if given.get("orphanDependents") is True and not propagation:
+        propagation = "Orphan"
+    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
+        raise BadRequest("gracePeriodSeconds must be an integer")
+    faults = []
+    if grace is not None and grace < 0:
+        faults.append(Cause("FieldValueInvalid", "must not be negative", "gracePeriodSeconds"))
+    if propagation not in {"", *_PROPAGATIONS}:
+        message = f'"{propagation}" is not one of {", ".join(_PROPAGATIONS)}'
+        faults.append(Cause("FieldValueNotSupported", message, "propagationPolicy"))
+    if faults:
+        listed = "; ".join(f"{cause.field}: {cause.message}" for cause in faults)
+        raise Invalid(f"DeleteOptions is invalid: {listed}", kind="DeleteOptions", causes=faults)
+    return DeleteOptions(
+        dry_run=any(_dry_run(str(item)) for item in dry_run),
+        uid=str(conditions.get("uid") or ""),
+        resource_version=str(conditions.get("resourceVersion") or ""),
+        grace_period_s=grace,
+        propagation=propagation,
+    )
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRequest(f'{name} must be an integer, not "{text}"') from None
+
+
+def integer(query: Mapping[str, str], name: str, default: int = 0) -> int:
+    """A non-negative integer parameter.
+
+    Raises:
+        BadRequest: it is not one.
+    """
+    text = query.get(name) or ""
+    if not text:
+        return default
+    value = _integer(name, text)
+    if value < 0:
+        raise BadRequest(f"{name} must not be negative")
+    return value

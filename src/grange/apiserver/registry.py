@@ -1,0 +1,321 @@
+"""The generic write path: every kind is created, changed and deleted by this code and no other.
+
+Theory of operation. A write reads the newest *accepted* state, computes the new document, checks it
+and hands it to the store, all without an await; so the compare-and-swap that the store makes cannot
+fail except on the caller's own preconditions, and nothing needs to be tried again. Only the
+acknowledgement, that the write is on disk, is awaited. Each write decodes what it was given once and
+encodes what it stores once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grange.api import schema
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind, Scheme
+from grange.api.status import ApiError, BadRequest, Cause, Invalid
+from grange.api.validation import validate
+from grange.apiserver import deletion, metadata, stored
+from grange.apiserver.admission import Attempt, Plugin
+from grange.apiserver.options import IGNORE, STRICT, DeleteOptions, WriteOptions
+from grange.apiserver.stored import Work
+from grange.base.clock import Clock
+from grange.base.rng import Stream
+from grange.store.interface import Entry, Store
+
+# A node's agent reports its status with the registration; everything else starts without one.
+_STATUS_ON_CREATE = frozenset({("", "nodes")})
+_GENERATE_ATTEMPTS = 8  # as in Kubernetes
+_LISTED_CAUSES = 10
+
+Part = Callable[[AnyKind, Document, Document], Document]
+"""Which part of an object a write may touch: kind, old and new document to what is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an object is or shall be.
+
+    Attributes:
+        info: its kind.
+        namespace: empty for cluster-scoped kinds.
+        name: empty where the object names itself.
+    """
+
+    info: AnyKind
+    namespace: str
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key in the store."""
+        return stored.key(self.info, self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The outcome of a write.
+
+    Attributes:
+        value: the object's bytes as they are stored now; for a deletion the last ones.
+        warnings: for the ``Warning`` headers.
+        removed: whether the object is gone.
+    """
+
+    value: bytes
+    warnings: tuple[str, ...] = ()
+    removed: bool = False
+
+
+def main_part(info: AnyKind, old: Document, new: Document) -> Document:
+    """Everything but the status, where the status is a subresource."""
+    if not info.has_status:
+        return new
+    kept = {field: value for field, value in new.items() if field != "status"}
+    if "status" in old:
+        kept["status"] = old["status"]
+    return kept
+
+
+class Registry:
+    """Objects of every kind in a store.
+
+    Args:
+        store: where they are kept.
+        scheme: the kinds.
+        clock: for timestamps.
+        rng: for uids and generated names.
+        admission: rules that look beyond the object, in order.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scheme: Scheme,
+        *,
+        clock: Clock,
+        rng: Stream,
+        admission: Sequence[Plugin] = (),
+    ) -> None:
+        self.store = store
+        self.scheme = scheme
+        self.clock = clock
+        self.work = Work()
+        self._rng = rng.fork("registry")
+        self._admission = tuple(admission)
+
+    def get(self, place: Place) -> Entry:
+        """The acknowledged object.
+
+        Raises:
+            NotFound: there is none.
+        """
+        entry = self.store.get(place.key)
+        if entry is None:
+            raise stored.not_found(place.info, place.name)
+        return entry
+
+    async def create(
+        self, info: AnyKind, namespace: str, document: Document, options: WriteOptions
+    ) -> Written:
+        """Write a new object; the document is changed.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            BadRequest, Invalid, Forbidden, NotFound, TooLarge: the object cannot be accepted.
+        Cancellation: the write may still happen.
+        """
+        meta = metadata.envelope(info, document, namespace)
+        generated = not meta.get("name") and bool(meta.get("generateName"))
+        metadata.prepare(info, meta, now=self.clock.now(), rng=self._rng)
+        if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
+            document.pop("status", None)
+        self._admit(Attempt("create", info, namespace, meta.get("name") or "", document))
+        warnings = _conform(info, document, options)
+        _refuse(info, document, validate(document, None, info))
+        place = Place(info, namespace, meta["name"])
+        if generated:
+            for _ in range(_GENERATE_ATTEMPTS):
+                if self.store.latest(place.key) is None:
+                    break
+                metadata.generate_name(meta, self._rng)
+                place = Place(info, namespace, meta["name"])
+        return await self._create(place, document, options, warnings)
+
+    async def _create(
+        self, place: Place, document: Document, options: WriteOptions, warnings: tuple[str, ...]
+    ) -> Written:
+        value = stored.encode(place.info, document, self.work)
+        if options.dry_run:
+            if self.store.latest(place.key) is not None:
+                raise stored.already_exists(place.info, place.name)
+            return Written(value(0), warnings)
+        with stored.translated(place.info, place.name):
+            entry = await self.store.put(place.key, value, expect=0)
+        return Written(entry.value, warnings)
+
+    async def update(
+        self,
+        place: Place,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        *,
+        part: Part = main_part,
+        verb: str = "update",
+    ) -> Written:
+        """Change an object.
+
+        Args:
+            place: which.
+            change: gives the new document from the old, which it must not change.
+            options: how to write.
+            part: which part of the new document counts.
+            verb: update or patch, for admission.
+
+        Returns:
+            The object as stored; unchanged, with its revision, when nothing differs. Taking the last
+            finalizer from a deleted object removes it.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: the new document's resourceVersion or uid is not the object's.
+            BadRequest, Invalid, Forbidden, TooLarge: the change cannot be accepted.
+        Cancellation: the write may still happen.
+        """
+        info, name = place.info, place.name
+        entry = self._latest(place)
+        old = stored.decode(entry.value, self.work)
+        new = change(old)
+        meta = metadata.envelope(info, new, place.namespace, name)
+        self._check_preconditions(
+            place, entry, old, uid=meta.get("uid"), version=meta.get("resourceVersion")
+        )
+        candidate = part(info, old, new)
+        metadata.protect(old, candidate)
+        warnings = _conform(info, candidate, options)
+        metadata.count_generation(info, old, candidate)
+        self._admit(Attempt(verb, info, place.namespace, name, candidate))
+        _refuse(info, candidate, validate(candidate, old, info))
+        if deletion.is_complete(info, candidate):
+            return await self._remove(place, entry, candidate, dry_run=options.dry_run)
+        if candidate == old and entry.revision <= self.store.revision:
+            # Only what is on disk may be vouched for; an unacknowledged twin is written again.
+            return Written(entry.value, warnings)
+        return await self._replace(place, entry, candidate, options, warnings)
+
+    async def _replace(
+        self,
+        place: Place,
+        entry: Entry,
+        document: Document,
+        options: WriteOptions,
+        warnings: tuple[str, ...] = (),
+    ) -> Written:
+        value = stored.encode(place.info, document, self.work)
+        if options.dry_run:
+            return Written(value(entry.revision), warnings)
+        with stored.translated(place.info, place.name):
+            written = await self.store.put(place.key, value, expect=entry.revision)
+        return Written(written.value, warnings)
+
+    async def delete(self, place: Place, options: DeleteOptions) -> Written:
+        """Delete an object, or send it on its way (see ``deletion``).
+
+        Raises:
+            NotFound: there is none.
+            Conflict: a precondition does not hold.
+            Forbidden: it may not be deleted.
+        Cancellation: the write may still happen.
+        """
+        entry = self._latest(place)
+        self._admit(Attempt("delete", place.info, place.namespace, place.name))
+        old = stored.decode(entry.value, self.work)
+        self._check_preconditions(
+            place, entry, old, uid=options.uid, version=options.resource_version
+        )
+        match deletion.decide(place.info, old, options, self.clock.now()):
+            case deletion.Remove():
+                return await self._remove(place, entry, old, dry_run=options.dry_run)
+            case deletion.Mark(document):
+                plain = WriteOptions(dry_run=options.dry_run)
+                return await self._replace(place, entry, document, plain)
+            case deletion.Keep():
+                return Written(entry.value)
+
+    async def _remove(
+        self, place: Place, entry: Entry, document: Document, *, dry_run: bool
+    ) -> Written:
+        value = stored.encode(place.info, document, self.work)
+        if dry_run:
+            return Written(value(entry.revision), removed=True)
+        with stored.translated(place.info, place.name):
+            gone = await self.store.delete(place.key, value=value, expect=entry.revision)
+        return Written(gone.value, removed=True)
+
+    def _latest(self, place: Place) -> Entry:
+        entry = self.store.latest(place.key)
+        if entry is None:
+            raise stored.not_found(place.info, place.name)
+        return entry
+
+    def _check_preconditions(
+        self, place: Place, entry: Entry, old: Document, *, uid: str | None, version: str | None
+    ) -> None:
+        held = old["metadata"].get("uid")
+        if uid and uid != held:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held}"
+            raise stored.conflict(place.info, place.name, why)
+        if version and version != str(entry.revision):
+            raise stored.conflict(place.info, place.name, stored.CHANGED)
+
+    def _admit(self, attempt: Attempt) -> None:
+        for plugin in self._admission:
+            plugin.admit(attempt)
+
+
+def _conform(info: AnyKind, document: Document, options: WriteOptions) -> tuple[str, ...]:
+    """Fit the document to its schema and fill in defaults; returns warnings.
+
+    Raises:
+        BadRequest: it has unknown fields, under strict field validation.
+        Invalid: something has the wrong type, is missing, or is none of the choices.
+    """
+    causes = schema.check(document, info)
+    warnings: tuple[str, ...] = ()
+    if causes:
+        unknown = [cause for cause in causes if schema.is_unknown_field(cause)]
+        _refuse(info, document, [cause for cause in causes if cause not in unknown])
+        warnings = tuple(f'unknown field "{cause.field}"' for cause in unknown)
+        if options.field_validation == STRICT:
+            raise BadRequest(
+                f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: '
+                f"strict decoding error: {', '.join(warnings)}",
+                kind=info.plural,
+                group=info.group,
+                causes=unknown,
+            )
+        _refuse(info, document, schema.drop_unknown(document, info))
+        if options.field_validation == IGNORE:
+            warnings = ()
+    schema.apply_defaults(document, info)
+    return warnings
+
+
+def _refuse(info: AnyKind, document: Document, causes: list[Cause]) -> None:
+    if causes:
+        raise invalid(info, str(document["metadata"].get("name") or ""), causes)
+
+
+def invalid(info: AnyKind, name: str, causes: Sequence[Cause]) -> ApiError:
+    """The error for an object with these faults; the message lists the first of them."""
+    faults = [f"{cause.field}: {cause.message}" for cause in causes[:_LISTED_CAUSES]]
+    if len(causes) > _LISTED_CAUSES:
+        faults.append(f"and {len(causes) - _LISTED_CAUSES} more")
+    listed = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+    return Invalid(
+        f'{info.kind} "{name}" is invalid: {listed}',
+        kind=info.kind,
+        name=name,
+        group=info.group,
+        causes=causes,
+    )

@@ -1,0 +1,122 @@
+"""What a URL asks for: method and path in, verb, kind, namespace, name and subresource out.
+
+The grammar is that of Kubernetes::
+
+    /api/v1/…  /apis/<group>/<version>/…
+        <resource>                                      collection, all namespaces or cluster scope
+        <resource>/<name>[/<subresource>]               object of a cluster-scoped kind
+        namespaces/<ns>/<resource>[/<name>[/<sub>]]     inside a namespace
+        namespaces/<ns>[/status|/finalize]              the namespace itself
+"""
+
+from dataclasses import dataclass
+
+from grange.api.scheme import AnyKind, Scheme
+from grange.api.status import MethodNotAllowed, NotFound
+from grange.api.wire import Request
+
+_OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a resource request is about.
+
+    Attributes:
+        verb: get, list, watch, create, update, patch, delete or deletecollection.
+        info: the kind.
+        namespace: empty for cluster-scoped kinds and for all namespaces.
+        name: empty for collections.
+        subresource: empty for the object itself.
+    """
+
+    verb: str
+    info: AnyKind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """``pods`` or ``pods/status``: bounded, for metrics and messages."""
+        return f"{self.info.plural}/{self.subresource}" if self.subresource else self.info.plural
+
+
+def is_true(value: str | None) -> bool:
+    """Whether a query parameter is set to a true value."""
+    return value in _TRUE
+
+
+def parse(request: Request, scheme: Scheme) -> Target | None:
+    """The target of a resource request; None for every other path (discovery, health, …).
+
+    Raises:
+        NotFound: the path is under a resource root but no such resource is served.
+        MethodNotAllowed: the path cannot be asked with this method.
+    """
+    parts = request.path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) >= 3 and not _of_namespace_itself(rest, group):
+        namespace, rest = rest[1], rest[2:]
+    info = scheme.resource(group, version, rest[0])
+    if info is None:
+        raise unknown_resource(group, version, rest[0], scheme)
+    if len(rest) > 3 or (namespace and not info.namespaced):
+        raise no_such_path(request.path)
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if info.namespaced and name and not namespace:
+        raise no_such_path(request.path)
+    verb = _verb(request, name=name, subresource=subresource)
+    if verb == "create" and not name and info.namespaced and not namespace:
+        raise MethodNotAllowed(
+            f"{info.plural} live in namespaces: POST to {info.path('<namespace>')}"
+        )
+    return Target(verb, info, namespace, name, subresource)
+
+
+def _of_namespace_itself(rest: list[str], group: str) -> bool:
+    return not group and len(rest) == 3 and rest[2] in {"status", "finalize"}
+
+
+def _verb(request: Request, *, name: str, subresource: str) -> str:
+    method = request.method
+    if not name:
+        if method in {"GET", "HEAD"}:
+            return "watch" if is_true(request.query.get("watch")) else "list"
+        verb = {"POST": "create", "DELETE": "deletecollection"}.get(method)
+    elif method == "POST" and subresource:
+        verb = "create"
+    else:
+        verb = _OBJECT_VERBS.get(method)
+        if verb == "get" and not subresource and is_true(request.query.get("watch")):
+            verb = "watch"
+    if verb is None:
+        raise MethodNotAllowed(f"{method} is not served on {request.path}")
+    return verb
+
+
+def unknown_resource(group: str, version: str, plural: str, scheme: Scheme) -> NotFound:
+    """The error for a resource that is not served; it names what is near."""
+    where = f"{group}/{version}" if group else version
+    served = sorted(
+        info.plural for info in scheme if (info.group, info.version) == (group, version)
+    )
+    if not served:
+        return NotFound(f"the server serves no API {where}; see /apis for what it serves")
+    return NotFound(
+        f'the server could not find the requested resource: "{plural}" is not in {where}, '
+        f"which has {', '.join(served)}"
+    )
+
+
+def no_such_path(path: str) -> NotFound:
+    """The error for a path that nothing serves."""
+    return NotFound(f"the server could not find the requested resource: nothing is at {path}")

@@ -1,0 +1,111 @@
+"""``log``: a container's output, from wherever the node's agent keeps it."""
+
+from collections.abc import AsyncGenerator, Mapping
+
+from grange.api import timestamps
+from grange.api.meta import Document
+from grange.api.status import BadRequest, ServiceUnavailable
+from grange.api.wire import Response
+from grange.apiserver import options, stored
+from grange.apiserver.call import Call
+from grange.apiserver.logs import LogOptions
+from grange.apiserver.request_info import is_true
+from grange.apiserver.subresources.subresource import Subresource
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+
+async def _get(call: Call) -> Response:
+    pod = stored.decode(call.registry.get(call.place).value, call.registry.work)
+    asked = log_options(pod, call.request.query)
+    if not (pod.get("spec") or {}).get("nodeName"):
+        raise BadRequest(f"pod {call.target.name} does not have a host assigned: it has no output")
+    if call.logs is None:
+        raise ServiceUnavailable("no node agent is connected to read output from")
+    # The first piece is awaited, so that what cannot be read is an error and not an empty log.
+    pieces = call.logs.read(pod, asked)
+    try:
+        first = await anext(pieces)
+    except StopAsyncIteration:
+        return Response(200, b"", "text/plain")
+    except BaseException:
+        await pieces.aclose()
+        raise
+    return Response(200, content_type="text/plain", chunks=LogStream(first, pieces))
+
+
+class LogStream:
+    """The rest of a log after its first piece; to be closed with ``aclose``, read or not.
+
+    Args:
+        first: the piece that was read to open the log.
+        rest: the source.
+    """
+
+    def __init__(self, first: bytes, rest: AsyncGenerator[bytes, None]) -> None:
+        self._first: bytes = first
+        self._rest = rest
+
+    def __aiter__(self) -> "LogStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._first:
+            first, self._first = self._first, b""
+            return first
+        return await anext(self._rest)
+
+    async def aclose(self) -> None:
+        """Close the source."""
+        await self._rest.aclose()
+
+
+def log_options(pod: Document, query: Mapping[str, str]) -> LogOptions:
+    """The options in a query; the container is found where the pod has but one.
+
+    Raises:
+        BadRequest: a parameter is malformed, or does not name one of the pod's containers.
+    """
+    since_time = query.get("sinceTime") or ""
+    if since_time:
+        if query.get("sinceSeconds"):
+            raise BadRequest("only one of sinceTime and sinceSeconds may be given")
+        try:
+            timestamps.parse(since_time)
+        except timestamps.TimestampError as error:
+            raise BadRequest(f"sinceTime: {error}") from error
+    return LogOptions(
+        container=_container(pod, query.get("container") or ""),
+        follow=is_true(query.get("follow")),
+        previous=is_true(query.get("previous")),
+        since_seconds=_optional(query, "sinceSeconds"),
+        since_time=since_time,
+        tail_lines=_optional(query, "tailLines"),
+        timestamps=is_true(query.get("timestamps")),
+        limit_bytes=_optional(query, "limitBytes"),
+    )
+
+
+def _optional(query: Mapping[str, str], name: str) -> int | None:
+    return options.integer(query, name) if query.get(name) else None
+
+
+def _container(pod: Document, wanted: str) -> str:
+    spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
+    containers = [item["name"] for item in spec.get("containers") or []]
+    others = [item["name"] for item in spec.get("initContainers") or []]
+    if wanted:
+        if wanted not in (*containers, *others):
+            raise BadRequest(f"container {wanted} is not valid for pod {name}")
+        return wanted
+    annotated = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
+    if annotated in containers:
+        return str(annotated)
+    if len(containers) == 1:
+        return str(containers[0])
+    raise BadRequest(
+        f"a container name must be specified for pod {name}, choose one of: {containers}"
+    )
+
+
+LOG = Subresource("log", {"get": _get})

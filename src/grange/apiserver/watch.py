@@ -1,0 +1,366 @@
+"""Watches: a state to begin with, then every change in order, until the caller or the time is up.
+
+Theory of operation. A watch is *initial* events (the state, as ADDED, when the caller has none),
+then *live* ones from a store subscription. A selector turns changes into ADDED, MODIFIED or DELETED
+by comparing whether the object was and is in the selection. Every event is made into bytes once and
+the bytes are shared by all watchers that see it the same way; so is what selectors look at. The
+stream is pulled: a caller that does not read fills its subscription's buffer and is told at last, by
+a 410 ERROR event, to list again. Nothing is ever skipped silently.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from grange.api import codec
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import ApiError, BadRequest, Expired
+from grange.apiserver import options, representation, selection, stored
+from grange.apiserver.negotiation import Form
+from grange.apiserver.representation import View
+from grange.apiserver.request_info import is_true
+from grange.apiserver.selection import Facts, Selection
+from grange.base.clock import Clock
+from grange.base.rng import Stream
+from grange.store.errors import Compacted, FutureRevision, StoreError
+from grange.store.interface import Event, Page, Store, Subscription
+
+BOOKMARK_EVERY_S = 60.0
+_LIFETIME_S = (1800.0, 3600.0)  # spread, so that watchers do not all come back at once
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+_BATCH = 256  # initial events a chunk: large enough to be cheap, small enough to interleave
+_CACHED_EVENTS = 512  # one group commit's worth, several times over
+_CACHED_BYTES = 4 * 1024 * 1024
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """A small cache that forgets what was put in first.
+
+    Args:
+        limit: how many items.
+        limit_bytes: how many bytes in all, by ``size``.
+        size: an item's bytes.
+    """
+
+    def __init__(
+        self, limit: int, *, limit_bytes: int = 0, size: Callable[[V], int] | None = None
+    ) -> None:
+        self._items: dict[K, V] = {}
+        self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._size = size
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: K) -> V | None:
+        """The item, if it is still here."""
+        return self._items.get(key)
+
+    def put(self, key: K, item: V) -> V:
+        """Keep an item; the oldest go if there are too many."""
+        self._items[key] = item
+        if self._size is not None:
+            self._bytes += self._size(item)
+        while len(self._items) > self._limit or (
+            self._limit_bytes and self._bytes > self._limit_bytes and len(self._items) > 1
+        ):
+            oldest = self._items.pop(next(iter(self._items)))
+            if self._size is not None:
+                self._bytes -= self._size(oldest)
+        return item
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What a watch asks for.
+
+    Attributes:
+        after: the revision to go on from; 0 begins with the state.
+        send_initial: begin with the state although ``after`` is set, and say when it ends.
+        bookmarks: send BOOKMARK events while nothing happens.
+        lifetime_s: end after so many seconds.
+    """
+
+    after: int
+    send_initial: bool
+    bookmarks: bool
+    lifetime_s: float
+
+
+def watch_options(query: Mapping[str, str], rng: Stream) -> WatchOptions:
+    """The options in a query.
+
+    Raises:
+        BadRequest: a parameter is malformed or does not go with another.
+    """
+    send_initial = is_true(query.get("sendInitialEvents"))
+    match = query.get("resourceVersionMatch") or ""
+    if send_initial and match != "NotOlderThan":
+        raise BadRequest("sendInitialEvents requires resourceVersionMatch=NotOlderThan")
+    if match and not query.get("sendInitialEvents"):
+        raise BadRequest("resourceVersionMatch is for watches only with sendInitialEvents")
+    lifetime = float(options.integer(query, "timeoutSeconds"))
+    return WatchOptions(
+        after=revision_of(query.get("resourceVersion") or "0"),
+        send_initial=send_initial,
+        bookmarks=is_true(query.get("allowWatchBookmarks")),
+        lifetime_s=lifetime or rng.uniform(*_LIFETIME_S),
+    )
+
+
+def revision_of(text: str) -> int:
+    """The revision in a resourceVersion.
+
+    Raises:
+        BadRequest: it is not one that this server gave out.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise BadRequest(f'resourceVersion "{text}" is not one of this server')
+    return int(text)
+
+
+class Watches:
+    """All watches of one server, and what they share.
+
+    Args:
+        store: where the changes come from.
+        clock: for bookmarks and ends.
+        rng: spreads the lifetimes.
+        work: counts encodings and evaluations.
+    """
+
+    def __init__(self, store: Store, *, clock: Clock, rng: Stream, work: stored.Work) -> None:
+        self._store = store
+        self.clock = clock
+        self._rng = rng.fork("watches")
+        self.work = work
+        self._readers: dict[tuple[str, str], selection.Reader] = {}
+        self._facts: Recent[tuple[int, bool], Facts] = Recent(_CACHED_EVENTS)
+        self._lines: Recent[tuple[int, str, str, str], bytes] = Recent(
+            _CACHED_EVENTS, limit_bytes=_CACHED_BYTES, size=len
+        )
+        self._open: dict[WatchStream, None] = {}  # a set that keeps its order
+        self._ending = False
+
+    def __len__(self) -> int:
+        """How many are live."""
+        return len(self._open)
+
+    def end(self) -> None:
+        """End all watches in order, as if their time were up; later ones end after their state."""
+        self._ending = True
+        for stream in list(self._open):
+            stream.end()
+
+    def reader(self, info: AnyKind) -> selection.Reader:
+        """The kind's reader of facts."""
+        found = self._readers.get((info.group, info.plural))
+        if found is None:
+            found = selection.Reader(info, self.work)
+            self._readers[info.group, info.plural] = found
+        return found
+
+    async def start(
+        self, view: View, namespace: str, chosen: Selection, query: Mapping[str, str]
+    ) -> "WatchStream":
+        """The stream of a watch.
+
+        Raises:
+            BadRequest: the query is malformed.
+            Expired: the revision asked for is no longer kept, or not of this store: list again.
+            ServiceUnavailable: the store is closed.
+        """
+        asked = watch_options(query, self._rng)
+        prefix = stored.prefix(view.info, namespace) + (chosen.name if namespace else "")
+        page: Page | None = None
+        with stored.translated():
+            try:
+                if asked.send_initial or asked.after == 0:
+                    page = await self._store.list(prefix)
+                subscription = self._store.watch(
+                    prefix, after=page.revision if page else asked.after
+                )
+            except FutureRevision as error:
+                raise Expired(
+                    f"this server has not seen that revision; list again ({error})"
+                ) from error
+        stream = WatchStream(self, view, chosen, asked, page, subscription)
+        self._open[stream] = None
+        if self._ending:
+            stream.end()
+        return stream
+
+    def forget(self, stream: "WatchStream") -> None:
+        """The stream has ended."""
+        self._open.pop(stream, None)
+
+    def line(self, view: View, kind: str, revision: int, body: bytes) -> bytes:
+        """One event as a line; the same event is encoded once for all who see it the same way."""
+        identity = (revision, kind, *view.identity)
+        line = self._lines.get(identity)
+        if line is None:
+            self.work.event_encodes += 1
+            body = representation.one(view, body, now=self.clock.now(), work=self.work)
+            line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (kind.encode(), body))
+        return line
+
+    def change(self, view: View, chosen: Selection, event: Event) -> bytes:
+        """What a watcher is told of a change; nothing if it is outside the selection."""
+        if chosen.empty:
+            was, is_in = event.previous is not None, not event.deleted
+        else:
+            was = event.previous is not None and chosen.matches(
+                self._facts_of(view.info, event, event.previous, before=True)
+            )
+            is_in = not event.deleted and chosen.matches(
+                self._facts_of(view.info, event, event.value, before=False)
+            )
+        if is_in:
+            return self.line(view, "MODIFIED" if was else "ADDED", event.revision, event.value)
+        if not was:
+            return b""
+        body = event.value
+        if not event.deleted and event.previous is not None:
+            # It left the selection: the watcher gets it as it last saw it, at the new revision.
+            body = stored.at_revision(view.info, event.previous, event.revision)
+        return self.line(view, "DELETED", event.revision, body)
+
+    def _facts_of(self, info: AnyKind, event: Event, body: bytes, *, before: bool) -> Facts:
+        identity = (event.revision, before)
+        return self._facts.get(identity) or self._facts.put(
+            identity, self.reader(info).read(event.key, body)
+        )
+
+
+class WatchStream:
+    """One watch: an asynchronous iterator over chunks of whole lines, to be closed with ``aclose``.
+
+    Closing works on a stream that was never read, too; a plain generator would leak its
+    subscription then.
+    """
+
+    def __init__(
+        self,
+        shared: Watches,
+        view: View,
+        chosen: Selection,
+        asked: WatchOptions,
+        page: Page | None,
+        subscription: Subscription,
+    ) -> None:
+        self._shared = shared
+        self._view = view
+        self._chosen = chosen
+        self._asked = asked
+        self._page = page
+        self._subscription = subscription
+        self._chunks = self._run()
+
+    def __aiter__(self) -> "WatchStream":
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        """End it and release its subscription; idempotent."""
+        self.end()
+        self._shared.forget(self)
+        await self._chunks.aclose()
+
+    def end(self) -> None:
+        """Let the reader see the end, after what it was given already."""
+        self._subscription.close()
+
+    async def _run(self) -> AsyncGenerator[bytes, None]:
+        clock, asked = self._shared.clock, self._asked
+        try:
+            for chunk in self._initial():
+                yield chunk
+            end = clock.monotonic() + asked.lifetime_s
+            bookmark = clock.monotonic() + BOOKMARK_EVERY_S
+            while (now := clock.monotonic()) < end:
+                if now >= bookmark:
+                    bookmark = now + BOOKMARK_EVERY_S
+                    if asked.bookmarks:
+                        yield self._bookmark(self._subscription.progress)
+                try:
+                    async with clock.timeout(min(end, bookmark) - now):
+                        events = await anext(self._subscription)
+                except TimeoutError:
+                    continue
+                except StopAsyncIteration:
+                    return
+                except StoreError as error:
+                    yield _error(error)
+                    return
+                if chunk := self._changes(events):
+                    yield chunk
+        finally:
+            self.end()
+            self._shared.forget(self)
+
+    def _changes(self, events: list[Event]) -> bytes:
+        change, view, chosen = self._shared.change, self._view, self._chosen
+        return b"".join([change(view, chosen, event) for event in events])
+
+    def _initial(self) -> Iterator[bytes]:
+        """The state, in chunks; it is let go when they are read."""
+        page, self._page = self._page, None
+        if page is None:
+            return
+        lines: list[bytes] = []
+        reader, chosen = self._shared.reader(self._view.info), self._chosen
+        for entry in page.entries:
+            if chosen.empty or chosen.matches(reader.read(entry.key, entry.value)):
+                lines.append(self._added(entry.value))
+                if len(lines) == _BATCH:
+                    yield b"".join(lines)
+                    lines = []
+        if self._asked.send_initial and self._asked.bookmarks:
+            lines.append(self._bookmark(page.revision, _INITIAL_EVENTS_END))
+        if lines:
+            yield b"".join(lines)
+
+    def _added(self, body: bytes) -> bytes:
+        shared = self._shared
+        if self._view.form is not Form.OBJECT:
+            body = representation.one(self._view, body, now=shared.clock.now(), work=shared.work)
+        return b'{"type":"ADDED","object":%b}\n' % body
+
+    def _bookmark(self, revision: int, annotations: Mapping[str, str] | None = None) -> bytes:
+        info = self._view.info
+        metadata: Document = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body: Document = {
+            "kind": info.kind,
+            "apiVersion": info.api_version,
+            "metadata": metadata,
+        }
+        if self._view.form is Form.PARTIAL:
+            body |= {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        elif self._view.form is Form.TABLE:
+            body = {
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": {"resourceVersion": str(revision)},
+                "columnDefinitions": [],
+                "rows": [],
+            }
+        return codec.encode({"type": "BOOKMARK", "object": body}) + b"\n"
+
+
+def _error(error: StoreError) -> bytes:
+    api_error: ApiError = (
+        Expired(f"too old resource version: {error}; list again")
+        if isinstance(error, Compacted)
+        else stored.translate(error)
+    )
+    return codec.encode({"type": "ERROR", "object": api_error.status().document()}) + b"\n"
