@@ -17,7 +17,7 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup.sh
 setup: $(STAMP)  ## make the environment (done by every other target)
 
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
-	@$(BIN)/python scripts/quickstart.py
+	@$(BIN)/python examples/run.py
 
 test: check unit e2e  ## everything CI runs
 

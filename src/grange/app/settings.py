@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Settings:
         disable: roles that are not run here.
         log_level: debug, info, warning or error.
         log_json: JSON lines instead of text.
+        environment: what every pod's programs find in their environment beside their own.
     """
 
     data_dir: Path
@@ -36,6 +38,7 @@ class Settings:
     disable: frozenset[str] = field(default_factory=frozenset)
     log_level: str = "warning"
     log_json: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = sorted(self.disable.difference(ROLES))
@@ -73,7 +76,7 @@ def parse_listen(text: str) -> tuple[str, int]:
         raise SettingsError(f"--listen {text}: write HOST:PORT, e.g. 127.0.0.1:6443") from error
 
 
-def default_data_dir(environment: dict[str, str] | os._Environ[str]) -> Path:
+def default_data_dir(environment: Mapping[str, str]) -> Path:
     """``$GRANGE_DATA_DIR``, or ``grange`` in the user's data directory (XDG)."""
     if environment.get("GRANGE_DATA_DIR"):
         return Path(environment["GRANGE_DATA_DIR"])
@@ -81,7 +84,7 @@ def default_data_dir(environment: dict[str, str] | os._Environ[str]) -> Path:
     return Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "grange"
 
 
-def kubeconfig_paths(environment: dict[str, str] | os._Environ[str]) -> tuple[Path, ...]:
+def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The files of ``$KUBECONFIG``, or ``~/.kube/config``."""
     listed = environment.get("KUBECONFIG", "")
     if listed:

@@ -198,7 +198,7 @@ async def opened(around: Surroundings, target: Target) -> AsyncIterator[Session]
 
     files = (target.kubeconfig,) if target.kubeconfig else around.kubeconfig
     chosen = kubeconfig.load(files, context=target.context)
-    transport = HTTP.from_context(chosen, clock=around.clock)
+    transport = HTTP.from_access(chosen, clock=around.clock)
     client = Client(transport)
     namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")
     try:

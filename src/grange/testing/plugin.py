@@ -1,1 +1,15 @@
-"""The pytest plugin of Grange: gives tests a control plane of their own."""
+"""The pytest plugin of Grange: a control plane of its own for each test that asks for one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def grange_cluster() -> Iterator[Any]:
+    """A fresh ``grange.testing.Cluster`` with one node, stopped when the test ends."""
+    from grange.testing import cluster
+
+    with cluster() as running:
+        yield running

@@ -1,0 +1,121 @@
+"""``make run``: every example on one fresh control plane, with proof, times and a verdict.
+
+Starts ``grange up`` on a scratch directory, runs the examples that ``EXAMPLES`` names, stops it,
+and prints a summary. Exits 0 when all of it worked; otherwise non-zero, with the reason and the
+server's log.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+EXAMPLES = ("quickstart",)
+HERE = Path(__file__).resolve().parent
+NODES = 3
+
+
+class ExampleFailed(RuntimeError):
+    """An example did not do what it promises; the message says what was seen instead."""
+
+
+class Stage:
+    """What an example works with: the command line, and a place to say what it does.
+
+    Args:
+        directory: scratch directory of the control plane.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+        self.times: list[tuple[str, float]] = []
+        self._color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+    def say(self, text: str) -> None:
+        """A line for the reader."""
+        print(f"  {text}", flush=True)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """A step with its time; a failure inside is reported under its title."""
+        arrow = "\033[36m▸\033[0m" if self._color else "▸"
+        print(f"{arrow} {title}", flush=True)
+        started = time.monotonic()
+        yield
+        self.times.append((title, time.monotonic() - started))
+
+    def grange(self, *words: str, quiet: bool = False) -> str:
+        """Run ``grange`` with these words and return what it printed; its progress is shown.
+
+        Raises:
+            ExampleFailed: it exited with another code than 0.
+        """
+        command = [sys.executable, "-m", "grange", *words]
+        if words[0] not in {"up", "down"}:
+            command += ["--kubeconfig", str(self.kubeconfig)]
+        if not quiet:
+            self.say(f"$ grange {' '.join(words)}")
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.PIPE, stderr=None, text=True, timeout=120
+        )
+        if done.returncode != 0:
+            raise ExampleFailed(
+                f"grange {' '.join(words)} exited with {done.returncode}\n{done.stdout}"
+            )
+        if not quiet:
+            for line in done.stdout.splitlines():
+                self.say(f"  {line}")
+        return done.stdout
+
+
+def summary(stage: Stage, total: float) -> None:
+    """A table of the steps and their times."""
+    width = max(len(title) for title, _ in stage.times)
+    print("\nSummary")
+    for title, seconds in stage.times:
+        print(f"  {title.ljust(width)}  {seconds:6.2f} s")
+    print(f"  {'in all'.ljust(width)}  {total:6.2f} s")
+
+
+def main() -> int:
+    """Run everything; the exit code."""
+    sys.path.insert(0, str(HERE))
+    started = time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="grange-run-"))
+    stage = Stage(directory)
+    up = ("up", "--data-dir", str(directory), "--listen", "127.0.0.1:0", "--no-switch", "--detach")
+    code = 1
+    try:
+        with stage.step(f"start a control plane with {NODES} nodes"):
+            stage.grange(*up, "--nodes", str(NODES))
+        try:
+            for name in EXAMPLES:
+                import_module(f"{name}.example").run(stage)
+            code = 0
+        finally:
+            with stage.step("stop the control plane"):
+                stage.grange("down", "--data-dir", str(directory))
+    except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+        code = 1
+        print(f"\nFAILED: {error}", file=sys.stderr)
+        server_log = directory / "up.log"
+        if server_log.exists():
+            print(f"--- {server_log}\n{server_log.read_text()[-4000:]}", file=sys.stderr)
+    if code == 0:
+        shutil.rmtree(directory)
+        summary(stage, time.monotonic() - started)
+        print("\nIt works. Next: .venv/bin/grange up, and the README.")
+    else:
+        print(f"the scratch directory is kept: {directory}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

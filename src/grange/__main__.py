@@ -1,0 +1,5 @@
+"""``python -m grange``."""
+
+from grange.app.main import main
+
+main()

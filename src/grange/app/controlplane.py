@@ -1,0 +1,195 @@
+"""One embedded control plane: the object graph, started and stopped in one fixed order.
+
+Order of starting: keys, store, API server, listener, kubeconfig; then the roles (informers,
+scheduler, controllers, agents). Stopping is the reverse: what acts stops first, what remembers
+stops last.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+from grange.api.kinds import BUILT_IN
+from grange.api.scheme import Scheme
+from grange.api.wire import ADMIN, User
+from grange.apiserver.application import Application
+from grange.apiserver.authn import StaticTokens
+from grange.apiserver.listener import Listener
+from grange.app import pki, roles
+from grange.app.host import Host
+from grange.app.settings import Settings
+from grange.base import metrics
+from grange.base.clock import Clock
+from grange.base.errors import GrangeError
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery, supervise
+from grange.client import kubeconfig
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
+from grange.store.compaction import Compactor
+from grange.store.sqlite import SQLiteStore
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+class CannotListen(GrangeError):
+    """The address cannot be had; the message says why and what to do."""
+
+
+class ControlPlane:
+    """An API server with its store, and the roles that work on it.
+
+    Args:
+        settings: what to serve.
+        clock: time.
+        rng: the process's root stream.
+        log: the process's logger.
+
+    Attributes:
+        url: where the API is served; empty until it is.
+        kubeconfig: the file that admits its owner.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Clock, rng: Stream, log: Logger) -> None:
+        self.settings = settings
+        self.url = ""
+        self.kubeconfig: Path = settings.data_dir / "kubeconfig"
+        self._clock = clock
+        self._rng = rng
+        self._log = log
+        self._metrics = metrics.registry()
+        self._keys: pki.Keys | None = None
+        self._application: Application | None = None
+
+    def client(self, component: str) -> Client:
+        """A client for one component, in this process and under a name of its own.
+
+        Raises:
+            RuntimeError: the API server is not there (yet, or any more).
+        """
+        if self._application is None:
+            raise RuntimeError("the control plane does not run")
+        user = User(f"system:{component}", ADMIN.groups)
+        return Client(InProcess(self._application.handle, user), clock=self._clock)
+
+    def switch_to(self, path: Path, context: str) -> None:
+        """Add a context for this control plane to a kubeconfig and make it the current one.
+
+        Raises:
+            KubeconfigError: the file cannot be read or written.
+        """
+        if self._keys is not None:
+            ca_pem, token = self._keys.ca_pem, self._keys.token
+            kubeconfig.merge(path, context, self.url, ca_pem, token, switch=True)
+
+    async def run(self, ready: Callable[[], None], stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set; everything is stopped and on disk when this returns.
+
+        Args:
+            ready: called once, when the API is served and the kubeconfig is written.
+            stop: ends it in good order; cancellation does the same.
+
+        Raises:
+            GrangeError: it cannot start; the message names what is in the way and the remedy.
+        """
+        settings = self.settings
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        store = await SQLiteStore.open(settings.data_dir / "store", log=self._log)
+        try:
+            self._keys = pki.ensure(
+                settings.data_dir / "pki",
+                names=(*LOCAL_NAMES, settings.host),
+                now=self._clock.now(),
+            )
+            async with Host(settings, clock=self._clock, log=self._log) as host:
+                await self._serve(store, host, ready, stop)
+        finally:
+            self._application = None
+            await store.close()
+
+    async def _serve(
+        self, store: SQLiteStore, host: Host, ready: Callable[[], None], stop: asyncio.Event
+    ) -> None:
+        keys = self._keys
+        if keys is None:
+            raise RuntimeError("the keys are made before serving")
+        tokens = StaticTokens({keys.token: ADMIN})
+        application = Application(
+            store,
+            Scheme(BUILT_IN),
+            clock=self._clock,
+            rng=self._rng,
+            log=self._log.bind(room="apiserver"),
+            authn=tokens,
+            logs=host.logs,
+            metrics=self._metrics,
+        )
+        await application.bootstrap()
+        self._application = application
+        listener = Listener(
+            application.handle,
+            authenticator=tokens,
+            ssl_context=keys.server_context(),
+            clock=self._clock,
+            log=self._log.bind(room="apiserver"),
+            host=self.settings.host,
+            port=self.settings.port,
+            drain=application.end_streams,
+        )
+        await self._listen(listener)
+        try:
+            self.url = listener.url
+            kubeconfig.write(self.kubeconfig, "grange", self.url, keys.ca_pem, keys.token)
+            async with Nursery("control plane") as nursery:
+                compactor = Compactor(store, clock=self._clock, log=self._log)
+                nursery.start(compactor.run(), name="compactor")
+                nursery.start(self._roles(host), name="roles")
+                ready()
+                await stop.wait()
+                nursery.cancel()
+        finally:
+            await listener.close()
+
+    async def _listen(self, listener: Listener) -> None:
+        host, port = self.settings.host, self.settings.port
+        try:
+            await listener.start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                message = f"{host}:{port} is in use by another program"
+                remedy = "end it, or choose another port with --listen HOST:PORT (0 takes any)"
+            else:
+                message = f"cannot listen on {host}:{port}: {error.strerror}"
+                remedy = "choose another address with --listen HOST:PORT"
+            raise CannotListen(f"{message}; {remedy}") from error
+
+    async def _roles(self, host: Host) -> None:
+        """Run the roles until cancelled; each is started again if it crashes."""
+        informers = InformerFactory(
+            self.client("informers"),
+            clock=self._clock,
+            rng=self._rng.fork("informers"),
+            log=self._log.bind(room="reconcile"),
+        )
+
+        def deps(role: str) -> Deps:
+            return Deps(
+                client=self.client(role),
+                informers=informers,
+                clock=self._clock,
+                rng=self._rng.fork(role),
+                log=self._log.bind(role=role),
+                metrics=self._metrics,
+            )
+
+        async with Nursery("roles") as nursery:
+            for role in roles.chosen(self.settings, host, deps):
+                nursery.start(
+                    supervise(role.name, role.run, clock=self._clock, log=self._log),
+                    name=role.name,
+                )
+            nursery.start(informers.run(), name="informers")

@@ -1,0 +1,62 @@
+"""``grange up --detach``: the same command in the background, until it is ready."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from grange.app import process
+from grange.app.settings import Settings
+from grange.base.clock import Clock
+
+_LIMIT_S = 30.0
+_POLL_S = 0.02
+
+
+def command_line(settings: Settings, *, no_switch: bool) -> list[str]:
+    """The words that start a control plane with these settings in the foreground."""
+    words = [sys.executable, "-m", "grange", "up", "--data-dir", str(settings.data_dir)]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    words += ["--listen", f"{host}:{settings.port}", "--nodes", str(settings.nodes)]
+    words += ["--log-level", settings.log_level]
+    words += ["--disable", ",".join(sorted(settings.disable))] if settings.disable else []
+    words += ["--no-switch"] if no_switch else []
+    words += ["--log-json"] if settings.log_json else []
+    return words
+
+
+async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int:
+    """Start it in a session of its own and wait until it is ready.
+
+    Returns:
+        0 when it serves; otherwise its exit code, after printing what it said.
+    """
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    output = settings.data_dir / "up.log"
+    child = _start(command_line(settings, no_switch=no_switch), output)
+    try:
+        async with clock.timeout(_LIMIT_S):
+            while child.poll() is None:
+                served = process.find(settings.data_dir)
+                if served is not None and served.pid == child.pid:
+                    click.echo(output.read_text(), nl=False)
+                    return 0
+                await clock.sleep(_POLL_S)
+    except TimeoutError:
+        child.terminate()
+        click.echo(f"not ready after {_LIMIT_S:.0f} s; see {output}", err=True)
+        return 1
+    click.echo(output.read_text(), nl=False, err=True)
+    return child.returncode or 1
+
+
+def _start(words: list[str], output: Path) -> "subprocess.Popen[bytes]":
+    with output.open("wb") as log:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

@@ -1,0 +1,89 @@
+"""This machine as nodes: one process runtime for all of them, and an agent for each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self
+
+from grange.agent.config import NodeConfig
+from grange.agent.logs import AgentLogs
+from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.app import machine
+from grange.app.role import Role
+from grange.app.settings import Settings
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Threads
+from grange.reconcile.deps import Deps
+
+_STOP_GRACE_S = 5.0  # what a person who pressed Ctrl-C will wait for
+
+
+class Host(AbstractAsyncContextManager["Host"]):
+    """Runs pods on this machine.
+
+    Entering takes over the processes that an earlier control plane on the same data directory left
+    behind; leaving ends all of them, after a few seconds of grace, and leaves nothing running.
+
+    Args:
+        settings: of the control plane.
+        clock: time.
+        log: the process's logger.
+
+    Attributes:
+        logs: answers the API server's ``log`` subresource; None where no agent runs.
+    """
+
+    def __init__(self, settings: Settings, *, clock: Clock, log: Logger) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._log = log.bind(role="agent")
+        self._offload = Threads("agent-disk")
+        self._runtime: ProcessRuntime | None = None
+        self.logs: AgentLogs | None = None
+
+    async def __aenter__(self) -> Self:
+        """Open the runtime.
+
+        Raises:
+            RuntimeFailedError: the data directory cannot be used.
+        """
+        if self._settings.runs("agent"):
+            runtime = ProcessRuntime(
+                ProcessConfig(data_dir=self._settings.data_dir),
+                clock=self._clock,
+                log=self._log,
+                offload=self._offload,
+            )
+            self._runtime = await runtime.__aenter__()
+            self.logs = AgentLogs(runtime, self._clock)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End what runs and close the runtime."""
+        try:
+            if self._runtime is not None:
+                await self._runtime.stop_all(_STOP_GRACE_S)
+                await self._runtime.__aexit__(kind, error, trace)
+        finally:
+            self._offload.close()
+
+    def roles(self, deps: Callable[[str], Deps]) -> Iterator[Role]:
+        """An agent for each node that the machine is presented as."""
+        if self._runtime is None:
+            return
+        from grange.agent.service import NodeAgent
+
+        for share in machine.shares(self._settings.nodes):
+            config = NodeConfig(
+                name=share.name,
+                capacity=share.capacity(),
+                environment=self._settings.environment,
+            )
+            agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
+            yield Role(f"agent {share.name}", agent.run)

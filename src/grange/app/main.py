@@ -1,0 +1,67 @@
+"""The program: reads the environment and argv, then hands over to a verb."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from grange import __version__
+from grange.app.settings import kubeconfig_paths
+from grange.base import log
+from grange.base.clock import LoopClock
+from grange.base.rng import Stream
+from grange.cli.main import USAGE_ERROR, Verb, group
+from grange.cli.surroundings import Surroundings
+
+T = TypeVar("T")
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+VERBS = {
+    "up": Verb("grange.app.up", "Serve a control plane from a data directory."),
+    "down": Verb("grange.app.down", "Stop the control plane of a data directory."),
+}
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a fresh loop."""
+    return asyncio.run(main)
+
+
+def surroundings() -> Surroundings:
+    """What this process sees around it."""
+    interactive = sys.stderr.isatty()
+    return Surroundings(
+        clock=LoopClock(),
+        rng=Stream.from_system(),
+        log=log.Logger("cli"),
+        kubeconfig=kubeconfig_paths(os.environ),
+        interactive=interactive,
+        color=interactive and not os.environ.get("NO_COLOR"),
+        width=shutil.get_terminal_size().columns,
+        run=run,
+    )
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    import click
+
+    command = group(VERBS, __version__)
+    try:
+        command.main(prog_name="grange", standalone_mode=False, obj=surroundings())
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(USAGE_ERROR)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(1)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output left, as `grange get … | head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,81 @@
+"""The files that say which process serves a data directory, and how to end that process."""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from grange.app.pki import write_private
+from grange.base.clock import Clock
+from grange.base.errors import GrangeError
+
+FILE = "up.json"
+_POLL_S = 0.05
+
+
+class NotRunning(GrangeError):
+    """No process serves the data directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A process that serves a data directory.
+
+    Attributes:
+        pid: its process id.
+        start: its start time in kernel ticks, so that a recycled pid is not mistaken for it.
+        url: where it serves.
+    """
+
+    pid: int
+    start: int
+    url: str
+
+
+def record(data_dir: Path, url: str) -> None:
+    """Say that this process serves the directory."""
+    served = Served(os.getpid(), start_ticks(os.getpid()) or 0, url)
+    write_private(data_dir / FILE, msgspec.json.encode(served))
+
+
+def forget(data_dir: Path) -> None:
+    """This process serves the directory no more."""
+    (data_dir / FILE).unlink(missing_ok=True)
+
+
+def find(data_dir: Path) -> Served | None:
+    """The living process that serves the directory."""
+    try:
+        served = msgspec.json.decode((data_dir / FILE).read_bytes(), type=Served)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    return served if start_ticks(served.pid) == served.start else None
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot (proc(5), field 22); None if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in {"Z", "X"} else int(fields[19])
+
+
+async def end(data_dir: Path, *, timeout_s: float, clock: Clock) -> Served:
+    """Ask the process that serves the directory to stop, and wait until it has.
+
+    Raises:
+        NotRunning: there is none.
+        TimeoutError: it is still there after ``timeout_s`` seconds.
+    """
+    served = find(data_dir)
+    if served is None:
+        raise NotRunning(f"nothing serves {data_dir}; see --data-dir")
+    os.kill(served.pid, signal.SIGTERM)
+    async with clock.timeout(timeout_s):
+        while start_ticks(served.pid) == served.start:
+            await clock.sleep(_POLL_S)
+    return served

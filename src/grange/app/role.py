@@ -1,0 +1,18 @@
+"""A service that runs beside the API server."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One service.
+
+    Attributes:
+        name: for logs and metrics.
+        run: starts it afresh each time it is called.
+    """
+
+    name: str
+    run: Callable[[], Coroutine[Any, Any, None]]

@@ -1,0 +1,113 @@
+"""``grange up``: serve a control plane until told to end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from grange.app import process
+from grange.app.detach import detach_up
+from grange.app.settings import ROLES, Settings, default_data_dir, parse_listen
+from grange.base import log
+from grange.base.clock import Clock, LoopClock
+from grange.base.rng import Stream
+from grange.cli.surroundings import Surroundings
+
+CONTEXT = "grange"
+
+
+@click.command()
+@click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where it is kept.")
+@click.option("--listen", default="127.0.0.1:6443", show_default=True, help="HOST:PORT; 0 is any.")
+@click.option("--nodes", default=1, show_default=True, help="Present this machine as N nodes.")
+@click.option("--disable", default="", help=f"Roles not to run: {', '.join(ROLES)}.")
+@click.option("--detach", is_flag=True, help="Return as soon as it is ready; end it with `down`.")
+@click.option("--no-switch", is_flag=True, help="Leave your kubeconfig alone.")
+@click.option("--log-level", default="warning", show_default=True, help="debug, info, warning.")
+@click.option("--log-json", is_flag=True, help="Log JSON lines.")
+@click.pass_obj
+def command(  # noqa: PLR0913  click hands every option over by name
+    around: Surroundings,
+    data_dir: Path | None,
+    listen: str,
+    nodes: int,
+    disable: str,
+    *,
+    detach: bool,
+    no_switch: bool,
+    log_level: str,
+    log_json: bool,
+) -> None:
+    """Serve a Kubernetes-compatible API and run its pods on this machine."""
+    host, port = parse_listen(listen)
+    settings = Settings(
+        data_dir=(data_dir or default_data_dir(os.environ)).absolute(),
+        host=host,
+        port=port,
+        nodes=nodes,
+        disable=frozenset(filter(None, disable.split(","))),
+        log_level=log_level,
+        log_json=log_json,
+        environment=_program_environment(),
+    )
+    merge_into = None if no_switch else around.kubeconfig[0]
+    if detach:
+        raise SystemExit(around.run(detach_up(settings, around.clock, no_switch=no_switch)))
+    log.configure(level=settings.log_level, json_lines=settings.log_json)
+    import uvloop
+
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(serve(settings, merge_into=merge_into))
+
+
+def _program_environment() -> dict[str, str]:
+    """What pods inherit of ours: where programs are found and which language they speak."""
+    kept = ("PATH", "LANG", "LC_ALL", "TZ")
+    return {name: os.environ[name] for name in kept if name in os.environ}
+
+
+async def serve(settings: Settings, *, merge_into: Path | None) -> None:
+    """Run a control plane until SIGINT or SIGTERM, telling people where it is.
+
+    Args:
+        settings: what to serve.
+        merge_into: the user's kubeconfig, to add a context to; None leaves it alone.
+    """
+    from grange.app.controlplane import ControlPlane
+
+    clock = LoopClock()
+    started = process_started(clock)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    plane = ControlPlane(settings, clock=clock, rng=Stream.from_system(), log=log.Logger("up"))
+
+    def ready() -> None:
+        process.record(settings.data_dir, plane.url)
+        click.echo(f"ready in {clock.monotonic() - started:.2f} s at {plane.url}")
+        click.echo(f"kubeconfig: {plane.kubeconfig}")
+        if merge_into is not None:
+            plane.switch_to(merge_into, CONTEXT)
+            click.echo(f"context {CONTEXT!r} is now current in {merge_into}")
+        click.echo("next: grange apply -f FILE --wait · stop with Ctrl-C or grange down")
+        sys.stdout.flush()
+
+    try:
+        await plane.run(ready, stop)
+    finally:
+        process.forget(settings.data_dir)
+
+
+def process_started(clock: Clock) -> float:
+    """When this process started, on the monotonic clock; the present where that is not known."""
+    ticks = process.start_ticks(os.getpid())
+    if ticks is None:
+        return clock.monotonic()
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return clock.monotonic() - age_s

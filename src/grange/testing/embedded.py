@@ -1,0 +1,276 @@
+"""A real control plane in a context manager."""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import uvloop
+
+from grange.api import codec
+from grange.api.kinds import BUILT_IN
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind, Scheme
+from grange.api.status import NotFound, Timeout
+from grange.app.controlplane import ControlPlane
+from grange.app.settings import Settings
+from grange.base.clock import LoopClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli import readiness
+from grange.client.client import Client
+
+T = TypeVar("T")
+
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 60.0
+_POLL_S = 0.01
+
+
+class Cluster:
+    """A running control plane, for tests that do not want to be asynchronous.
+
+    Every method may be called from any thread; each raises the ``ApiError`` that the API answered.
+
+    Attributes:
+        url: where the API is served.
+        kubeconfig: a file that any Kubernetes client can use.
+        data_dir: everything that it keeps.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, plane: ControlPlane, client: Client
+    ) -> None:
+        self._loop = loop
+        self._client = client
+        self._scheme = Scheme(BUILT_IN)
+        self.url = plane.url
+        self.kubeconfig = plane.kubeconfig
+        self.data_dir = plane.settings.data_dir
+
+    def run(self, work: Callable[[Client], Awaitable[T]], *, timeout_s: float = 30.0) -> T:
+        """Run asynchronous work with the control plane's own client and return its result.
+
+        Raises:
+            TimeoutError: it took longer than ``timeout_s`` seconds.
+        """
+
+        async def main() -> T:
+            async with asyncio.timeout(timeout_s):
+                return await work(self._client)
+
+        return asyncio.run_coroutine_threadsafe(main(), self._loop).result()
+
+    def kind(self, word: str) -> AnyKind:
+        """The kind that ``pods``, ``pod``, ``po`` or ``Pod`` means.
+
+        Raises:
+            NotFound: none is called that.
+        """
+        found = self._scheme.named(word)
+        if found is None:
+            raise NotFound(f"no kind is called {word!r}")
+        return found
+
+    def create(self, manifest: str | Document | Sequence[Document]) -> list[Document]:
+        """Create the objects of YAML text or documents and return them as stored."""
+        documents = codec.load_yaml_documents(manifest) if isinstance(manifest, str) else manifest
+        if isinstance(documents, dict):
+            documents = [documents]
+        created = []
+        for document in documents:
+            kind = self._scheme.kind(str(document["apiVersion"]), str(document["kind"]))
+            if kind is None:
+                raise NotFound(f"no kind {document['kind']!r} in {document['apiVersion']!r}")
+            name, namespace = self.run(_creating(kind, document))
+            created.append(self.get(kind.plural, name, namespace))
+        return created
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> Document:
+        """One object in full."""
+        info = self.kind(kind)
+        within = namespace if info.namespaced else ""
+        return self.run(lambda client: client.get_document(info, name, within))
+
+    def list(self, kind: str, namespace: str = "default", *, labels: str = "") -> list[Document]:
+        """Objects in full, by name; an empty namespace means all."""
+        info = self.kind(kind)
+
+        async def work(client: Client) -> list[Document]:
+            within = namespace if info.namespaced else ""
+            found = await client.list(info, within, labels=labels)
+            keys = [(item.metadata.name, item.metadata.namespace) for item in found.items]
+            return [await client.get_document(info, *key) for key in keys]
+
+        return self.run(work)
+
+    def patch(self, kind: str, name: str, patch: Document, namespace: str = "default") -> Document:
+        """Merge a patch (RFC 7386) into an object and return the result."""
+        info = self.kind(kind)
+        within = namespace if info.namespaced else ""
+        self.run(lambda client: client.patch(info, name, within, patch=patch))
+        return self.get(kind, name, namespace)
+
+    def delete(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Ask for the object's deletion; ``wait_gone`` waits for it."""
+        info = self.kind(kind)
+        within = namespace if info.namespaced else ""
+        self.run(lambda client: client.delete(info, name, within))
+
+    def wait(
+        self,
+        kind: str,
+        name: str,
+        namespace: str = "default",
+        *,
+        until: Callable[[Document | None], bool] | None = None,
+        timeout_s: float = 30.0,
+    ) -> Document | None:
+        """Wait until the object is ready, or until a condition of your own; return it.
+
+        Args:
+            kind: what it is.
+            name: its name.
+            namespace: where it is; ignored for cluster-scoped kinds.
+            until: gets the document, or None while there is none.
+            timeout_s: seconds after which to give up.
+
+        Raises:
+            Timeout: it did not come about; the message says how far it was.
+        """
+        check = until or (lambda document: readiness.ready(document).done)
+        seen: list[Document | None] = [None]
+
+        def holds() -> bool:
+            try:
+                seen[0] = self.get(kind, name, namespace)
+            except NotFound:
+                seen[0] = None
+            return check(seen[0])
+
+        if not _poll(holds, timeout_s):
+            state = readiness.ready(seen[0]).text
+            raise Timeout(f"{kind}/{name} not as wished after {timeout_s:g} s: {state}")
+        return seen[0]
+
+    def wait_gone(
+        self, kind: str, name: str, namespace: str = "default", *, timeout_s: float = 30.0
+    ) -> None:
+        """Wait until there is no such object.
+
+        Raises:
+            Timeout: it is still there.
+        """
+        self.wait(kind, name, namespace, until=lambda found: found is None, timeout_s=timeout_s)
+
+
+def _creating(kind: AnyKind, document: Document) -> Callable[[Client], Awaitable[tuple[str, str]]]:
+    async def work(client: Client) -> tuple[str, str]:
+        namespace = document.get("metadata", {}).get("namespace") or "default"
+        made = await client.create(kind, document, namespace if kind.namespaced else "")
+        return made.metadata.name, made.metadata.namespace or "default"
+
+    return work
+
+
+def _poll(holds: Callable[[], bool], timeout_s: float) -> bool:
+    clock = LoopClock()
+    deadline = clock.monotonic() + timeout_s
+    pause = threading.Event()
+    while not holds():
+        if clock.monotonic() > deadline:
+            return False
+        pause.wait(_POLL_S)
+    return True
+
+
+class _Thread(threading.Thread):
+    """The control plane's thread: a loop, the plane, and a way to stop it."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(name="grange-cluster")
+        self._settings = settings
+        self.ready = threading.Event()
+        self.failure: BaseException | None = None
+        self.plane: ControlPlane | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        try:
+            uvloop.run(self._serve())
+        except BaseException as error:  # noqa: BLE001  handed to the test's thread
+            self.failure = error
+        finally:
+            self.ready.set()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self.plane = ControlPlane(
+            self._settings,
+            clock=LoopClock(),
+            rng=Stream.from_system(),
+            log=Logger("testing"),
+        )
+        await self.plane.run(self.ready.set, self._stop)
+
+    def stop(self) -> None:
+        """Stop serving and wait; what failed inside is raised here."""
+        if self.loop is not None and self._stop is not None and self.is_alive():
+            self.loop.call_soon_threadsafe(self._stop.set)
+        self.join(STOP_LIMIT_S)
+        if self.is_alive():
+            raise TimeoutError(f"the control plane did not stop within {STOP_LIMIT_S:g} s")
+        if self.failure is not None:
+            raise self.failure
+
+
+@contextmanager
+def cluster(
+    *,
+    nodes: int = 1,
+    data_dir: Path | None = None,
+    disable: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Cluster]:
+    """A real API server, scheduler, controllers and agents, for as long as the block lasts.
+
+    Args:
+        nodes: how many nodes to present this machine as.
+        data_dir: where to keep things; a temporary directory by default, removed at the end.
+        disable: roles not to run: scheduler, controllers, agent.
+        environment: what pods find in their environment beside their own; PATH by default.
+
+    Raises:
+        GrangeError: it could not start; the message says why.
+    """
+    import os
+
+    directory = data_dir or Path(tempfile.mkdtemp(prefix="grange-test-"))
+    thread = _Thread(
+        Settings(
+            data_dir=directory,
+            port=0,
+            nodes=nodes,
+            disable=frozenset(disable),
+            environment=environment or {"PATH": os.environ.get("PATH", os.defpath)},
+        )
+    )
+    thread.start()
+    try:
+        thread.ready.wait(START_LIMIT_S)
+        if thread.failure is not None or thread.plane is None or thread.loop is None:
+            thread.stop()
+            raise TimeoutError(f"the control plane was not ready after {START_LIMIT_S:g} s")
+        yield Cluster(thread.loop, thread.plane, thread.plane.client("testing"))
+    finally:
+        if thread.failure is None:
+            thread.stop()
+        if data_dir is None:
+            shutil.rmtree(directory, ignore_errors=True)

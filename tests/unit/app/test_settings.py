@@ -1,0 +1,85 @@
+"""Settings are checked when they are made, and say what is wrong and what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from grange.app import machine, process
+from grange.app.settings import (
+    Settings,
+    SettingsError,
+    default_data_dir,
+    kubeconfig_paths,
+    parse_listen,
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"disable": frozenset({"schedular"})}, "schedular.*scheduler, controllers"),
+        ({"port": 70000}, "70000"),
+        ({"nodes": 0}, "--nodes 0"),
+        ({"nodes": 100_000}, "between 1 and"),
+    ],
+)
+def test_a_setting_out_of_bounds_is_refused_by_name(
+    tmp_path: Path, wrong: dict[str, object], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Settings(data_dir=tmp_path, **wrong)  # type: ignore[arg-type]  # each has its own type
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        (":8443", ("127.0.0.1", 8443)),
+        ("localhost", ("localhost", 6443)),
+        ("[::1]:6443", ("::1", 6443)),
+        ("[::1]", ("::1", 6443)),
+    ],
+)
+def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+def test_a_listen_address_without_a_number_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"127\.0\.0\.1:6443"):
+        parse_listen("127.0.0.1:https")
+
+
+def test_places_come_from_the_environment_in_order() -> None:
+    assert default_data_dir({"GRANGE_DATA_DIR": "/d", "HOME": "/h"}) == Path("/d")
+    assert default_data_dir({"XDG_DATA_HOME": "/x", "HOME": "/h"}) == Path("/x/grange")
+    assert default_data_dir({"HOME": "/h"}) == Path("/h/.local/share/grange")
+    assert kubeconfig_paths({"KUBECONFIG": "/a::/b"}) == (Path("/a"), Path("/b"))
+    assert kubeconfig_paths({"HOME": "/h"}) == (Path("/h/.kube/config"),)
+
+
+def test_identity_differs_by_directory_and_not_by_spelling(tmp_path: Path) -> None:
+    one = Settings(data_dir=tmp_path / "a")
+    same = Settings(data_dir=tmp_path / "b" / ".." / "a")
+    other = Settings(data_dir=tmp_path / "b")
+    assert one.identity == same.identity != other.identity
+
+
+def test_nodes_share_the_machine() -> None:
+    whole, parts = machine.shares(1), machine.shares(3)
+    assert len({part.name for part in parts}) == 3
+    assert sum(part.cpu_milli for part in parts) <= whole[0].cpu_milli
+    assert sum(part.memory_bytes for part in parts) <= whole[0].memory_bytes
+    assert parts[0].capacity()["cpu"].endswith("m")
+
+
+def test_a_record_of_a_dead_or_recycled_process_counts_as_none(tmp_path: Path) -> None:
+    assert process.find(tmp_path) is None
+    process.record(tmp_path, "https://127.0.0.1:1")
+    found = process.find(tmp_path)
+    assert found is not None
+    assert found.url == "https://127.0.0.1:1"
+    text = (tmp_path / process.FILE).read_text().replace(str(found.start), str(found.start - 1))
+    (tmp_path / process.FILE).write_text(text)
+    assert process.find(tmp_path) is None
+    process.forget(tmp_path)
+    assert process.find(tmp_path) is None
