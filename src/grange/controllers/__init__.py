@@ -1,1 +1,33 @@
-"""Placeholder docstring; the room fills it."""
+"""The controllers: each keeps one promise about objects of some kind.
+
+Owns: one package a controller, and ``TABLE``, which says how each is made.
+Never: a controller that knows another; they meet only through the API.
+Flow: informers → work queue key → pure decision → fenced writes → events and conditions.
+Concurrency: every controller is a service with ``run()``; the caller owns its task.
+Start reading at: ``replication``; it shows the pattern that the others follow.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from grange.controllers.garbagecollector.controller import GarbageCollector
+from grange.controllers.namespace.controller import NamespaceController
+from grange.controllers.nodelifecycle.controller import NodeLifecycle
+from grange.controllers.replication.controller import ReplicationService
+from grange.reconcile.deps import Deps
+
+
+class Service(Protocol):
+    """Something that works until it is cancelled."""
+
+    async def run(self) -> None:
+        """Work; returns only by cancellation."""
+
+
+TABLE: tuple[tuple[str, Callable[[Deps], Service]], ...] = (
+    ("replication", ReplicationService),
+    ("namespace", NamespaceController),
+    ("garbagecollector", GarbageCollector),
+    ("nodelifecycle", NodeLifecycle),
+)
+"""Every controller: its name and how it is made, with its default settings."""

@@ -1,0 +1,266 @@
+"""The shell of the garbage collector: one look at one object, by uid."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from grange.api.kinds import BUILT_IN
+from grange.api.meta import ObjectKey, OwnerReference, Resource
+from grange.api.scheme import AnyKind, Scheme
+from grange.api.status import NotFound
+from grange.base.tasks import Nursery
+from grange.controllers.garbagecollector import logic
+from grange.controllers.garbagecollector.config import GarbageCollectorConfig
+from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
+from grange.controllers.garbagecollector.logic import State
+from grange.reconcile.controller import Controller, Done, Result
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import Informer
+from grange.reconcile.recorder import WARNING, Recorder
+
+NAME = "garbagecollector"
+
+
+class GarbageCollector:
+    """Deletes what nobody owns any more; ``run`` it once per API server.
+
+    Args:
+        deps: client, informers, clock, randomness, log, metrics.
+        config: settings.
+        kinds: the kinds whose objects own and are owned.
+    """
+
+    def __init__(
+        self,
+        deps: Deps,
+        config: GarbageCollectorConfig | None = None,
+        kinds: Sequence[AnyKind] = BUILT_IN,
+    ) -> None:
+        self._config = config or GarbageCollectorConfig()
+        self._client = deps.client
+        self._log = deps.log.bind(controller=NAME)
+        self._scheme = Scheme(tuple(kinds))
+        self._recorder = Recorder(
+            deps.client,
+            "garbage-collector",
+            clock=deps.clock,
+            rng=deps.rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self.graph = Graph()
+        self.loop = Controller(
+            NAME,
+            self.reconcile,
+            workers=self._config.workers,
+            clock=deps.clock,
+            rng=deps.rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self._informers: list[Informer[Resource]] = []
+        self._own: list[Informer[Resource]] = []
+        self._ready = False
+        for kind in self._scheme:
+            if kind.plural in self._config.ignored and not kind.group:
+                continue
+            self._watch(deps, kind)
+
+    def _watch(self, deps: Deps, kind: AnyKind) -> None:
+        informer: Informer[Resource]
+        if kind.plural in self._config.shared:
+            informer = deps.informers.informer(kind)
+        else:
+            informer = Informer(
+                deps.client,
+                replace(kind, view=Resource),
+                clock=deps.clock,
+                rng=deps.rng.fork(f"{NAME}/{kind.qualified}"),
+                log=deps.log,
+            )
+            self._own.append(informer)
+        self._informers.append(informer)
+
+        def seen(obj: Resource) -> None:
+            self._look(self.graph.put(Entry.of(kind, obj)))
+
+        informer.add_handler(
+            seen,
+            lambda _, new: seen(new),
+            lambda old: self._look(self.graph.remove(old.metadata.uid)),
+        )
+
+    def _look(self, uids: Sequence[str]) -> None:
+        if self._ready:
+            for uid in uids:
+                self.loop.enqueue(ObjectKey("", uid))
+
+    async def run(self) -> None:
+        """Work until cancelled; begins when every kind has shown a complete state."""
+        async with Nursery(NAME) as nursery:
+            for informer in self._own:
+                nursery.start(informer.run(), name=f"{NAME} {informer.kind.qualified}")
+            for informer in self._informers:
+                await informer.synced.wait()
+            # Before this an owner that is merely not listed yet would look gone.
+            self._ready = True
+            self._look(self.graph.suspects())
+            nursery.start(self._recorder.run(), name=f"{NAME} events")
+            nursery.start(self.loop.run(), name=f"{NAME} loop")
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at the object of a uid (the key's name) once.
+
+        Raises:
+            ApiError: a request failed; to be tried again.
+        """
+        entry = self.graph.get(key.name)
+        if entry is None:
+            return Done()
+        if entry.orphans_dependents:
+            await self._orphan(entry)
+        elif entry.waits_for_dependents:
+            await self._foreground(entry)
+        if entry.owners:
+            await self._attempt(entry)
+        return Done()
+
+    # --- by owners ----------------------------------------------------------------------------
+
+    async def _attempt(self, known: Entry) -> None:
+        """Delete the object, or drop references of it, if that is what its owners call for."""
+        if all(self._known_alive(owner, known) for owner in known.owners):
+            return
+        obj = await self._live(known)
+        if obj is None:
+            return
+        entry = Entry.of(known.kind, obj)
+        states = {owner.uid: await self._state(owner, entry) for owner in entry.owners}
+        dependents = self.graph.dependents(entry.uid)
+        match logic.decide(entry, states, has_dependents=bool(dependents)):
+            case logic.Keep(drop=()):
+                self._warn(obj, entry, states)
+            case logic.Keep(drop=drop):
+                await self._drop_owners(entry.kind, obj, drop)
+            case logic.Delete(propagation=propagation):
+                await self._delete(entry, obj, propagation)
+
+    def _known_alive(self, owner: OwnerReference, dependent: Entry) -> bool:
+        found = self.graph.get(owner.uid)
+        return (
+            found is not None
+            and not found.waits_for_dependents
+            and self._is_named(found, owner, dependent)
+        )
+
+    def _is_named(self, found: Entry, owner: OwnerReference, dependent: Entry) -> bool:
+        """Whether the reference really names what has its uid."""
+        if (found.kind.api_version.split("/")[0], found.kind.kind, found.key.name) != (
+            owner.api_version.split("/")[0],
+            owner.kind,
+            owner.name,
+        ):
+            return False
+        return not found.kind.namespaced or found.key.namespace == dependent.key.namespace
+
+    async def _state(self, owner: OwnerReference, dependent: Entry) -> State:
+        found = self.graph.get(owner.uid)
+        if found is not None:
+            if not self._is_named(found, owner, dependent):
+                return State.UNKNOWN  # the uid lives, under other coordinates: nothing is certain
+            return State.WAITING if found.waits_for_dependents else State.ALIVE
+        kind = self._scheme.kind(owner.api_version, owner.kind)
+        if kind is None or not logic.is_possible_owner(kind, dependent):
+            return State.UNKNOWN
+        namespace = dependent.key.namespace if kind.namespaced else ""
+        try:
+            live = await self._client.get(_metadata_of(kind), owner.name, namespace)
+        except NotFound:
+            return State.GONE
+        if live.metadata.uid != owner.uid:
+            return State.GONE
+        return State.WAITING if Entry.of(kind, live).waits_for_dependents else State.ALIVE
+
+    def _warn(self, obj: Resource, entry: Entry, states: dict[str, State]) -> None:
+        for owner in entry.owners:
+            if states.get(owner.uid) is State.UNKNOWN:
+                self._recorder.event(
+                    obj,
+                    WARNING,
+                    "OwnerRefInvalid",
+                    f"owner {owner.api_version}/{owner.kind} {owner.name} (uid {owner.uid}) cannot "
+                    "be judged: its kind is not served here, or it is in another namespace",
+                    kind=entry.kind,
+                )
+
+    async def _delete(self, entry: Entry, obj: Resource, propagation: str) -> None:
+        try:
+            await self._client.delete(
+                entry.kind,
+                entry.key.name,
+                entry.key.namespace,
+                uid=entry.uid,
+                resource_version=obj.metadata.resource_version,
+                propagation=propagation,
+            )
+        except NotFound:
+            return
+        self._log.info("deleted dependent", kind=entry.kind.qualified, key=entry.key, uid=entry.uid)
+
+    # --- by finalizers ------------------------------------------------------------------------
+
+    async def _orphan(self, entry: Entry) -> None:
+        for dependent in self.graph.dependents(entry.uid):
+            obj = await self._live(dependent)
+            if obj is not None:
+                await self._drop_owners(dependent.kind, obj, (entry.uid,))
+        await self._drop_finalizer(entry, ORPHAN)
+
+    async def _foreground(self, entry: Entry) -> None:
+        blockers = self.graph.blockers(entry.uid)
+        if not blockers:
+            await self._drop_finalizer(entry, FOREGROUND)
+            return
+        self._look([blocker.uid for blocker in blockers])
+
+    async def _drop_finalizer(self, entry: Entry, finalizer: str) -> None:
+        obj = await self._live(entry)
+        if obj is None or finalizer not in obj.metadata.finalizers:
+            return
+        left = [item for item in obj.metadata.finalizers if item != finalizer]
+        await self._patch(entry.kind, obj, {"finalizers": left})
+
+    async def _drop_owners(self, kind: AnyKind, obj: Resource, uids: Sequence[str]) -> None:
+        references = obj.metadata.owner_references
+        left = [msgspec.to_builtins(owner) for owner in references if owner.uid not in uids]
+        if len(left) != len(references):
+            await self._patch(kind, obj, {"ownerReferences": left})
+
+    async def _patch(self, kind: AnyKind, obj: Resource, change: dict[str, object]) -> None:
+        meta = obj.metadata
+        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        try:
+            await self._client.patch(
+                _metadata_of(kind),
+                meta.name,
+                meta.namespace,
+                patch={"metadata": {**change, **fence}},
+            )
+        except NotFound:
+            return
+
+    async def _live(self, entry: Entry) -> Resource | None:
+        """The object as the server has it; None when it is gone or its name is another's."""
+        try:
+            obj: Resource = await self._client.get(
+                _metadata_of(entry.kind), entry.key.name, entry.key.namespace
+            )
+        except NotFound:
+            return None
+        return obj if obj.metadata.uid == entry.uid else None
+
+
+def _metadata_of(kind: AnyKind) -> AnyKind:
+    """The kind, read for its metadata only."""
+    return replace(kind, view=Resource)

@@ -1,0 +1,329 @@
+"""The shell of the node lifecycle controller: nodes judged and tainted by name, pods evicted by key."""
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.kinds import LEASE, NODE, POD
+from grange.api.kinds.lease import Lease
+from grange.api.kinds.node import Node, Taint
+from grange.api.kinds.pod import Pod
+from grange.api.meta import ObjectKey
+from grange.api.status import ApiError, Conflict, NotFound
+from grange.base.backoff import TokenBucket
+from grange.base.tasks import Nursery
+from grange.controllers.nodelifecycle import eviction, podgc, taints
+from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
+from grange.controllers.nodelifecycle.health import Health, Monitor
+from grange.placement.taints import NO_EXECUTE
+from grange.reconcile.controller import Controller, Done, Requeue, Result
+from grange.reconcile.deps import Deps
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+NAME = "nodelifecycle"
+LEASES = "kube-node-lease"
+
+_BY_NODE = "nodelifecycle/node"  # pods by the node they are bound to
+_UNHEALTHY = frozenset({Health.SILENT, Health.NOT_READY})
+
+
+class NodeLifecycle:
+    """Watches over nodes; ``run`` it once per API server.
+
+    Args:
+        deps: client, informers, clock, randomness, log, metrics.
+        config: thresholds.
+    """
+
+    def __init__(self, deps: Deps, config: NodeLifecycleConfig | None = None) -> None:
+        self._config = config or NodeLifecycleConfig()
+        self._client = deps.client
+        self._clock = deps.clock
+        self._log = deps.log.bind(controller=NAME)
+        self._recorder = Recorder(
+            deps.client,
+            "node-controller",
+            clock=deps.clock,
+            rng=deps.rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self._monitor = Monitor(
+            grace_s=self._config.grace_s,
+            clock_gap_s=self._config.clock_gap_s,
+            disruption_share=self._config.disruption_share,
+        )
+        self._bucket = TokenBucket(
+            rate_per_s=self._config.evictions_per_s, burst=self._config.burst
+        )
+        self._turns: dict[str, float] = {}  # when an unhealthy node may be tainted NoExecute
+        self._tainted: dict[str, tuple[tuple[tuple[str, str], ...], float]] = {}
+        self._orphans = podgc.Orphans(self._config.orphan_grace_s)
+        self._node_lost = asyncio.Event()
+        self._nodes = deps.informers.informer(NODE)
+        self._pods = deps.informers.informer(POD)
+        self._leases = deps.informers.informer(LEASE, namespace=LEASES)
+        self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
+        self.judging = Controller(
+            f"{NAME}-nodes",
+            self.judge,
+            clock=deps.clock,
+            rng=deps.rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self.evicting = Controller(
+            f"{NAME}-evictions",
+            self.evict,
+            workers=self._config.workers,
+            clock=deps.clock,
+            rng=deps.rng,
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self._leases.add_handler(self._beat, lambda _, new: self._beat(new))
+        self._nodes.add_handler(self._node_seen, lambda _, new: self._node_seen(new), self._lost)
+        self._pods.add_handler(self._pod_seen, self._pod_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for informer in (self._nodes, self._pods, self._leases):
+            await informer.synced.wait()
+        async with Nursery(NAME) as nursery:
+            nursery.start(self._recorder.run(), name=f"{NAME} events")
+            nursery.start(self._watch_hearts(), name=f"{NAME} monitor")
+            nursery.start(self._collect_garbage(), name=f"{NAME} pod gc")
+            nursery.start(self.judging.run(), name=f"{NAME} nodes")
+            nursery.start(self.evicting.run(), name=f"{NAME} evictions")
+
+    # --- news ---------------------------------------------------------------------------------
+
+    def _beat(self, lease: Lease) -> None:
+        marker = f"{lease.spec.renew_time} {lease.spec.holder_identity}"
+        self._monitor.beat(lease.metadata.name, marker, self._clock.monotonic())
+
+    def _node_seen(self, node: Node) -> None:
+        name = node.metadata.name
+        evicting = eviction.evicting(node.spec.taints)
+        if evicting != self._tainted.get(name, ((), 0.0))[0]:
+            if evicting:
+                self._tainted[name] = evicting, self._clock.monotonic()
+            else:
+                self._tainted.pop(name, None)
+            for pod in self._pods.store.by_index(_BY_NODE, name):
+                self.evicting.enqueue(pod.key)
+        if self._needs_judging(node):
+            self.judging.enqueue(node.key)
+
+    def _lost(self, node: Node) -> None:
+        name = node.metadata.name
+        self._monitor.forget(name)
+        self._turns.pop(name, None)
+        self._tainted.pop(name, None)
+        self._node_lost.set()
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if pod.spec.node_name in self._tainted:
+            self.evicting.enqueue(pod.key)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        if (old.spec.node_name, old.spec.tolerations) != (new.spec.node_name, new.spec.tolerations):
+            self._pod_seen(new)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    async def _watch_hearts(self) -> None:
+        while True:
+            now = self._clock.monotonic()
+            was = self._monitor.disrupted
+            if self._monitor.tick(self._nodes.store, now):
+                self._log.warning("heartbeats not watched for a while: nodes get a fresh grace")
+            if was != self._monitor.disrupted:
+                self._tell_disruption()
+            for node in self._nodes.store.list():
+                if self._needs_judging(node):
+                    self.judging.enqueue(node.key)
+            await self._clock.sleep(self._config.period_s)
+
+    def _tell_disruption(self) -> None:
+        if self._monitor.disrupted:
+            self._log.error("too many nodes are unhealthy at once: nothing is evicted")
+        else:
+            self._log.info("enough nodes are healthy again: evictions go on")
+
+    def _needs_judging(self, node: Node) -> bool:
+        """Whether the node's condition and taints may not be what they should be."""
+        health = self._monitor.health(node, self._clock.monotonic())
+        return health in _UNHEALTHY or any(taint.key in taints.OURS for taint in node.spec.taints)
+
+    async def judge(self, key: ObjectKey) -> Result:
+        """Make one node's Ready condition and taints say how it is.
+
+        Raises:
+            ApiError: a write failed; to be tried again.
+        """
+        node = self._nodes.store.get(key)
+        if node is None:
+            return Done()
+        health = self._monitor.health(node, self._clock.monotonic())
+        try:
+            if health is Health.SILENT:
+                node = await self._mark_unknown(node)
+            wait_s = await self._taint(node, health)
+        except NotFound:
+            return Done()
+        return Done() if wait_s is None else Requeue(wait_s)
+
+    async def _mark_unknown(self, node: Node) -> Node:
+        for item in node.status.conditions:
+            if item.type == "Ready" and item.status == "Unknown":
+                return node
+        ready = {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "The node's agent has stopped renewing its lease.",
+            "lastTransitionTime": timestamps.rfc3339(self._clock.now()),
+        }
+        meta = node.metadata
+        marked = await self._client.patch(
+            NODE,
+            meta.name,
+            patch={
+                "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+                "status": {"conditions": [ready]},
+            },
+            type="strategic",
+            subresource="status",
+        )
+        self._log.warning("node is silent", node=meta.name, grace_s=self._config.grace_s)
+        message = f"Node {meta.name} has sent no heartbeat for {self._config.grace_s:g} s"
+        self._recorder.event(node, WARNING, "NodeNotReady", message, kind=NODE)
+        return marked
+
+    async def _taint(self, node: Node, health: Health) -> float | None:
+        """Put taints in order; seconds until a NoExecute taint may be put on, if one must wait."""
+        meta = node.metadata
+        held = node.spec.taints
+        wait_s = self._turn(node, health)
+        now = timestamps.rfc3339(self._clock.now())
+        wanted = taints.wanted(held, health, may_execute=wait_s == 0.0, now=now)
+        if self._monitor.disrupted:
+            wanted = taints.lifted(wanted)
+        if wanted != held:
+            patch = {
+                "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+                "spec": {"taints": msgspec.to_builtins(wanted)},
+            }
+            await self._client.patch(NODE, meta.name, patch=patch)
+            self._log.info("node tainted", node=meta.name, taints=_words(wanted))
+        return wait_s or None
+
+    def _turn(self, node: Node, health: Health) -> float | None:
+        """Seconds until the node may be tainted NoExecute; None when it need not be."""
+        name = node.metadata.name
+        if health not in _UNHEALTHY or self._monitor.disrupted:
+            self._turns.pop(name, None)
+            return None
+        if not taints.wants_execute(node.spec.taints, health):
+            return None
+        now = self._clock.monotonic()
+        if name not in self._turns:
+            self._turns[name] = now + self._bucket.reserve(now)
+        return max(0.0, self._turns[name] - now)
+
+    # --- pods ---------------------------------------------------------------------------------
+
+    async def evict(self, key: ObjectKey) -> Result:
+        """Delete one pod if its time on a tainted node is over.
+
+        Raises:
+            ApiError: the delete failed; to be tried again.
+        """
+        pod = self._pods.store.get(key)
+        if pod is None or pod.metadata.deletion_timestamp:
+            return Done()
+        node = self._nodes.store.get(ObjectKey("", pod.spec.node_name))
+        tainted = self._tainted.get(pod.spec.node_name)
+        if node is None or tainted is None:
+            return Done()
+        held = node.spec.taints
+        if self._monitor.disrupted and eviction.is_only_health(held):
+            return Requeue(self._config.period_s)
+        stay_s = eviction.stay_s(
+            held, pod.spec.tolerations, default_s=self._config.default_toleration_s
+        )
+        if stay_s is None:
+            return Done()
+        wait_s = tainted[1] + stay_s - self._clock.monotonic()
+        if wait_s > 0:
+            return Requeue(wait_s)
+        why = f"Deleted from node {node.metadata.name}: {_words(held)}"
+        if await self._delete(pod, grace_period_s=None):
+            self._recorder.event(pod, NORMAL, "TaintManagerEviction", why, kind=POD)
+            self._log.info("pod evicted", pod=pod.key, node=node.metadata.name)
+        return Done()
+
+    async def _collect_garbage(self) -> None:
+        while True:
+            pending = False
+            try:
+                pending = await self._collect()
+            except ApiError as error:
+                self._log.warning("pod gc failed", error=error)
+            if pending:
+                await self._clock.sleep(self._config.orphan_grace_s)
+                continue
+            self._node_lost.clear()
+            with suppress(TimeoutError):
+                async with self._clock.timeout(self._config.gc_period_s):
+                    await self._node_lost.wait()
+
+    async def _collect(self) -> bool:
+        """One round; whether pods without a node still have time."""
+        pods = self._pods.store.list()
+        nodes = {node.metadata.name: node for node in self._nodes.store}
+        lost = {pod.spec.node_name for pod in pods if pod.spec.node_name} - nodes.keys()
+        due = self._orphans.due(pods, nodes, self._clock.monotonic())
+        for name in sorted({pod.spec.node_name for pod in due}):
+            if not await self._is_gone(name):
+                continue
+            for pod in due:
+                if pod.spec.node_name == name and await self._delete(pod, grace_period_s=0):
+                    self._log.info("orphaned pod removed", pod=pod.key, node=name)
+        dead = {
+            name
+            for name, node in nodes.items()
+            if any(taint.key == podgc.OUT_OF_SERVICE for taint in node.spec.taints)
+        }
+        for pod in podgc.out_of_service(pods, dead):
+            await self._delete(pod, grace_period_s=0)
+        for pod in podgc.surplus(pods, self._config.finished_pods):
+            await self._delete(pod, grace_period_s=0)
+        return bool(lost)
+
+    async def _is_gone(self, node: str) -> bool:
+        """Whether the server, too, knows no such node: a cache may lag."""
+        try:
+            await self._client.get(NODE, node)
+        except NotFound:
+            return True
+        return False
+
+    async def _delete(self, pod: Pod, *, grace_period_s: int | None) -> bool:
+        meta = pod.metadata
+        try:
+            await self._client.delete(
+                POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace_period_s
+            )
+        except (NotFound, Conflict):
+            return False  # gone, or its name is another's
+        return True
+
+
+def _words(held: list[Taint]) -> str:
+    return ", ".join(
+        f"{taint.key}:{taint.effect}" for taint in held if taint.key in taints.OURS
+    ) or ", ".join(f"{taint.key}:{taint.effect}" for taint in held if taint.effect == NO_EXECUTE)

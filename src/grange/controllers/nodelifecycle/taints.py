@@ -1,0 +1,50 @@
+"""The taints that tell of a node's health, and what the node should carry: pure."""
+
+from collections.abc import Sequence
+
+from grange.api.kinds.node import Taint
+from grange.controllers.nodelifecycle.health import Health
+from grange.placement.taints import NO_EXECUTE, NO_SCHEDULE
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+OURS = frozenset({NOT_READY, UNREACHABLE})
+
+_KEY = {Health.NOT_READY: NOT_READY, Health.SILENT: UNREACHABLE}
+
+
+def wanted(taints: Sequence[Taint], health: Health, *, may_execute: bool, now: str) -> list[Taint]:
+    """The taints that a node should have; equal to the old when nothing changes.
+
+    Args:
+        taints: those it has; foreign ones are kept, in their order.
+        health: how it is; a node that has said nothing yet keeps what it has.
+        may_execute: whether a NoExecute taint may be put on now; one that is there for the same
+            reason stays, unless the cluster is disrupted (see ``lifted``).
+        now: RFC 3339, when new ones are put on.
+    """
+    if health is Health.NEW:
+        return list(taints)
+    key = _KEY.get(health)
+    kept = [taint for taint in taints if taint.key not in OURS or taint.key == key]
+    if key is None:
+        return kept
+    there = {taint.effect for taint in kept if taint.key == key}
+    if NO_SCHEDULE not in there:
+        kept.append(Taint(key=key, effect=NO_SCHEDULE, time_added=now))
+    if NO_EXECUTE not in there and may_execute:
+        kept.append(Taint(key=key, effect=NO_EXECUTE, time_added=now))
+    return kept
+
+
+def lifted(taints: Sequence[Taint]) -> list[Taint]:
+    """The taints without those of ours that evict."""
+    return [taint for taint in taints if taint.key not in OURS or taint.effect != NO_EXECUTE]
+
+
+def wants_execute(taints: Sequence[Taint], health: Health) -> bool:
+    """Whether a NoExecute taint is due that the node does not carry."""
+    key = _KEY.get(health)
+    return key is not None and not any(
+        taint.key == key and taint.effect == NO_EXECUTE for taint in taints
+    )
