@@ -46,7 +46,7 @@ def until_ready(url: str, limit_s: float = 30.0) -> None:
     deadline = time.perf_counter() + limit_s
     while True:
         try:
-            with urllib.request.urlopen(f"{url}/readyz", context=context, timeout=1) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{url}/readyz", context=context, timeout=1) as answer:  # noqa: S310  our own server
                 if answer.status == 200:
                     return
         except (OSError, urllib.error.URLError):

@@ -23,7 +23,7 @@ _CORE = "tag:yaml.org,2002:"
 _MERGE = f"{_CORE}merge"
 
 
-class _Loader(_Base):  # type: ignore[misc]
+class _Loader(_Base):  # type: ignore[misc]  # chosen at run time
     """The safe loader, counting what it builds and refusing repeated keys."""
 
     def __init__(self, stream: str | bytes) -> None:

@@ -100,7 +100,7 @@ def object_decoder(view: type[Any]) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _list_decoder(view: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_ListBody[view])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(_ListBody[view])  # type: ignore[valid-type]  # a type by value
 
 
 _raw_list = msgspec.json.Decoder(_RawList)

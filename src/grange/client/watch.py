@@ -58,7 +58,7 @@ class _Code(msgspec.Struct):
 
 @cache
 def _event_decoder(view: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(WatchEvent[view])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(WatchEvent[view])  # type: ignore[valid-type]  # a type by value
 
 
 _raw_event = msgspec.json.Decoder(_RawEvent)

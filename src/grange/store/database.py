@@ -291,7 +291,7 @@ def _insert(rows: int) -> str:
     values = ",".join([f"({','.join('?' * _COLUMNS)})"] * rows)
     if rows == 1:
         return f"INSERT INTO log VALUES {values}"  # noqa: S608  placeholders only
-    return f"INSERT INTO log SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608
+    return f"INSERT INTO log SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608  only placeholders
 
 
 class History:

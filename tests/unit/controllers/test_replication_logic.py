@@ -358,7 +358,7 @@ def test_w9_victims_are_ranked_and_the_ranking_is_total() -> None:
     owner = builders.controller(placement="Packed")
 
     def member(name: str, node: str = "ok", **facts: object) -> Pod:
-        return builders.pod(owner, name=name, node=node, **facts)  # type: ignore[arg-type]
+        return builders.pod(owner, name=name, node=node, **facts)  # type: ignore[arg-type]  # facts by name
 
     in_order = [
         member("ineligible", node="bad"),

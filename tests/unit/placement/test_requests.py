@@ -130,7 +130,7 @@ def test_discharging_is_the_inverse_of_charging(found: list[PodSpec], order: obj
     for need, held in pods:
         usage = charged(usage, need, held)
     assert usage.pods == len(pods)
-    order.shuffle(pods)  # type: ignore[attr-defined]
+    order.shuffle(pods)  # type: ignore[attr-defined]  # hypothesis gives a Random
     for need, held in pods:
         usage = discharged(usage, need, held)
     assert usage == IDLE

@@ -32,7 +32,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def fails(self, action: object, *args: object) -> bool:
         try:
-            action(*args)  # type: ignore[operator]
+            action(*args)  # type: ignore[operator]  # drawn by name
         except CacheError:
             return True
         return False

@@ -166,8 +166,8 @@ class LogWriter:
 
 def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str, int]:
     """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed."""
-    command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]
-    env = dict(spec["env"])  # type: ignore[call-overload]
+    command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]  # our own file
+    env = dict(spec["env"])  # type: ignore[call-overload]  # our own file
     failed_r, failed_w = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:

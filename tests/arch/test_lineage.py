@@ -1,0 +1,68 @@
+"""Every name that the designs before us export has its row in docs/lineage.md."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "lineage.md"
+NAMES = Path(__file__).parent / "lineage_names.txt"
+
+ROW = re.compile(r"^\| `([^`]+)` \| (.+) \| (.+) \|$")
+FILE = re.compile(r"`((?:src|tests)/[^`]+)`")
+PLANNED = re.compile(r"\bissue \d+\b|\blater issue\b")
+
+
+def listed(found: Iterable[object]) -> str:
+    """One a line, so that pytest shows them all."""
+    return "\n" + "\n".join(str(one) for one in found)
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    area, found = "", []
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("## "):
+            area = line.removeprefix("## ")
+        elif match := ROW.match(line):
+            name, where, shown_by = match.groups()
+            found.append((area, name, where, shown_by))
+    return found
+
+
+def test_every_exported_name_has_exactly_one_row() -> None:
+    lines = NAMES.read_text().splitlines()
+    wanted = [(area, name) for area, _, name in (line.partition(" ") for line in lines)]
+    there = Counter((area, name) for area, name, _, _ in rows())
+    missing = [name for name in wanted if there[name] != 1]
+    assert not missing, listed(sorted(missing))
+    assert sorted(set(there) - set(wanted)) == []
+
+
+def test_every_row_leads_somewhere() -> None:
+    lost = [
+        f"{area}.{name}"
+        for area, name, where, _ in rows()
+        if not FILE.search(where) and not PLANNED.search(where)
+    ]
+    assert not lost, listed(lost)
+
+
+def test_files_that_rows_name_exist() -> None:
+    missing = {
+        path
+        for _, _, where, shown_by in rows()
+        for path in FILE.findall(where + shown_by)
+        if not (ROOT / path).is_file()
+    }
+    assert not missing, listed(sorted(missing))
+
+
+def test_names_that_rows_give_are_defined_in_their_files() -> None:
+    undefined = []
+    for area, name, where, _ in rows():
+        for symbol, path in re.findall(r"`([A-Za-z_.]+)` in `(src/[^`]+)`", where):
+            text = (ROOT / path).read_text()
+            if any(not re.search(rf"\b{part}\b", text) for part in symbol.split(".")):
+                undefined.append(f"{area}.{name}: {symbol} in {path}")
+    assert not undefined, listed(undefined)

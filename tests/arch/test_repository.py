@@ -1,0 +1,108 @@
+"""What the repository promises: documents that resolve, and nothing of the machine it was made on."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from grange.api.kinds import BUILT_IN
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "tests", "docs", "bench", "scripts", "examples", ".ci")
+BINARY = {".png", ".gz", ".db", ".pyc"}
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
+
+
+def listed(found: Iterable[object]) -> str:
+    """One a line, so that pytest shows them all."""
+    return "\n" + "\n".join(str(one) for one in found)
+
+
+def tree() -> list[Path]:
+    found = [path for path in ROOT.iterdir() if path.is_file()]
+    for folder in FOLDERS:
+        found += [p for p in (ROOT / folder).rglob("*") if p.is_file()]
+    return sorted(p for p in found if p.suffix not in BINARY and "__pycache__" not in p.parts)
+
+
+def documents() -> list[Path]:
+    return [path for path in tree() if path.suffix == ".md"]
+
+
+def anchor(heading: str) -> str:
+    words = re.sub(r"[`*_]", "", heading.strip().lower())
+    return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+
+
+def test_the_documents_of_the_house_exist() -> None:
+    expected = (
+        *("README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"),
+        *("docs/architecture.md", "docs/glossary.md", "docs/lineage.md"),
+        "docs/adr/0000-template.md",
+    )
+    missing = [name for name in expected if not (ROOT / name).is_file()]
+    assert not missing, listed(missing)
+
+
+def test_links_between_documents_resolve() -> None:
+    broken = []
+    for document in documents():
+        for target in LINK.findall(document.read_text()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, fragment = target.partition("#")
+            other = (document.parent / name).resolve() if name else document
+            if not other.exists():
+                broken.append(f"{document.relative_to(ROOT)}: {target}")
+            elif fragment and other.suffix == ".md":
+                anchors = {anchor(text) for text in HEADING.findall(other.read_text())}
+                if fragment not in anchors:
+                    broken.append(f"{document.relative_to(ROOT)}: {target}")
+    assert not broken, listed(broken)
+
+
+def test_glossary_knows_every_built_in_kind() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    missing = [info.kind for info in BUILT_IN if not re.search(rf"\b{info.kind}\b", text)]
+    assert not missing, listed(missing)
+
+
+def test_decisions_are_numbered_and_complete() -> None:
+    folder = ROOT / "docs" / "adr"
+    wanted = ("## Status", "## Context", "## Decision", "## Consequences")
+    wrong = []
+    numbers = []
+    for path in sorted(folder.glob("*.md")):
+        if path.name == "README.md":
+            continue
+        match = re.fullmatch(r"(\d{4})-[a-z0-9-]+\.md", path.name)
+        if match is None or any(heading not in path.read_text() for heading in wanted):
+            wrong.append(path.name)
+        else:
+            numbers.append(int(match.group(1)))
+    assert not wrong, listed(wrong)
+    assert numbers == list(range(len(numbers)))
+
+
+def test_lock_has_hashes_and_no_addresses() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+    assert "://" not in text
+    pins = re.findall(r"^[A-Za-z0-9._-]+(?:\[[^\]]*\])?==", text, re.MULTILINE)
+    assert len(pins) > 10
+    assert text.count("--hash=sha256:") >= len(pins)
+
+
+def test_nothing_tells_of_the_machine_or_the_index_it_came_from() -> None:
+    """Built from pieces, so that this file does not tell either."""
+    marks = [
+        *("/wo" + "rk/", "tmp/" + "plan", "/ro" + "ot/", "/ho" + "me/"),
+        *("py" + "pi.", "python" + "hosted", "--" + "index-url", "arti" + "factory"),
+    ]
+    found = [
+        f"{path.relative_to(ROOT)}: {mark}"
+        for path in tree()
+        for mark in marks
+        if mark in path.read_text(errors="replace")
+    ]
+    assert not found, listed(found)

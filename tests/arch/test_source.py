@@ -1,0 +1,150 @@
+"""What the source tree promises about itself, beyond what linters can be told."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "grange"
+
+HARD_LIMIT_LINES = 600
+TEST_LIMIT_LINES = 800
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "misc", "consts", "core"}
+HEADINGS = ("Owns:", "Never:", "Flow:", "Concurrency:", "Start reading at:")
+MAY_START_TASKS = (
+    "base/tasks.py",
+    "sim/loop.py",
+    "sim/runner.py",
+    "testing/",
+    "store/sqlite.py",  # its writer lives between open() and close(), which are no block
+)
+
+
+def listed(found: Iterable[object]) -> str:
+    """One a line, so that pytest shows them all."""
+    return "\n" + "\n".join(str(one) for one in found)
+
+
+def sources(top: Path = SRC) -> Iterator[Path]:
+    return iter(sorted(path for path in top.rglob("*.py") if "__pycache__" not in path.parts))
+
+
+def inside(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def all_python() -> list[Path]:
+    folders = ("src", "tests", "bench", "scripts", "examples")
+    return [path for folder in folders for path in sources(ROOT / folder)]
+
+
+def test_modules_stay_small_enough_to_hold_in_mind() -> None:
+    too_long = {
+        inside(path): lines
+        for path in all_python()
+        if (lines := len(path.read_text().splitlines()))
+        > (HARD_LIMIT_LINES if path.is_relative_to(SRC) else TEST_LIMIT_LINES)
+    }
+    assert not too_long, listed(too_long)
+
+
+def test_modules_are_named_after_what_they_hold() -> None:
+    named = [inside(p) for p in sources() if FORBIDDEN_NAMES & {p.stem, *p.relative_to(SRC).parts}]
+    assert not named, listed(named)
+
+
+def test_every_module_opens_with_what_it_owns() -> None:
+    silent = [inside(p) for p in all_python() if not ast.get_docstring(ast.parse(p.read_text()))]
+    assert not silent, listed(silent)
+
+
+def test_every_room_says_what_it_owns_and_where_to_start() -> None:
+    missing = {}
+    for folder in sorted(path.parent for path in SRC.glob("*/__init__.py")):
+        tree = ast.parse((folder / "__init__.py").read_text())
+        text = ast.get_docstring(tree) or ""
+        lacking = [
+            heading for heading in HEADINGS if not re.search(f"^{heading}", text, re.MULTILINE)
+        ]
+        if lacking:
+            missing[folder.name] = lacking
+    assert not missing, listed(missing)
+
+
+def test_room_packages_hold_no_code() -> None:
+    """What a package exports must be found in a module that is named after it."""
+    loud = []
+    for path in SRC.glob("*/__init__.py"):
+        body = ast.parse(path.read_text()).body[1:]
+        if any(
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            and node.name != "__getattr__"  # imports on use
+            for node in body
+        ):
+            loud.append(inside(path))
+    assert not loud, listed(loud)
+
+
+def test_tasks_are_started_in_nurseries_only() -> None:
+    started = []
+    for path in sources():
+        if path.relative_to(SRC).as_posix().startswith(MAY_START_TASKS):
+            continue
+        started += [
+            f"{inside(path)}:{node.lineno}"
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, (ast.Attribute, ast.Name))
+            and (node.attr if isinstance(node, ast.Attribute) else node.id)
+            in {"create_task", "ensure_future"}
+        ]
+    assert not started, listed(started)
+
+
+def test_nothing_in_the_product_is_there_for_tests() -> None:
+    pattern = re.compile(r"\b(for|only in|used by) (the )?tests\b|\btest[- ]only\b|\bin tests\b")
+    found = [
+        f"{inside(path)}:{number}: {line.strip()}"
+        for path in sources()
+        if path.relative_to(SRC).parts[0] not in {"sim", "testing"}
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert not found, listed(found)
+
+
+def test_every_waiver_gives_its_reason_on_its_line() -> None:
+    bare = re.compile(r"#\s*noqa\s*(:\s*[A-Z]+[0-9]+(\s*,\s*[A-Z]+[0-9]+)*)?\s*$")
+    blanket = re.compile(r"#\s*noqa(?!\s*:)|#\s*type:\s*ignore(?!\[)")
+    untold = re.compile(r"#\s*type:\s*ignore\[[^\]]*\]\s*$")
+    found = [
+        f"{inside(path)}:{number}: {line.strip()}"
+        for path in all_python()
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if bare.search(line) or blanket.search(line) or untold.search(line)
+    ]
+    assert not found, listed(found)
+
+
+def test_no_dependency_hides_behind_type_checking() -> None:
+    missing = [inside(p) for p in sources() if "TYPE_CHECKING" in p.read_text()]
+    assert not missing, listed(missing)
+
+
+def test_cancellation_is_never_caught_without_being_raised_again() -> None:
+    """``except CancelledError`` must raise, or hand the error to whoever will."""
+    swallowed = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ExceptHandler) or node.type is None:
+                continue
+            if "CancelledError" not in ast.unparse(node.type):
+                continue
+            inner = [child for statement in node.body for child in ast.walk(statement)]
+            keeps = node.name is not None and any(
+                isinstance(child, ast.Name) and child.id == node.name for child in inner
+            )
+            if not keeps and not any(isinstance(child, ast.Raise) for child in inner):
+                swallowed.append(f"{inside(path)}:{node.lineno}")
+    assert not swallowed, listed(swallowed)
