@@ -50,6 +50,18 @@ def decode_any(body: bytes) -> Any:
     return value
 
 
+def decode_trusted(body: bytes) -> Any:
+    """Any JSON value from bytes that we encoded ourselves."""
+    return _decoder.decode(body)
+
+
+def clone(value: Any) -> Any:
+    """A copy of a JSON value that shares nothing with it; faster than ``copy.deepcopy``."""
+    if isinstance(value, dict | list):
+        return _decoder.decode(_encoder.encode(value))
+    return value
+
+
 def decode_document(body: bytes, media_type: str = JSON) -> Document:
     """One document from a request's body; media types ending in ``yaml`` are read as YAML.
 

@@ -17,7 +17,7 @@ from grange.api.schema.checking import (
     is_unknown_field,
 )
 from grange.api.schema.definitions import Definitions, builtin
-from grange.api.schema.openapi import openapi_v2, openapi_v3, openapi_v3_index
+from grange.api.schema.openapi import openapi_v2, openapi_v3
 
 __all__ = [
     "Definitions",
@@ -29,5 +29,4 @@ __all__ = [
     "is_unknown_field",
     "openapi_v2",
     "openapi_v3",
-    "openapi_v3_index",
 ]

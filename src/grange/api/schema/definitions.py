@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 
@@ -57,9 +58,12 @@ class Definitions:
 
 @lru_cache(maxsize=1)
 def builtin() -> Definitions:
-    """Kubernetes' definitions, read once."""
+    """The definitions of the built-in kinds: Kubernetes', read once, and our own."""
     body = resources.files("grange.api.schema").joinpath("kubernetes.json").read_bytes()
-    return Definitions(msgspec.json.decode(body)["definitions"])
+    found: dict[str, Schema] = msgspec.json.decode(body)["definitions"]
+    for info in BUILT_IN:
+        found.update(info.definitions)
+    return Definitions(found)
 
 
 _by_kind: WeakKeyDictionary[AnyKind, Definitions] = WeakKeyDictionary()

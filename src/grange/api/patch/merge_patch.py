@@ -1,0 +1,37 @@
+"""JSON merge patch, RFC 7386: members replace members, null removes, anything but objects is whole."""
+
+from typing import Any
+
+from grange.api import codec
+from grange.api.meta import Document
+from grange.api.status import BadRequest
+
+
+def apply(document: Document, patch: Document) -> Document:
+    """The document with the patch merged in; neither is changed, nothing is shared.
+
+    Raises:
+        BadRequest: the patch is no object.
+    """
+    if not isinstance(patch, dict):
+        raise BadRequest("a merge patch must be an object")
+    return _merge(document, patch)
+
+
+def _merge(target: Any, patch: dict[str, Any]) -> Document:
+    # Recursion is bounded by the depth of the patch, which codec bounds.
+    merged: Document = {}
+    if isinstance(target, dict):
+        for key, value in target.items():
+            if key not in patch:
+                merged[key] = codec.clone(value)
+            elif (change := patch[key]) is not None:
+                merged[key] = _changed(value, change)
+    for key, change in patch.items():
+        if change is not None and key not in merged:
+            merged[key] = _changed(None, change)
+    return merged
+
+
+def _changed(value: Any, change: Any) -> Any:
+    return _merge(value, change) if isinstance(change, dict) else codec.clone(change)
