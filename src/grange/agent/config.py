@@ -1,0 +1,79 @@
+"""Settings of the node agent."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from grange.base.backoff import Exponential
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things take and how often they are tried.
+
+    Attributes:
+        restart_backoff_initial_s: wait before the second restart in a row (the first is at once);
+            it doubles from there. Kubernetes uses 10; a single machine need not be so careful.
+        restart_backoff_cap_s: no wait is longer.
+        restart_backoff_reset_s: a container that ran so long starts over with the first restart.
+        retry_initial_s: wait before trying again to create what could not be created; doubles.
+        retry_cap_s: no such wait is longer.
+        probe_fast_s: wait between the first readiness and startup probes of a container without
+            ``initialDelaySeconds``; it grows by a quarter each time up to ``periodSeconds``, and
+            these probes do not use up ``failureThreshold`` faster than the period would.
+        vanished_grace_s: at most so long may a pod take to stop whose object is gone already.
+        heartbeat_s: how often the node's Lease is renewed.
+        lease_duration_s: how long the Lease says that it is good for.
+        status_heartbeat_s: how often the node's status is written though nothing changed.
+    """
+
+    restart_backoff_initial_s: float = 1.0
+    restart_backoff_cap_s: float = 300.0
+    restart_backoff_reset_s: float = 600.0
+    retry_initial_s: float = 0.5
+    retry_cap_s: float = 30.0
+    probe_fast_s: float = 0.1
+    vanished_grace_s: float = 2.0
+    heartbeat_s: float = 10.0
+    lease_duration_s: int = 40
+    status_heartbeat_s: float = 300.0
+
+    @property
+    def restarts(self) -> Exponential:
+        """Waits by number of restarts in a row after the first."""
+        return Exponential(self.restart_backoff_initial_s, self.restart_backoff_cap_s)
+
+    @property
+    def retries(self) -> Exponential:
+        """Waits by number of failed tries."""
+        return Exponential(self.retry_initial_s, self.retry_cap_s)
+
+
+DEFAULT_ENVIRONMENT: Mapping[str, str] = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One node.
+
+    Attributes:
+        name: of the Node object.
+        capacity: resource name to quantity, e.g. ``{"cpu": "2", "memory": "4Gi", "pods": "110"}``.
+        labels: beside ``kubernetes.io/hostname``, ``kubernetes.io/os`` and ``kubernetes.io/arch``.
+        host_ip: the machine's address, as ``status.hostIP`` and the node's InternalIP.
+        environment: what every container starts with; the server's own environment, which may
+            hold tokens, is never passed on.
+        own_pods_only: watch only the pods of this node; False shares the process's one copy of
+            all pods, which is cheaper where the scheduler keeps it anyway.
+        timing: waits and intervals.
+    """
+
+    name: str
+    capacity: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host_ip: str = "127.0.0.1"
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_ENVIRONMENT))
+    own_pods_only: bool = True
+    timing: Timing = field(default_factory=Timing)

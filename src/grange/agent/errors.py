@@ -1,0 +1,28 @@
+"""Errors of the agent.
+
+::
+
+    GrangeError
+    ├── runtime.RuntimeFailedError   the runtime could not do it now; retried with backoff
+    ├── addresses.NoAddressLeftError the range of pod addresses is used up
+    └── NotCreatableError            what the container asks for is missing; retried with backoff
+"""
+
+from grange.base.errors import GrangeError
+
+CONFIG_ERROR = "CreateContainerConfigError"
+CREATE_ERROR = "CreateContainerError"
+
+
+class NotCreatableError(GrangeError):
+    """The container cannot be created as it is written, or not yet.
+
+    Args:
+        message: what is missing, by name, and where it was referred to.
+        reason: for ``state.waiting.reason``.
+    """
+
+    def __init__(self, message: str, reason: str = CONFIG_ERROR) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message

@@ -1,0 +1,195 @@
+"""The Node object and its Lease: how the control plane knows that a node is there.
+
+The Lease is renewed often and is small; the Node's status is written when it changes and every few
+minutes. A Node that somebody deleted is registered again.
+"""
+
+import os
+from datetime import datetime
+
+from grange.agent.config import NodeConfig
+from grange.agent.events import Reason
+from grange.api import timestamps
+from grange.api.kinds import LEASE, NODE
+from grange.api.kinds.node import Node
+from grange.api.meta import Document
+from grange.api.status import AlreadyExists, ApiError, NotFound
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.client.client import Client
+from grange.reconcile.recorder import NORMAL, Recorder
+
+LEASE_NAMESPACE = "kube-node-lease"
+_VERSION = "v1.34.0+grange"  # of the agent, in the form that clients parse: the API it speaks
+_RETRY_S = 1.0
+
+# Type, status, reason, message of the conditions that every node reports.
+_CONDITIONS = (
+    ("MemoryPressure", "False", "AgentHasSufficientMemory", "memory is not watched yet"),
+    ("DiskPressure", "False", "AgentHasNoDiskPressure", "the disk is not watched yet"),
+    ("PIDPressure", "False", "AgentHasSufficientPID", "processes are not watched yet"),
+    ("Ready", "True", "AgentReady", "the agent runs pods as processes of this machine"),
+)
+
+
+def metadata(config: NodeConfig) -> Document:
+    """Name and labels of the Node."""
+    machine = os.uname()
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.machine, machine.machine)
+    return {
+        "name": config.name,
+        "labels": {
+            "kubernetes.io/hostname": config.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": arch,
+            **config.labels,
+        },
+    }
+
+
+def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
+    """The Node's status, heartbeat times included.
+
+    Args:
+        config: of the node.
+        known: the Node as it is, for the times at which conditions last changed.
+        now: wall time.
+    """
+    stamp = timestamps.rfc3339(now)
+    before = {item.type: item for item in known.status.conditions} if known is not None else {}
+    conditions = []
+    for name, value, reason, message in _CONDITIONS:
+        old = before.get(name)
+        unchanged = old is not None and old.status == value and old.last_transition_time
+        conditions.append(
+            {
+                "type": name,
+                "status": value,
+                "reason": reason,
+                "message": message,
+                "lastHeartbeatTime": stamp,
+                "lastTransitionTime": unchanged or stamp,
+            }
+        )
+    machine = os.uname()
+    return {
+        "capacity": dict(config.capacity),
+        "allocatable": dict(config.capacity),
+        "addresses": [
+            {"type": "InternalIP", "address": config.host_ip},
+            {"type": "Hostname", "address": config.name},
+        ],
+        "conditions": conditions,
+        "nodeInfo": {
+            "architecture": metadata(config)["labels"]["kubernetes.io/arch"],
+            "bootID": "",
+            "containerRuntimeVersion": "process://1",
+            "kernelVersion": machine.release,
+            "kubeProxyVersion": "",
+            "kubeletVersion": _VERSION,
+            "machineID": "",
+            "operatingSystem": "linux",
+            "osImage": machine.sysname,
+            "systemUUID": "",
+        },
+    }
+
+
+class Heartbeat:
+    """Registers one node and keeps saying that it is alive.
+
+    Args:
+        client: to the API.
+        config: of the node.
+        recorder: where the registration is recorded.
+        clock, log: as everywhere.
+    """
+
+    def __init__(
+        self, client: Client, config: NodeConfig, *, recorder: Recorder, clock: Clock, log: Logger
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._recorder = recorder
+        self._clock = clock
+        self._log = log
+        self._status_due = 0.0
+
+    async def register(self) -> None:
+        """Create the Node, or make an existing one ours; retries until the API takes it."""
+        attempt = 0
+        while True:
+            try:
+                await self._register()
+            except ApiError as error:
+                attempt += 1
+                self._log.warning("node not registered", attempt=attempt, error=error)
+                await self._clock.sleep(_RETRY_S)
+            else:
+                return
+
+    async def run(self) -> None:
+        """Renew until cancelled. What the API refuses is tried again at the next beat."""
+        while True:
+            try:
+                await self._beat()
+            except ApiError as error:
+                self._log.warning("heartbeat failed", error=error)
+                await self._clock.sleep(_RETRY_S)
+            else:
+                await self._clock.sleep(self._config.timing.heartbeat_s)
+
+    async def _register(self) -> None:
+        document: Document = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": metadata(self._config),
+            "spec": {},
+        }
+        try:
+            node = await self._client.create(NODE, document)
+        except AlreadyExists:
+            labels = {"metadata": {"labels": document["metadata"]["labels"]}}
+            node = await self._client.patch(NODE, self._config.name, patch=labels)
+        await self._write_status(node)
+        await self._renew()
+        self._recorder.event(
+            node, NORMAL, Reason.REGISTERED.value, "The agent registered the node", kind=NODE
+        )
+        self._log.info("node registered", capacity=dict(self._config.capacity))
+
+    async def _beat(self) -> None:
+        await self._renew()
+        if self._clock.monotonic() >= self._status_due:
+            try:
+                node = await self._client.get(NODE, self._config.name)
+            except NotFound:
+                self._log.warning("the node's object is gone; registering it again")
+                await self._register()
+            else:
+                await self._write_status(node)
+
+    async def _write_status(self, node: Node) -> None:
+        patch = {"status": status(self._config, node, self._clock.now())}
+        await self._client.patch(NODE, self._config.name, patch=patch, subresource="status")
+        self._status_due = self._clock.monotonic() + self._config.timing.status_heartbeat_s
+
+    async def _renew(self) -> None:
+        now = timestamps.rfc3339_micro(self._clock.now())
+        spec: Document = {
+            "holderIdentity": self._config.name,
+            "leaseDurationSeconds": self._config.timing.lease_duration_s,
+            "renewTime": now,
+        }
+        try:
+            await self._client.patch(
+                LEASE, self._config.name, LEASE_NAMESPACE, patch={"spec": spec}
+            )
+        except NotFound:
+            document: Document = {
+                "apiVersion": LEASE.api_version,
+                "kind": LEASE.kind,
+                "metadata": {"name": self._config.name, "namespace": LEASE_NAMESPACE},
+                "spec": spec,
+            }
+            await self._client.create(LEASE, document, LEASE_NAMESPACE)

@@ -1,0 +1,357 @@
+"""What to do next for a pod: pure decisions over what is known of its containers.
+
+``Track`` is what is known of one container; its methods take note of what happened, through the
+table of ``states``. ``decide`` reads the tracks and answers with actions and with the time at which
+to ask again. The worker performs the actions and feeds the outcome back; it decides nothing.
+"""
+
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+
+from grange.agent import states
+from grange.agent.config import Timing
+from grange.agent.probes import Record
+from grange.agent.runtime import ContainerID, Run
+from grange.agent.states import Event, State
+from grange.api.kinds.pod import Container, Pod
+
+
+class Role(Enum):
+    """What a container is in its pod."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    MAIN = "main"
+
+
+class Ending(Enum):
+    """Why a whole pod is brought to its end."""
+
+    NONE = ""
+    DELETED = "deleted"
+    VANISHED = "vanished"
+    DEADLINE = "DeadlineExceeded"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True)
+class Track:
+    """What is known of one container.
+
+    Attributes:
+        spec: as the pod has it.
+        role: what it is in the pod.
+        policy: the restart policy that applies to it: Always, OnFailure or Never.
+        state: where it is.
+        attempt: number of the attempt that runs or ran last, or of the first one.
+        latest: the newest run; None before the first.
+        previous: the run before it.
+        crashes: ends in a row, without a long good run between them.
+        tries: failed tries in a row to create it.
+        due: when it may be created (again); None for at once.
+        reason, message: why it is blocked, or why it is being restarted.
+        stopped_at: when it was told to stop.
+        unhealthy: why a probe wants it restarted; empty for none.
+        started: its startup probe has passed, or there is none and it runs.
+        ready: its readiness probe passes, or there is none and it is started.
+        probes: what its probes found, by kind.
+    """
+
+    spec: Container
+    role: Role
+    policy: str
+    state: State = State.WAITING
+    attempt: int = 0
+    latest: Run | None = None
+    previous: Run | None = None
+    crashes: int = 0
+    tries: int = 0
+    due: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    stopped_at: datetime | None = None
+    unhealthy: str = ""
+    started: bool = False
+    ready: bool = False
+    probes: dict[str, Record] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The container's name."""
+        return self.spec.name
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it is done and its last run ended well."""
+        return self.state is State.DONE and self.latest is not None and self.latest.exit_code == 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is done and did not end well; one that never ran counts as failed."""
+        return self.state is State.DONE and not self.succeeded
+
+    def on_created(self, run: Run) -> None:
+        """A new run began; it may have ended already."""
+        self.state = states.advance(states.CONTAINER, self.state, Event.CREATED)
+        self.previous, self.latest = self.latest, run
+        self.attempt = run.id.attempt
+        self.tries = 0
+        self.due = None
+        self.reason = self.message = self.unhealthy = ""
+        self.stopped_at = None
+        self.started = self.ready = False
+        self.probes.clear()
+
+    def on_refused(self, reason: str, message: str, now: datetime, timing: Timing) -> None:
+        """It could not be created; it will be tried again."""
+        self.state = states.advance(states.CONTAINER, self.state, Event.REFUSED)
+        self.tries += 1
+        self.reason, self.message = reason, message
+        self.due = now + timedelta(seconds=timing.retries.delay(self.tries))
+
+    def on_stop(self, now: datetime) -> None:
+        """It was sent SIGTERM."""
+        self.state = states.advance(states.CONTAINER, self.state, Event.STOP)
+        self.stopped_at = now
+        self.ready = False
+
+    def on_kill(self) -> None:
+        """It was sent SIGKILL."""
+        self.state = states.advance(states.CONTAINER, self.state, Event.KILL)
+        self.ready = False
+
+    def on_abandoned(self) -> None:
+        """It is not running and never will again."""
+        self.state = states.advance(states.CONTAINER, self.state, Event.ABANDONED)
+
+    def on_ended(self, run: Run, now: datetime, timing: Timing, *, pod_ends: bool) -> None:
+        """Its newest run ended.
+
+        Args:
+            run: with its end.
+            now: the time from which the back-off counts.
+            timing: of the back-off.
+            pod_ends: whether the whole pod is coming to its end: nothing is restarted then.
+        """
+        self.latest = run
+        self.started = self.ready = False
+        self.probes.clear()
+        self.stopped_at = None
+        if pod_ends or not self.restarts(run):
+            self.state = states.advance(states.CONTAINER, self.state, Event.ENDED)
+            return
+        self.state = states.advance(states.CONTAINER, self.state, Event.ENDED_AGAIN)
+        self._back_off(run, now, timing)
+
+    def restarts(self, run: Run) -> bool:
+        """Whether the restart policy wants another run after this one."""
+        if self.role is Role.SIDECAR:
+            return True
+        wanted = self.policy if self.role is Role.MAIN or self.policy == "Never" else "OnFailure"
+        return wanted == "Always" or (wanted == "OnFailure" and run.exit_code != 0)
+
+    def _back_off(self, run: Run, now: datetime, timing: Timing) -> None:
+        ended = run.finished_at or now
+        if (ended - run.started_at).total_seconds() >= timing.restart_backoff_reset_s:
+            self.crashes = 0
+        self.crashes += 1
+        wait_s = timing.restarts.delay(self.crashes - 1)  # the first restart is at once
+        self.due = now + timedelta(seconds=wait_s) if wait_s else None
+        self.reason = "CrashLoopBackOff" if wait_s else "Restarting"
+        self.message = f"back-off {wait_s:g}s restarting container {self.name}" if wait_s else ""
+        self.attempt = run.id.attempt + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Create the container's next run."""
+
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a signal to the container; SIGTERM begins its grace, SIGKILL ends it."""
+
+    container: str
+    number: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """The container does not run and shall not any more."""
+
+    container: str
+
+
+Action = Start | Signal | Abandon
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now.
+
+    Attributes:
+        actions: in this order.
+        ending: why the pod is coming to its end, if it is.
+        wake_at: when to decide again though nothing happens; None for not at all.
+    """
+
+    actions: tuple[Action, ...] = ()
+    ending: Ending = Ending.NONE
+    wake_at: datetime | None = None
+
+
+def tracks_of(pod: Pod) -> list[Track]:
+    """A fresh track for every container: init containers and sidecars first, in their order."""
+    policy = pod.spec.restart_policy or "Always"
+    inits = [
+        Track(item, Role.SIDECAR if item.restart_policy == "Always" else Role.INIT, policy)
+        for item in pod.spec.init_containers
+    ]
+    return inits + [Track(item, Role.MAIN, policy) for item in pod.spec.containers]
+
+
+def ending_of(
+    pod: Pod, tracks: Sequence[Track], now: datetime, *, vanished: bool, expired_at: datetime | None
+) -> Ending:
+    """Why the pod must come to its end, if it must.
+
+    Args:
+        pod: the newest object.
+        tracks: its containers.
+        now: wall time.
+        vanished: the object is gone.
+        expired_at: when ``activeDeadlineSeconds`` is over; None for never.
+    """
+    if vanished:
+        return Ending.VANISHED
+    if pod.metadata.deletion_timestamp:
+        return Ending.DELETED
+    if expired_at is not None and now >= expired_at:
+        return Ending.DEADLINE
+    mains = [track for track in tracks if track.role is Role.MAIN]
+    init_failed = any(track.role is Role.INIT and track.failed for track in tracks)
+    if init_failed or all(track.state is State.DONE for track in mains):
+        return Ending.FINISHED
+    return Ending.NONE
+
+
+def grace_of(pod: Pod, ending: Ending, timing: Timing) -> float:
+    """Seconds between SIGTERM and SIGKILL."""
+    grace = float(pod.spec.termination_grace_period_seconds)
+    if ending is Ending.VANISHED:
+        return min(grace, timing.vanished_grace_s)
+    asked = pod.metadata.deletion_grace_period_seconds
+    return float(asked) if ending is Ending.DELETED and asked is not None else grace
+
+
+def decide(
+    tracks: Sequence[Track], now: datetime, *, ending: Ending, grace_s: float, spec_grace_s: float
+) -> Decision:
+    """What to do now for a pod with these containers.
+
+    Args:
+        tracks: in the order of ``tracks_of``.
+        now: wall time.
+        ending: from ``ending_of``.
+        grace_s: between SIGTERM and SIGKILL when the pod ends.
+        spec_grace_s: the same when only one container is restarted.
+    """
+    if ending is Ending.NONE:
+        actions, waits = _keep_running(tracks, now, spec_grace_s)
+    else:
+        actions, waits = _bring_to_end(tracks, now, grace_s)
+    future = [wait for wait in waits if wait > now]
+    return Decision(tuple(actions), ending, min(future, default=None))
+
+
+def _overdue(track: Track, now: datetime, grace_s: float) -> tuple[list[Action], list[datetime]]:
+    """A container that was told to stop: kill it when its grace is over."""
+    limit = (track.stopped_at or now) + timedelta(seconds=grace_s)
+    if now < limit:
+        return [], [limit]
+    return [Signal(track.name, signal.SIGKILL, f"still running {grace_s:g}s after SIGTERM")], []
+
+
+def _keep_running(
+    tracks: Sequence[Track], now: datetime, grace_s: float
+) -> tuple[list[Action], list[datetime]]:
+    actions: list[Action] = []
+    waits: list[datetime] = []
+    may_start = True
+    for track in tracks:
+        if track.state is State.STOPPING:
+            more, until = _overdue(track, now, grace_s)
+            actions += more
+            waits += until
+        elif track.state is State.RUNNING and track.unhealthy:
+            actions.append(Signal(track.name, signal.SIGTERM, track.unhealthy))
+        elif track.state in states.STARTABLE and may_start:
+            if track.due is not None and now < track.due:
+                waits.append(track.due)
+            else:
+                actions.append(Start(track.name))
+        may_start = may_start and _lets_others_start(track)
+    return actions, waits
+
+
+def _lets_others_start(track: Track) -> bool:
+    """Whether the containers after this one may start: init containers go one by one."""
+    match track.role:
+        case Role.MAIN:
+            return True
+        case Role.SIDECAR:
+            return track.started
+        case Role.INIT:
+            return track.succeeded
+
+
+def _bring_to_end(
+    tracks: Sequence[Track], now: datetime, grace_s: float
+) -> tuple[list[Action], list[datetime]]:
+    """Stop everything: sidecars last, because the others may still need them."""
+    actions: list[Action] = []
+    waits: list[datetime] = []
+    others_alive = any(
+        track.role is not Role.SIDECAR and track.state in states.ALIVE for track in tracks
+    )
+    for track in tracks:
+        if track.state in states.STARTABLE:
+            actions.append(Abandon(track.name))
+        elif track.state is State.STOPPING:
+            more, until = _overdue(track, now, grace_s)
+            actions += more
+            waits += until
+        elif track.state is State.RUNNING and not (track.role is Role.SIDECAR and others_alive):
+            number = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
+            actions.append(Signal(track.name, number, "the pod ends"))
+    return actions, waits
+
+
+def adopt(track: Track, runs: Iterable[Run], now: datetime, timing: Timing) -> None:
+    """Let a fresh track take over what a runtime (or the last status) knows of the container.
+
+    A run that ended while nobody looked counts as ended now; the restart comes at once, as after
+    a first crash, because how often it crashed before is not known.
+    """
+    known = sorted(runs, key=lambda run: run.id.attempt)
+    if not known:
+        return
+    for run in known:
+        track.previous, track.latest = track.latest, run
+    newest = known[-1]
+    track.attempt = newest.id.attempt
+    if newest.running:
+        track.state = states.advance(states.CONTAINER, track.state, Event.CREATED)
+    else:
+        track.on_ended(newest, now, timing, pod_ends=False)
+
+
+def next_id(pod_uid: str, track: Track) -> ContainerID:
+    """The attempt that ``Start`` would begin."""
+    return ContainerID(pod_uid, track.name, track.attempt)

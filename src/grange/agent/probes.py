@@ -1,0 +1,273 @@
+"""Probes: when to ask, what to make of the answers (pure), and the asking (HTTP, TCP, command).
+
+A readiness or startup probe without ``initialDelaySeconds`` is first asked at once and then in
+quick succession until its first success, so that a pod is Ready within a tenth of a second of its
+program; failures count towards ``failureThreshold`` only as often as the period would let them.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from grange.agent.runtime import ContainerID, PodRuntime, Program, RuntimeFailedError
+from grange.api.kinds.pod import Container, HTTPGetAction, Probe
+from grange.base.clock import Clock
+
+_FAST_GROWTH = 1.25
+_MESSAGE_CHARS = 300
+_HEAD_LIMIT = 16384  # bytes of an HTTP answer that are looked at
+
+
+class Kind(Enum):
+    """What a probe decides."""
+
+    STARTUP = "Startup"
+    READINESS = "Readiness"
+    LIVENESS = "Liveness"
+
+
+class Answer(NamedTuple):
+    """One answer of a probe."""
+
+    ok: bool
+    message: str = ""
+
+
+class ProbeTarget(NamedTuple):
+    """Whom to ask.
+
+    Attributes:
+        address: the pod's own address.
+        container: for its named ports.
+        target: the running attempt, for commands.
+        program: working directory and environment for commands.
+    """
+
+    address: str
+    container: Container
+    target: ContainerID
+    program: Program
+
+
+def of(container: Container) -> list[tuple[Kind, Probe]]:
+    """The container's probes, the one that holds back the others first."""
+    found = (
+        (Kind.STARTUP, container.startup_probe),
+        (Kind.READINESS, container.readiness_probe),
+        (Kind.LIVENESS, container.liveness_probe),
+    )
+    return [(kind, probe) for kind, probe in found if probe is not None]
+
+
+@dataclass(slots=True)
+class Record:
+    """What the answers to one probe of one run amount to.
+
+    Attributes:
+        kind: what it decides.
+        probe: thresholds and periods.
+        fast_s: the first wait of the quick succession; zero for none.
+        passing: the verdict: None until there is one.
+        failures: counted failures in a row.
+        message: what the last failure said; empty after a success.
+    """
+
+    kind: Kind
+    probe: Probe
+    fast_s: float = 0.0
+    passing: bool | None = None
+    failures: int = 0
+    message: str = ""
+    _successes: int = 0
+    _asked: int = 0
+    _counted_at: float | None = None
+
+    def first_wait(self) -> float:
+        """Seconds from the start of the run to the first question."""
+        return float(self.probe.initial_delay_seconds)
+
+    def next_wait(self) -> float:
+        """Seconds from an answer to the next question."""
+        period = float(max(1, self.probe.period_seconds))
+        quick = self.kind is not Kind.LIVENESS and not self.probe.initial_delay_seconds
+        if self.fast_s <= 0 or not quick or self.passing:
+            return period
+        return min(period, self.fast_s * _FAST_GROWTH ** max(0, self._asked - 1))
+
+    def take(self, answer: Answer, now: float) -> bool:
+        """Note an answer; whether the verdict changed.
+
+        Args:
+            answer: of the probe.
+            now: monotonic time.
+        """
+        self._asked += 1
+        before = self.passing
+        if answer.ok:
+            self._successes += 1
+            self.failures = 0
+            self._counted_at = None
+            self.message = ""
+            if self._successes >= max(1, self.probe.success_threshold):
+                self.passing = True
+        else:
+            self._successes = 0
+            self.message = answer.message[:_MESSAGE_CHARS]
+            period = max(1, self.probe.period_seconds)
+            # A hair less than the period: the wait between questions is never exact.
+            if self._counted_at is None or now - self._counted_at >= period * 0.9:
+                self.failures += 1
+                self._counted_at = now
+                if self.failures >= max(1, self.probe.failure_threshold):
+                    self.passing = False
+        return self.passing != before
+
+
+class Prober(Protocol):
+    """Asks one question of a probe."""
+
+    async def ask(self, probe: Probe, target: ProbeTarget) -> Answer:
+        """The answer; a failure to get one is an answer as well. Never raises but on cancel."""
+
+
+class SystemProber:
+    """Asks over sockets, and runs commands beside the container.
+
+    Args:
+        runtime: for commands.
+        clock: for the timeout.
+    """
+
+    def __init__(self, runtime: PodRuntime, clock: Clock) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        # As in Kubernetes: a probe wants to know whether the server answers, not who it is.
+        self._tls: ssl.SSLContext | None = None
+
+    async def ask(self, probe: Probe, target: ProbeTarget) -> Answer:
+        """Ask once, within ``timeoutSeconds``."""
+        limit_s = float(max(1, probe.timeout_seconds))
+        try:
+            if probe.exec is not None:
+                return await self._command(tuple(probe.exec.command), target, limit_s)
+            async with self._clock.timeout(limit_s):
+                if probe.http_get is not None:
+                    return await self._http(probe.http_get, target)
+                if probe.tcp_socket is not None:
+                    action = probe.tcp_socket
+                    return await self._tcp(action.host, action.port, target)
+        except TimeoutError:
+            return Answer(ok=False, message=f"no answer within {limit_s:g}s")
+        return Answer(ok=False, message="the probe says neither httpGet, tcpSocket nor exec")
+
+    async def _command(
+        self, command: tuple[str, ...], target: ProbeTarget, limit_s: float
+    ) -> Answer:
+        program = Program(command, target.program.env, target.program.working_dir)
+        if not command:
+            return Answer(ok=False, message="exec names no command")
+        try:
+            result = await self._runtime.run(target.target, program, limit_s)
+        except RuntimeFailedError as error:
+            return Answer(ok=False, message=str(error))
+        if result.timed_out:
+            return Answer(ok=False, message=f"command took longer than {limit_s:g}s")
+        output = result.output.strip()
+        said = f": {output}" if output else ""
+        return Answer(result.exit_code == 0, f"command exited with {result.exit_code}{said}")
+
+    async def _tcp(self, host: str, port: int | str, target: ProbeTarget) -> Answer:
+        number = port_of(port, target.container)
+        if number is None:
+            return _no_port(port)
+        address = host or target.address
+        try:
+            _, writer = await asyncio.open_connection(address, number)
+        except OSError as error:
+            return _unreachable(address, number, error)
+        await _close(writer)
+        return Answer(ok=True)
+
+    async def _http(self, action: HTTPGetAction, target: ProbeTarget) -> Answer:
+        number = port_of(action.port, target.container)
+        if number is None:
+            return _no_port(action.port)
+        address = action.host or target.address
+        tls = self._context() if action.scheme.upper() == "HTTPS" else None
+        try:
+            reader, writer = await asyncio.open_connection(
+                address, number, ssl=tls, limit=_HEAD_LIMIT
+            )
+            try:
+                writer.write(_request(action, address, number))
+                line = await reader.readline()
+            finally:
+                await _close(writer)
+        except (OSError, ValueError) as error:
+            return _unreachable(address, number, error)
+        return _http_answer(line)
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._tls.check_hostname = False
+            self._tls.verify_mode = ssl.CERT_NONE
+        return self._tls
+
+
+def port_of(port: int | str, container: Container) -> int | None:
+    """The number of a port that is given by number or by name; None for an unknown name."""
+    if isinstance(port, int):
+        return port
+    if port.isdigit():
+        return int(port)
+    for item in container.ports:
+        if item.name == port:
+            return item.container_port
+    return None
+
+
+def _no_port(port: int | str) -> Answer:
+    return Answer(ok=False, message=f'the container has no port named "{port}"')
+
+
+def _unreachable(address: str, port: int, error: Exception) -> Answer:
+    if isinstance(error, ConnectionRefusedError):
+        return Answer(
+            ok=False,
+            message=f"connection refused at {address}:{port} "
+            "(is the program listening on $POD_IP or 0.0.0.0?)",
+        )
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return Answer(ok=False, message=f"{address}:{port}: {said}")
+
+
+def _request(action: HTTPGetAction, address: str, port: int) -> bytes:
+    given: Mapping[str, str] = {
+        item.get("name", ""): item.get("value", "") for item in action.http_headers
+    }
+    headers = {"Host": f"{address}:{port}", "User-Agent": "grange-probe", "Accept": "*/*"}
+    names = {name.lower() for name in given}
+    headers = {key: value for key, value in headers.items() if key.lower() not in names}
+    path = action.path if action.path.startswith("/") else "/" + action.path
+    lines = [f"GET {path} HTTP/1.1"]
+    lines += [f"{key}: {value}" for key, value in {**headers, **given}.items()]
+    # Whatever a manifest holds, it cannot add a line of its own.
+    safe = [line.replace("\r", " ").replace("\n", " ") for line in lines]
+    return "\r\n".join([*safe, "Connection: close", "", ""]).encode()
+
+
+def _http_answer(line: bytes) -> Answer:
+    words = line.split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+        return Answer(ok=False, message="the answer is not HTTP")
+    code = int(words[1])
+    return Answer(200 <= code < 400, f"HTTP status {code}")
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close at once: what the server still says is of no interest."""
+    writer.transport.abort()

@@ -1,0 +1,143 @@
+"""Asks the probes of running containers and turns the answers into ``Track.started/ready/unhealthy``.
+
+One task a probe, children of the pod's nursery. A task ends with the run that it was started for.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from grange.agent import probes
+from grange.agent.config import NodeConfig
+from grange.agent.events import Reason
+from grange.agent.lifecycle import Track
+from grange.agent.probes import Kind, Prober, ProbeTarget, Record
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod, Probe
+from grange.base.clock import Clock
+from grange.base.tasks import Child, Nursery
+from grange.reconcile.recorder import WARNING, Recorder
+
+
+class ProbingTools(Protocol):
+    """The part of a worker's tools that probing needs."""
+
+    @property
+    def prober(self) -> Prober:
+        """What asks."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """Where Events go."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+
+    @property
+    def config(self) -> NodeConfig:
+        """Of the node."""
+
+
+class Probing:
+    """The probes of one pod's running containers.
+
+    Args:
+        nursery: owns the tasks.
+        tools: prober, recorder, clock, configuration.
+        changed: called after a verdict that the worker must hear of.
+    """
+
+    def __init__(self, nursery: Nursery, tools: ProbingTools, changed: Callable[[], None]) -> None:
+        self._nursery = nursery
+        self._tools = tools
+        self._changed = changed
+        self._tasks: dict[str, list[Child[None]]] = {}
+
+    def start(self, track: Track, target: ProbeTarget, pod: Pod) -> None:
+        """A run began (or goes on, if ``track.started`` says so): start asking."""
+        found = probes.of(track.spec)
+        kinds = {kind for kind, _ in found}
+        started = asyncio.Event()
+        if Kind.STARTUP not in kinds or track.started:
+            track.started = True
+            started.set()
+        if Kind.READINESS not in kinds:
+            track.ready = track.started
+        began = self._tools.clock.monotonic()
+        self._tasks[track.name] = [
+            self._nursery.start(
+                self._ask(track, self._record(kind, probe, track), target, pod, started, began),
+                name=f"probe {kind.value} {track.name}",
+            )
+            for kind, probe in found
+            if not (kind is Kind.STARTUP and started.is_set())
+        ]
+
+    def stop(self, container: str) -> None:
+        """The run ended or is about to: stop asking."""
+        for task in self._tasks.pop(container, ()):
+            task.cancel()
+
+    def _record(self, kind: Kind, probe: Probe, track: Track) -> Record:
+        record = Record(kind, probe, fast_s=self._tools.config.timing.probe_fast_s)
+        if kind is Kind.READINESS and track.ready:
+            record.passing = True
+        track.probes[kind.value] = record
+        return record
+
+    async def _ask(
+        self,
+        track: Track,
+        record: Record,
+        target: ProbeTarget,
+        pod: Pod,
+        started: asyncio.Event,
+        began: float,
+    ) -> None:
+        clock = self._tools.clock
+        if record.kind is not Kind.STARTUP:
+            await started.wait()
+        await clock.sleep(began + record.first_wait() - clock.monotonic())
+        while True:
+            before = record.failures, record.message
+            answer = await self._tools.prober.ask(record.probe, target)
+            verdict = record.take(answer, clock.monotonic())
+            if not answer.ok and record.failures != before[0]:
+                self._tell(record, pod)
+            if verdict or (record.passing is False and record.message != before[1]):
+                self._apply(track, record, started)
+                self._changed()
+            if record.kind is Kind.STARTUP and record.passing:
+                return
+            await clock.sleep(record.next_wait())
+
+    def _apply(self, track: Track, record: Record, started: asyncio.Event) -> None:
+        match record.kind:
+            case Kind.READINESS:
+                track.ready = bool(record.passing)
+            case Kind.STARTUP if record.passing:
+                track.started = True
+                started.set()
+                if track.spec.readiness_probe is None:
+                    track.ready = True
+            case _:
+                if record.passing is False:
+                    track.unhealthy = f"{record.kind.value} probe failed: {record.message}"
+
+    def _tell(self, record: Record, pod: Pod) -> None:
+        """An Event when the threshold is reached, and then ever more rarely: 2, 4, 8 … times it."""
+        times, rest = divmod(record.failures, max(1, record.probe.failure_threshold))
+        if rest == 0 and times & (times - 1) == 0:
+            message = f"{record.kind.value} probe failed: {record.message}"
+            self._tools.recorder.event(pod, WARNING, Reason.UNHEALTHY.value, message, kind=POD)
+
+
+def troubles(tracks: Sequence[Track]) -> dict[str, str]:
+    """Container name to what its failing startup or readiness probe says."""
+    found: dict[str, str] = {}
+    for track in tracks:
+        for record in track.probes.values():
+            if record.passing is False and record.kind is not Kind.LIVENESS:
+                found[track.name] = f"{record.kind.value} probe failed: {record.message}"
+    return found

@@ -1,0 +1,282 @@
+"""A runtime without processes: programs are scripts of what happens when, in virtual time.
+
+It passes the same contract as the real one. ``FakeMachine`` is what outlives a runtime, as the
+processes and files of a real machine do.
+"""
+
+import asyncio
+import signal as signals
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Network
+
+from grange.agent import logs
+from grange.agent.addresses import AddressPool
+from grange.agent.runtime import (
+    COMPLETED,
+    ERROR,
+    EXIT_NOT_FOUND,
+    START_ERROR,
+    STATUS_UNKNOWN,
+    CommandResult,
+    ContainerID,
+    LogQuery,
+    Mount,
+    PodRecord,
+    PodSetup,
+    Program,
+    Run,
+    RuntimeFailedError,
+    Sandbox,
+)
+from grange.base.clock import Clock
+
+_FOLLOW_INTERVAL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a program does.
+
+    Attributes:
+        duration_s: ends by itself after so long; None never does.
+        exit_code: with which it ends by itself.
+        term_s: how long after SIGTERM it ends; None ignores the signal.
+        term_exit_code: with which it then ends; None as killed by the signal.
+        output: lines and when they are written, in seconds after the start.
+    """
+
+    duration_s: float | None = None
+    exit_code: int = 0
+    term_s: float | None = 0.0
+    term_exit_code: int | None = None
+    output: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(slots=True)
+class _Live:
+    """A run and what may still happen to it."""
+
+    run: Run
+    script: Script
+    program: Program
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class _Pod:
+    setup: PodSetup
+    sandbox: Sandbox
+    runs: dict[ContainerID, _Live] = field(default_factory=dict)
+
+
+class FakeMachine:
+    """Pods and their scripted programs; any number of runtimes may look at it, one at a time.
+
+    Args:
+        scripts: program name (the first word of the command) to script; a program that is not
+            here is not found.
+        commands: answers to ``run`` by the first word of the command; others are not found.
+    """
+
+    def __init__(
+        self,
+        scripts: Mapping[str, Script] | None = None,
+        commands: Mapping[str, CommandResult] | None = None,
+    ) -> None:
+        self.scripts = dict(scripts or {})
+        self.commands = dict(commands or {})
+        self.pods: dict[str, _Pod] = {}
+        self.addresses = AddressPool(IPv4Network("127.9.0.0/16"))
+        self.watchers: dict[object, tuple[str, Callable[[], None]]] = {}
+        self.refusal = ""
+        self.starts: list[ContainerID] = []
+        self.environments: dict[ContainerID, Mapping[str, str]] = {}
+
+    def lose(self, target: ContainerID, now: datetime) -> None:
+        """The run ends without anybody knowing how."""
+        self.end(target, now, 137, signals.SIGKILL, STATUS_UNKNOWN)
+
+    def end(
+        self, target: ContainerID, now: datetime, exit_code: int, number: int = 0, reason: str = ""
+    ) -> None:
+        """The run ends now, if it has not ended; watchers are told."""
+        pod = self.pods.get(target.pod_uid)
+        live = pod.runs.get(target) if pod is not None else None
+        if live is None or not live.run.running:
+            return
+        if live.timer is not None:
+            live.timer.cancel()
+        live.run = replace(
+            live.run,
+            finished_at=now,
+            exit_code=exit_code,
+            signal=number,
+            reason=reason or (COMPLETED if exit_code == 0 else ERROR),
+        )
+        for uid, changed in list(self.watchers.values()):
+            if uid == target.pod_uid:
+                changed()
+
+
+class _FakeLogs:
+    """Logs made from the scripts and the time."""
+
+    def __init__(self, machine: FakeMachine, clock: Clock) -> None:
+        self._machine = machine
+        self._clock = clock
+
+    def _lines(self, target: ContainerID) -> tuple[list[bytes], bool]:
+        pod = self._machine.pods.get(target.pod_uid)
+        live = pod.runs.get(target) if pod is not None else None
+        if live is None:
+            return [], True
+        until = live.run.finished_at or self._clock.now()
+        lines = []
+        for after_s, text in live.script.output:
+            at = live.run.started_at + timedelta(seconds=after_s)
+            if at <= until:
+                lines.append(b"%s stdout F %s" % (logs.stamp(at), text.encode()))
+        return lines, not live.run.running
+
+    async def read(self, target: ContainerID, query: LogQuery) -> AsyncGenerator[bytes, None]:
+        renderer = logs.Renderer(query)
+        lines, complete = self._lines(target)
+        position = len(lines)
+        if query.tail_lines is not None:
+            lines = logs.tail(lines, query.tail_lines)[0]
+        if text := renderer.render(lines):
+            yield text
+        while query.follow and not complete and not renderer.full:
+            await self._clock.sleep(_FOLLOW_INTERVAL_S)
+            lines, complete = self._lines(target)
+            if text := renderer.render(lines[position:]):
+                yield text
+            position = len(lines)
+
+
+class FakeRuntime:
+    """Runs the scripts of a machine.
+
+    Args:
+        machine: what is shared with the next runtime.
+        clock: time; timers run on the running loop.
+    """
+
+    def __init__(self, machine: FakeMachine, clock: Clock) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._logs = _FakeLogs(machine, clock)
+
+    @property
+    def logs(self) -> _FakeLogs:
+        """What the scripts wrote."""
+        return self._logs
+
+    async def prepare(self, setup: PodSetup) -> Sandbox:
+        """Give the pod an address; see ``PodRuntime``."""
+        if self._machine.refusal:
+            raise RuntimeFailedError(self._machine.refusal)
+        pod = self._machine.pods.get(setup.uid)
+        volumes = {plan.name: f"/fake/{setup.uid}/volumes/{plan.name}" for plan in setup.volumes}
+        sandbox = Sandbox(
+            setup.uid, self._machine.addresses.allocate(setup.uid), f"/fake/{setup.uid}", volumes
+        )
+        if pod is None:
+            self._machine.pods[setup.uid] = _Pod(setup, sandbox)
+        else:
+            pod.setup, pod.sandbox = setup, sandbox
+        return sandbox
+
+    async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
+        """Begin a script; see ``PodRuntime``."""
+        if self._machine.refusal:
+            raise RuntimeFailedError(self._machine.refusal)
+        pod = self._machine.pods.get(target.pod_uid)
+        if pod is None:
+            raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
+        if target in pod.runs:
+            return pod.runs[target].run
+        now = self._clock.now().astimezone(UTC)
+        word = program.command[0]
+        script = self._machine.scripts.get(word)
+        self._machine.starts.append(target)
+        self._machine.environments[target] = program.env
+        if script is None:
+            message = f'program "{word}" not found: there is no script of that name'
+            run = Run(target, now, now, EXIT_NOT_FOUND, reason=START_ERROR, message=message)
+            pod.runs[target] = _Live(run, Script(), program)
+        else:
+            live = _Live(Run(target, now), script, program)
+            pod.runs[target] = live
+            if script.duration_s is not None:
+                self._end_later(live, script.duration_s, script.exit_code)
+        self._keep_two(pod, target.container)
+        return pod.runs[target].run
+
+    async def signal(self, target: ContainerID, number: int) -> None:
+        """Do what the script says about the signal; see ``PodRuntime``."""
+        pod = self._machine.pods.get(target.pod_uid)
+        live = pod.runs.get(target) if pod is not None else None
+        if live is None or not live.run.running:
+            return
+        if number == signals.SIGKILL:
+            self._machine.end(target, self._clock.now(), 137, signals.SIGKILL)
+        elif live.script.term_s is not None:
+            code = live.script.term_exit_code
+            if code is None:
+                self._end_later(live, live.script.term_s, 128 + number, number)
+            else:
+                self._end_later(live, live.script.term_s, code)
+
+    async def run(self, target: ContainerID, program: Program, timeout_s: float) -> CommandResult:
+        """Answer as the machine was told to; see ``PodRuntime``."""
+        if target.pod_uid not in self._machine.pods:
+            raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
+        word = program.command[0]
+        missing = CommandResult(EXIT_NOT_FOUND, f'program "{word}" not found')
+        result = self._machine.commands.get(word, missing)
+        if result.timed_out:
+            await self._clock.sleep(timeout_s)
+        return result
+
+    async def remove(self, pod_uid: str) -> None:
+        """Kill and forget; see ``PodRuntime``."""
+        pod = self._machine.pods.get(pod_uid)
+        if pod is None:
+            return
+        for target in list(pod.runs):
+            self._machine.end(target, self._clock.now(), 137, signals.SIGKILL)
+        self._machine.pods.pop(pod_uid, None)
+        self._machine.addresses.release(pod_uid)
+
+    def pods(self) -> list[PodRecord]:
+        """Every pod of the machine; see ``PodRuntime``."""
+        return [
+            PodRecord(pod.setup, pod.sandbox, tuple(live.run for live in pod.runs.values()))
+            for pod in self._machine.pods.values()
+        ]
+
+    def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call back after every end; see ``PodRuntime``."""
+        token = object()
+        self._machine.watchers[token] = (pod_uid, changed)
+
+        def stop() -> None:
+            self._machine.watchers.pop(token, None)
+
+        return stop
+
+    def _end_later(self, live: _Live, seconds: float, exit_code: int, number: int = 0) -> None:
+        if live.timer is not None:
+            live.timer.cancel()
+        live.timer = asyncio.get_running_loop().call_later(
+            seconds,
+            lambda: self._machine.end(live.run.id, self._clock.now(), exit_code, number),
+        )
+
+    def _keep_two(self, pod: _Pod, container: str) -> None:
+        attempts = sorted(target for target in pod.runs if target.container == container)
+        for target in attempts[:-2]:
+            del pod.runs[target]

@@ -1,0 +1,199 @@
+"""The agent of one node: registers it, keeps it alive, and gives every pod on it a worker."""
+
+import asyncio
+import signal
+
+from grange.agent import admission
+from grange.agent.config import NodeConfig
+from grange.agent.heartbeat import Heartbeat
+from grange.agent.probes import Prober, SystemProber
+from grange.agent.runtime import PodRecord, PodRuntime, RuntimeFailedError
+from grange.agent.worker import PodWorker, Tools
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod
+from grange.base.log import Logger
+from grange.base.tasks import Nursery, supervise
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import Informer
+from grange.reconcile.recorder import Recorder
+
+
+class NodeAgent:
+    """One node. Several of them may share a runtime and a process.
+
+    Args:
+        deps: client, informers, clock, rng, log, metrics.
+        config: of the node.
+        runtime: what runs its pods; opened by the caller.
+        prober: what asks probes; sockets and commands by default.
+    """
+
+    def __init__(
+        self,
+        deps: Deps,
+        config: NodeConfig,
+        runtime: PodRuntime,
+        *,
+        prober: Prober | None = None,
+    ) -> None:
+        self._deps = deps
+        self._config = config
+        self._runtime = runtime
+        self._log = deps.log.bind(node=config.name)
+        self._recorder = Recorder(
+            deps.client, "grange-agent", clock=deps.clock, rng=deps.rng, log=self._log
+        )
+        self._heartbeat = Heartbeat(
+            deps.client, config, recorder=self._recorder, clock=deps.clock, log=self._log
+        )
+        self._tools = Tools(
+            client=deps.client,
+            runtime=runtime,
+            prober=prober or SystemProber(runtime, deps.clock),
+            recorder=self._recorder,
+            clock=deps.clock,
+            log=self._log,
+            config=config,
+            admit=self._admit,
+        )
+        self._workers: dict[str, PodWorker] = {}
+        self._nursery: Nursery | None = None
+        fields = f"spec.nodeName={config.name}" if config.own_pods_only else ""
+        self._pods: Informer[Pod] = deps.informers.informer(POD, fields=fields)
+        self._listening = False
+
+    async def run(self) -> None:
+        """Serve until cancelled; the pods' programs go on without the agent.
+
+        The informers of ``deps`` must be running.
+        """
+        async with Nursery(f"agent {self._config.name}") as nursery:
+            self._nursery = nursery
+            try:
+                nursery.start(self._recorder.run(), name="event recorder")
+                await self._heartbeat.register()
+                nursery.start(self._heartbeat.run(), name="heartbeat")
+                await self._pods.synced.wait()
+                self._listen()
+                for record in self._strangers():
+                    nursery.start(
+                        end_pod(self._runtime, record, self._tools), name="end a forgotten pod"
+                    )
+                await asyncio.Event().wait()
+            finally:
+                self._nursery = None
+                self._workers.clear()
+
+    # --- pods ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Hear of pods; after a restart of the agent the handlers are there already."""
+        if self._listening:
+            for pod in self._pods.store.list():
+                self._on_change(pod)
+            return
+        self._listening = True
+        self._pods.add_handler(
+            self._on_change, lambda old, new: self._on_change(new), self._on_delete
+        )
+
+    def _on_change(self, pod: Pod) -> None:
+        if pod.spec.node_name != self._config.name or self._nursery is None:
+            return
+        uid = pod.metadata.uid
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.update(pod)
+            return
+        worker = PodWorker(pod, self._tools)
+        self._workers[uid] = worker
+        self._nursery.start(self._work(uid, worker), name=f"pod {pod.key}")
+
+    def _on_delete(self, pod: Pod) -> None:
+        worker = self._workers.get(pod.metadata.uid)
+        if worker is not None:
+            worker.vanish()
+
+    async def _work(self, uid: str, first: PodWorker) -> None:
+        """Run the pod's worker; one that crashes is made anew from what the runtime knows."""
+        worker: PodWorker | None = first
+
+        async def attempt() -> None:
+            nonlocal worker
+            if worker is None:
+                worker = self._workers[uid].again()
+                self._workers[uid] = worker
+            try:
+                await worker.run()
+            finally:
+                worker = None
+
+        try:
+            await supervise(f"pod {first.pod.key}", attempt, clock=self._deps.clock, log=self._log)
+        finally:
+            self._workers.pop(uid, None)
+
+    def _admit(self, pod: Pod) -> tuple[str, str] | None:
+        others = [
+            worker.pod
+            for uid, worker in self._workers.items()
+            if uid != pod.metadata.uid and worker.holds_resources
+        ]
+        return admission.refusal(pod, others, self._config.capacity)
+
+    def _strangers(self) -> list[PodRecord]:
+        """Pods that the runtime has for this node and the API does not."""
+        return [
+            record
+            for record in self._runtime.pods()
+            if record.setup.node_name == self._config.name
+            and record.sandbox.uid not in self._workers
+        ]
+
+
+async def end_pod(runtime: PodRuntime, record: PodRecord, tools: Tools) -> None:
+    """Stop and forget a pod that the API does not know: SIGTERM, a short grace, SIGKILL."""
+    uid = record.sandbox.uid
+    tools.log.warning("ending a pod that the API does not know", pod=record.setup.name, uid=uid)
+    ended = asyncio.Event()
+    stop = runtime.watch(uid, ended.set)
+    try:
+        for run in record.runs:
+            if run.running:
+                await runtime.signal(run.id, signal.SIGTERM)
+        async with tools.clock.timeout(tools.config.timing.vanished_grace_s):
+            while _is_running(runtime, uid):
+                ended.clear()
+                await ended.wait()
+    except TimeoutError:
+        tools.log.info("killing it", pod=record.setup.name, uid=uid)
+    finally:
+        stop()
+    try:
+        await runtime.remove(uid)
+    except RuntimeFailedError as error:
+        tools.log.error("cannot end a pod", pod=record.setup.name, uid=uid, error=error)
+
+
+async def end_other_nodes(runtime: PodRuntime, nodes: frozenset[str], log: Logger) -> None:
+    """End the pods of nodes that are no longer run here (``--nodes`` was larger before).
+
+    Args:
+        runtime: opened.
+        nodes: names of the nodes that are.
+        log: where that is told.
+    """
+    for record in runtime.pods():
+        if record.setup.node_name not in nodes:
+            log.warning(
+                "ending a pod of a node that is no longer here",
+                pod=record.setup.name,
+                node=record.setup.node_name,
+            )
+            await runtime.remove(record.sandbox.uid)
+
+
+def _is_running(runtime: PodRuntime, uid: str) -> bool:
+    return any(
+        run.running for record in runtime.pods() if record.sandbox.uid == uid for run in record.runs
+    )

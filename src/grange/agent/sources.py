@@ -1,0 +1,126 @@
+"""The ConfigMaps and Secrets that a pod refers to: which they are, and what they hold.
+
+They are fetched when a container is about to be created, not watched: a thousand pods then cost no
+copy of anybody's secrets.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from grange.agent.errors import NotCreatableError
+from grange.api.kinds import CONFIGMAP, SECRET
+from grange.api.kinds.pod import Container, Pod
+from grange.api.meta import Document
+from grange.api.status import NotFound
+from grange.client.client import Client
+
+_NO_CONTENT: Mapping[str, bytes] = {}
+
+
+class Reference(NamedTuple):
+    """A ConfigMap or Secret by name, in the pod's namespace."""
+
+    kind: str
+    name: str
+    optional: bool = False
+
+    def __str__(self) -> str:
+        return f'{self.kind} "{self.name}"'
+
+    @classmethod
+    def of(
+        cls, config_map: Document | None, secret: Document | None, *, name: str = "name"
+    ) -> "Reference":
+        """From the manifest's selector: whichever of the two is there."""
+        selector = config_map if config_map is not None else secret or {}
+        kind = "ConfigMap" if config_map is not None else "Secret"
+        return cls(kind, str(selector.get(name, "")), bool(selector.get("optional")))
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was found; a missing one maps to None.
+
+    Attributes:
+        namespace: where they were looked for.
+        found: kind and name to content.
+    """
+
+    namespace: str
+    found: Mapping[tuple[str, str], Mapping[str, bytes] | None] = field(default_factory=dict)
+
+    def content(self, reference: Reference, where: str) -> Mapping[str, bytes]:
+        """Keys and values; empty for an optional one that is missing.
+
+        Raises:
+            NotCreatableError: it is missing and not optional; ``where`` begins the message.
+        """
+        content = self.found.get((reference.kind, reference.name))
+        if content is not None:
+            return content
+        if reference.optional:
+            return _NO_CONTENT
+        raise NotCreatableError(
+            f'{where}: there is no {reference} in namespace "{self.namespace}"; create it, '
+            "or mark the reference optional"
+        )
+
+
+def of_container(container: Container) -> Iterable[Reference]:
+    """What a container's environment refers to."""
+    for group in container.env_from:
+        yield Reference.of(group.config_map_ref, group.secret_ref)
+    for item in container.env:
+        source = item.value_from
+        if source is not None and (source.config_map_key_ref or source.secret_key_ref):
+            yield Reference.of(source.config_map_key_ref, source.secret_key_ref)
+
+
+def of_volumes(pod: Pod) -> Iterable[Reference]:
+    """What a pod's volumes refer to."""
+    for volume in pod.spec.volumes:
+        if volume.config_map is not None:
+            yield Reference.of(volume.config_map, None)
+        if volume.secret is not None:
+            yield Reference.of(None, volume.secret, name="secretName")
+        for part in (volume.projected or {}).get("sources") or []:
+            if "configMap" in part or "secret" in part:
+                yield Reference.of(part.get("configMap"), part.get("secret"))
+
+
+async def fetch(client: Client, namespace: str, references: Iterable[Reference]) -> Sources:
+    """Read what is referred to, each once.
+
+    Raises:
+        ApiError: the API cannot be asked.
+    """
+    found: dict[tuple[str, str], Mapping[str, bytes] | None] = {}
+    for reference in references:
+        identity = (reference.kind, reference.name)
+        if identity not in found:
+            found[identity] = await _read(client, namespace, reference)
+    return Sources(namespace, found)
+
+
+async def _read(client: Client, namespace: str, reference: Reference) -> Mapping[str, bytes] | None:
+    if not reference.name:
+        return None
+    try:
+        if reference.kind == "Secret":
+            secret = await client.get(SECRET, reference.name, namespace)
+            return {key: _decoded(value) for key, value in secret.data.items()}
+        settings = await client.get(CONFIGMAP, reference.name, namespace)
+    except NotFound:
+        return None
+    plain = {key: value.encode() for key, value in settings.data.items()}
+    return plain | {key: _decoded(value) for key, value in settings.binary_data.items()}
+
+
+def _decoded(value: str) -> bytes:
+    try:
+        return base64.b64decode(value)
+    except binascii.Error:
+        return b""  # the API server refuses such values

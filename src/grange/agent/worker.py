@@ -1,0 +1,471 @@
+"""One worker a pod: performs what ``lifecycle`` decides and reports what became of it.
+
+The worker is serial: it collects what happened, decides, acts, reports, and then sleeps until it
+is woken (by the pod's object, an ended run or a probe) or until the decision asks to be made again.
+Coalescing comes from that: whatever happens meanwhile goes into the next report.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from grange.agent import environment, lifecycle, probing, sources, states, status, volumes
+from grange.agent.config import NodeConfig
+from grange.agent.environment import Facts
+from grange.agent.errors import CREATE_ERROR, NotCreatableError
+from grange.agent.events import Reason
+from grange.agent.lifecycle import Abandon, Decision, Ending, Signal, Start, Track
+from grange.agent.probes import Prober, ProbeTarget
+from grange.agent.probing import Probing
+from grange.agent.runtime import (
+    EXIT_KILLED,
+    STATUS_UNKNOWN,
+    PodRecord,
+    PodRuntime,
+    PodSetup,
+    Program,
+    Run,
+    RuntimeFailedError,
+    Sandbox,
+)
+from grange.agent.states import State
+from grange.agent.status import Place
+from grange.api import timestamps
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod, PodStatus, is_finished
+from grange.api.meta import Condition, Document
+from grange.api.status import ApiError, Conflict, NotFound
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+_FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
+_OURS = frozenset({"Initialized", "ContainersReady", "Ready"})
+_ROUNDS = 20  # more decisions in a row without a wait are a bug
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a node's workers share.
+
+    Attributes:
+        client: where status goes.
+        runtime: what runs containers.
+        prober: what asks probes.
+        recorder: where Events go.
+        clock, log: as everywhere.
+        config: of the node.
+        admit: reason and message when the node cannot take a pod.
+    """
+
+    client: Client
+    runtime: PodRuntime
+    prober: Prober
+    recorder: Recorder
+    clock: Clock
+    log: Logger
+    config: NodeConfig
+    admit: Callable[[Pod], tuple[str, str] | None]
+
+
+class PodWorker:
+    """Brings one pod from its binding to its end.
+
+    Args:
+        pod: the object as it is now.
+        tools: of the node.
+    """
+
+    def __init__(self, pod: Pod, tools: Tools) -> None:
+        self.pod = pod
+        self._tools = tools
+        self._uid = pod.metadata.uid
+        self._log = tools.log.bind(pod=str(pod.key), uid=self._uid)
+        self._timing = tools.config.timing
+        self._wake = asyncio.Event()
+        self._vanished = False  # says the informer
+        self._gone = False  # says an answer of the API; the informer will say so, too
+        self._tracks = lifecycle.tracks_of(pod)
+        self._by_name = {track.name: track for track in self._tracks}
+        self._sandbox: Sandbox | None = None
+        self._unwatch: Callable[[], None] | None = None
+        self._ending = Ending.NONE
+        self._status: PodStatus = pod.status  # as we know it to be; the informer lags behind
+        self._reported: Document | None = None
+        self._was_finished = is_finished(pod)
+        self._rejection: tuple[str, str] | None = None
+        self._released = False
+        self._failures = 0
+        self._retry_at: datetime | None = None
+
+    # --- from outside --------------------------------------------------------------------------
+
+    def update(self, pod: Pod) -> None:
+        """The object changed."""
+        self.pod = pod
+        self._wake.set()
+
+    def vanish(self) -> None:
+        """The object is gone: the pod is stopped and forgotten."""
+        self._vanished = True
+        self._wake.set()
+
+    def again(self) -> "PodWorker":
+        """A fresh worker for the same pod, after this one has failed."""
+        worker = PodWorker(self.pod, self._tools)
+        if self._vanished:
+            worker.vanish()
+        return worker
+
+    @property
+    def holds_resources(self) -> bool:
+        """Whether the pod counts against the node's capacity."""
+        return self._rejection is None and not (
+            self._status.phase in {"Succeeded", "Failed"} or self._released
+        )
+
+    async def run(self) -> None:
+        """Work until nothing of the pod is left. Cancellation leaves its containers running."""
+        async with Nursery(f"pod {self.pod.key}") as nursery:
+            probing = Probing(nursery, self._tools, self._wake.set)
+            try:
+                self._take_over(probing)
+                while not await self._round(probing):
+                    await self._wait()
+            finally:
+                if self._unwatch is not None:
+                    self._unwatch()
+            nursery.cancel()
+
+    # --- beginning -----------------------------------------------------------------------------
+
+    def _take_over(self, probing: Probing) -> None:
+        """Pick up what the runtime knows of the pod, or what the status says if it knows nothing."""
+        now = self._tools.clock.now()
+        record = self._record()
+        if record is not None:
+            self._use(record.sandbox)
+            runs: dict[str, list[Run]] = {}
+            for run in record.runs:
+                runs.setdefault(run.id.container, []).append(run)
+        else:
+            runs = {
+                name: [_lost(run, now) for run in items]
+                for name, items in status.runs_of(self.pod).items()
+            }
+        if not runs and not self._was_finished:
+            self._rejection = self._tools.admit(self.pod)
+        for track in self._tracks:
+            lifecycle.adopt(track, runs.get(track.name, ()), now, self._timing)
+            if track.state is State.RUNNING:
+                self._resume(track, probing)
+
+    def _resume(self, track: Track, probing: Probing) -> None:
+        """A container that goes on: what its probes had found still holds until they ask again."""
+        for item in (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses):
+            if item.name == track.name and item.restart_count == track.attempt:
+                track.started = bool(item.started)
+                track.ready = item.ready
+        try:
+            program = Program(("",), self._environment(track, sources.Sources("")))
+        except NotCreatableError:
+            program = Program(("",), dict(self._tools.config.environment))
+        self._probe(track, probing, program)
+
+    def _record(self) -> PodRecord | None:
+        for record in self._tools.runtime.pods():
+            if record.sandbox.uid == self._uid:
+                return record
+        return None
+
+    def _use(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        if self._unwatch is None:
+            self._unwatch = self._tools.runtime.watch(self._uid, self._wake.set)
+
+    # --- one round -----------------------------------------------------------------------------
+
+    async def _round(self, probing: Probing) -> bool:
+        """Collect, decide, act, report; True when the pod is over and forgotten."""
+        self._wake.clear()
+        self._retry_at = None
+        if self._rejection is not None:
+            return await self._reject(self._rejection)
+        decision = Decision()
+        for _ in range(_ROUNDS):
+            now = self._tools.clock.now()
+            self._collect(now, probing)
+            decision = self._decide(now)
+            for action in decision.actions:
+                await self._perform(action, probing)
+            if not decision.actions:
+                break
+        await self._report()
+        if self._ending in {Ending.DELETED, Ending.VANISHED} and self._all_done():
+            return await self._release()
+        self._retry_at = _earlier(self._retry_at, decision.wake_at)
+        return False
+
+    def _collect(self, now: datetime, probing: Probing) -> None:
+        """Take note of runs that have ended."""
+        record = self._record()
+        known = {run.id: run for run in record.runs} if record is not None else {}
+        for track in self._tracks:
+            if track.state not in states.ALIVE or track.latest is None:
+                continue
+            run = known.get(track.latest.id) or _lost(track.latest, now)
+            if not run.running:
+                self._on_ended(track, run, now, probing)
+
+    def _on_ended(self, track: Track, run: Run, now: datetime, probing: Probing) -> None:
+        probing.stop(track.name)
+        track.on_ended(run, now, self._timing, pod_ends=self._ending is not Ending.NONE)
+        self._log.info(
+            "container ended",
+            container=track.name,
+            attempt=run.id.attempt,
+            exit_code=run.exit_code,
+            reason=run.reason,
+        )
+        if run.message:
+            kind = Reason.STATUS_UNKNOWN if run.reason == STATUS_UNKNOWN else Reason.FAILED
+            self._event(WARNING, kind, f"container {track.name}: {run.message}")
+        if track.state is State.BACKOFF and track.due is not None:
+            self._event(WARNING, Reason.BACK_OFF, track.message)
+
+    def _decide(self, now: datetime) -> Decision:
+        expires = self._expires_at()
+        found = lifecycle.ending_of(
+            self.pod, self._tracks, now, vanished=self._vanished or self._gone, expired_at=expires
+        )
+        if self._was_finished and found is Ending.NONE:
+            found = Ending.FINISHED
+        if found in {Ending.DELETED, Ending.VANISHED} or self._ending is Ending.NONE:
+            if found is Ending.DEADLINE:
+                self._event(NORMAL, Reason.DEADLINE_EXCEEDED, status.DEADLINE_MESSAGE)
+            self._ending = found
+        grace_s = lifecycle.grace_of(self.pod, self._ending, self._timing)
+        own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
+        decision = lifecycle.decide(
+            self._tracks, now, ending=self._ending, grace_s=grace_s, spec_grace_s=own_grace_s
+        )
+        if self._ending is Ending.NONE and expires is not None:
+            wake_at = _earlier(decision.wake_at, expires)
+            decision = Decision(decision.actions, decision.ending, wake_at)
+        return decision
+
+    def _expires_at(self) -> datetime | None:
+        limit = self.pod.spec.active_deadline_seconds
+        if limit is None or not self._status.start_time:
+            return None
+        return timestamps.parse(self._status.start_time) + timedelta(seconds=limit)
+
+    def _all_done(self) -> bool:
+        return all(track.state is State.DONE for track in self._tracks)
+
+    async def _wait(self) -> None:
+        delay = None
+        if self._retry_at is not None:
+            delay = max(0.0, (self._retry_at - self._tools.clock.now()).total_seconds())
+        try:
+            async with self._tools.clock.timeout(delay):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    # --- acting --------------------------------------------------------------------------------
+
+    async def _perform(self, action: lifecycle.Action, probing: Probing) -> None:
+        track = self._by_name[action.container]
+        match action:
+            case Start():
+                await self._start(track, probing)
+            case Abandon():
+                track.on_abandoned()
+            case Signal(number=number, why=why):
+                if number == signal.SIGKILL:
+                    track.on_kill()
+                else:
+                    track.on_stop(self._tools.clock.now())
+                    self._event(NORMAL, Reason.KILLING, f"Stopping container {track.name}: {why}")
+                probing.stop(track.name)
+                if track.latest is not None:
+                    await self._tools.runtime.signal(track.latest.id, number)
+
+    async def _start(self, track: Track, probing: Probing) -> None:
+        now = self._tools.clock.now()
+        try:
+            found = await sources.fetch(
+                self._tools.client,
+                self.pod.metadata.namespace,
+                [*sources.of_volumes(self.pod), *sources.of_container(track.spec)],
+            )
+            await self._prepare(found)
+            env = self._environment(track, found)
+            command = environment.command_of(track.spec, env)
+            program = Program(command, env, track.spec.working_dir)
+            run = await self._tools.runtime.start(
+                lifecycle.next_id(self._uid, track), program, volumes.mounts(self.pod, track.spec)
+            )
+        except NotCreatableError as error:
+            self._refused(track, error.reason, error.message, now)
+        except RuntimeFailedError as error:
+            self._refused(track, CREATE_ERROR, str(error), now)
+        except ApiError as error:
+            self._refused(track, CREATE_ERROR, f"the API cannot be asked: {error}", now)
+        else:
+            track.on_created(run)
+            if run.running:
+                self._event(NORMAL, Reason.STARTED, f"Started container {track.name}")
+                self._probe(track, probing, program)
+            else:
+                self._on_ended(track, run, self._tools.clock.now(), probing)
+
+    def _refused(self, track: Track, reason: str, message: str, now: datetime) -> None:
+        track.on_refused(reason, message, now, self._timing)
+        self._event(WARNING, Reason.FAILED, message)
+
+    async def _prepare(self, found: sources.Sources) -> None:
+        meta = self.pod.metadata
+        plans = volumes.plan(self.pod, found, self._facts(None))
+        setup = PodSetup(self._uid, meta.namespace, meta.name, self._tools.config.name, plans)
+        self._use(await self._tools.runtime.prepare(setup))
+
+    def _facts(self, track: Track | None) -> Facts:
+        config, sandbox = self._tools.config, self._sandbox
+        own: dict[str, str] = {}
+        if sandbox is not None and track is not None:
+            root = sandbox.root(track.name)
+            own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
+            own |= volumes.variables(sandbox.volumes, volumes.mounts(self.pod, track.spec))
+        return Facts(
+            pod_ip=sandbox.address if sandbox is not None else "",
+            host_ip=config.host_ip,
+            node_name=config.name,
+            allocatable=config.capacity,
+            base=config.environment,
+            own=own,
+        )
+
+    def _environment(self, track: Track, found: sources.Sources) -> dict[str, str]:
+        return environment.build(self.pod, track.spec, found, self._facts(track))
+
+    def _probe(self, track: Track, probing: Probing, program: Program) -> None:
+        if self._sandbox is not None and track.latest is not None:
+            target = ProbeTarget(self._sandbox.address, track.spec, track.latest.id, program)
+            probing.start(track, target, self.pod)
+
+    # --- reporting -----------------------------------------------------------------------------
+
+    def _event(self, kind: str, reason: Reason, message: str) -> None:
+        self._tools.recorder.event(self.pod, kind, reason.value, message, kind=POD)
+
+    async def _report(self) -> None:
+        if self._vanished or self._gone or self._was_finished or self._released:
+            return
+        place = Place(
+            self._tools.config.host_ip, self._sandbox.address if self._sandbox is not None else ""
+        )
+        document = status.build(
+            self._known_pod(),
+            self._tracks,
+            place,
+            probing.troubles(self._tracks),
+            ending=self._ending,
+            now=self._tools.clock.now(),
+        )
+        await self._write(document)
+
+    def _known_pod(self) -> Pod:
+        """The newest object with the newest status: ours as we wrote it, the rest as it was read."""
+        theirs = [item for item in self.pod.status.conditions if item.type not in _OURS]
+        ours: list[Condition] = [item for item in self._status.conditions if item.type in _OURS]
+        merged = msgspec.structs.replace(self._status, conditions=theirs + ours)
+        return msgspec.structs.replace(self.pod, status=merged)
+
+    async def _write(self, document: Document) -> None:
+        """Write the status where it differs from what was written last."""
+        if document == self._reported:
+            return
+        meta = self.pod.metadata
+        patch: Document = {"metadata": {"uid": self._uid}, "status": document}
+        try:
+            written = await self._tools.client.patch(
+                POD, meta.name, meta.namespace, patch=patch, subresource="status"
+            )
+        except (NotFound, Conflict):
+            self._gone = True  # or another of the same name is in its place
+            self._wake.set()
+        except ApiError as error:
+            self._failed("status not written", error)
+        else:
+            self._failures = 0
+            self._reported = document
+            self._status = written.status
+
+    def _failed(self, event: str, error: Exception) -> None:
+        self._failures += 1
+        delay_s = self._timing.retries.delay(self._failures)
+        self._retry_at = self._tools.clock.now() + timedelta(seconds=delay_s)
+        self._log.warning(event, attempt=self._failures, error=error)
+
+    # --- ending --------------------------------------------------------------------------------
+
+    async def _reject(self, rejection: tuple[str, str]) -> bool:
+        if self._vanished:
+            return True
+        reason, message = rejection
+        first = self._reported is None
+        now = self._tools.clock.now()
+        host_ip = self._tools.config.host_ip
+        pod = self._known_pod()
+        await self._write(status.rejected(pod, reason, message, host_ip=host_ip, now=now))
+        if first:
+            self._event(WARNING, Reason.FAILED, message)
+        return False
+
+    async def _release(self) -> bool:
+        """Everything has ended: forget the pod and let its object go. True when that is done."""
+        meta = self.pod.metadata
+        try:
+            await self._tools.runtime.remove(self._uid)
+            if not (self._vanished or self._gone or self._released):
+                await self._tools.client.delete(
+                    POD, meta.name, meta.namespace, uid=self._uid, grace_period_s=0
+                )
+        except (NotFound, Conflict):
+            self._gone = True
+        except (ApiError, RuntimeFailedError) as error:
+            self._failed("pod not released", error)
+            return False
+        # The worker stays until the informer has seen the end, so that a late event of the same
+        # object cannot bring the pod back. With finalizers that may take a while.
+        self._released = True
+        return self._vanished
+
+
+def _lost(run: Run, now: datetime) -> Run:
+    """A run that the status speaks of and the runtime does not know."""
+    if not run.running:
+        return run
+    return Run(
+        run.id,
+        run.started_at,
+        finished_at=now,
+        exit_code=EXIT_KILLED,
+        signal=signal.SIGKILL,
+        reason=STATUS_UNKNOWN,
+        message=_FOREIGN_MESSAGE,
+    )
+
+
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other)
