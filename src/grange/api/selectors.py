@@ -157,7 +157,7 @@ class Labels:
         return ",".join(str(item) for item in self.requirements)
 
     def __repr__(self) -> str:
-        return f"Labels({'nothing' if self._nothing else str(self)!r})"
+        return "Labels(nothing)" if self._nothing else f"Labels({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Labels):
