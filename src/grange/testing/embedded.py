@@ -198,7 +198,7 @@ class _Thread(threading.Thread):
         self.failure: BaseException | None = None
         self.plane: ControlPlane | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._end: asyncio.Event | None = None
 
     def run(self) -> None:
         """Serve until told to stop."""
@@ -211,19 +211,19 @@ class _Thread(threading.Thread):
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
+        self._end = asyncio.Event()
         self.plane = ControlPlane(
             self._settings,
             clock=LoopClock(),
             rng=Stream.from_system(),
             log=Logger("testing"),
         )
-        await self.plane.run(self.ready.set, self._stop)
+        await self.plane.run(self.ready.set, self._end)
 
     def stop(self) -> None:
         """Stop serving and wait; what failed inside is raised here."""
-        if self.loop is not None and self._stop is not None and self.is_alive():
-            self.loop.call_soon_threadsafe(self._stop.set)
+        if self.loop is not None and self._end is not None and self.is_alive():
+            self.loop.call_soon_threadsafe(self._end.set)
         self.join(STOP_LIMIT_S)
         if self.is_alive():
             raise TimeoutError(f"the control plane did not stop within {STOP_LIMIT_S:g} s")
