@@ -225,11 +225,11 @@ class Informer(Generic[R]):
             self.synced.set()
 
     async def _pages(self) -> tuple[dict[ObjectKey, R], str]:
-        """The whole collection in one state; again in one piece if its pages expire meanwhile."""
+        """The whole collection and its version; in one piece if its pages expire meanwhile."""
         limit = self._settings.page
         while True:
             listed: dict[ObjectKey, R] = {}
-            token = ""
+            token = version = ""
             try:
                 while True:
                     page = await self._client.list(
@@ -245,9 +245,11 @@ class Informer(Generic[R]):
                         self._log.error("object left out", error=message)
                     for obj in page.items:
                         listed[obj.key] = obj
+                    # The first page's: should later ones be newer, the watch tells it again.
+                    version = version or page.resource_version
                     token = page.next
                     if not token:
-                        return listed, page.resource_version
+                        return listed, version
                     await self._clock.sleep(0)
             except Expired:
                 if not token:
@@ -259,12 +261,7 @@ class Informer(Generic[R]):
         for key in [obj.key for obj in self.store if obj.key not in listed]:
             self._forget(key)
         for obj in listed.values():
-            old = self.store.get(obj.key)
-            if old is None or (
-                old.metadata.resource_version != obj.metadata.resource_version
-                or old.metadata.uid != obj.metadata.uid
-            ):
-                self._store(obj)
+            self._store(obj)
 
     # --- watch ------------------------------------------------------------------------------
 
@@ -347,9 +344,13 @@ class Informer(Generic[R]):
 
     def _store(self, obj: R) -> None:
         old = self.store.get(obj.key)
-        if old is not None and old.metadata.uid != obj.metadata.uid:
-            self._forget(obj.key)
-            old = None
+        if old is not None:
+            if old.metadata.uid != obj.metadata.uid:
+                self._forget(obj.key)
+                old = None
+            elif old.metadata.resource_version == obj.metadata.resource_version:
+                self._dropped += 1
+                return
         self.store.put(obj)
         for handler in self._handlers:
             if old is None:

@@ -1,0 +1,114 @@
+"""Expectations hold a reconcile back exactly until the cache shows our own writes."""
+
+import asyncio
+
+from hypothesis import given, settings, strategies as st
+
+from grange.api.status import Invalid, Timeout
+from grange.base.clock import Clock, LoopClock
+from grange.reconcile.expectations import Expectations
+
+
+async def test_check_25_more_observations_than_expected_do_not_satisfy_the_rest(
+    clock: Clock,
+) -> None:
+    """Upstream counts and goes to (-1, -1); names and UIDs cannot be overcounted at all."""
+    expectations = Expectations(clock)
+    expectations.expect_creations("owner", [f"pod-{number}" for number in range(10)])
+    expectations.expect_deletions("owner", [f"uid-{number}" for number in range(30)])
+    for number in range(11):
+        expectations.creation_observed("owner", f"pod-{number}")
+    assert not expectations.satisfied("owner")
+    for number in range(31):
+        expectations.deletion_observed("owner", f"uid-{number}")
+    assert expectations.satisfied("owner")
+    expectations.expect_creations("owner", ["pod-99"])
+    assert not expectations.satisfied("owner"), "no surplus pays for a later expectation"
+
+
+async def test_check_26_time_limit_frees_and_a_new_expectation_restarts_it(clock: Clock) -> None:
+    expectations = Expectations(clock)
+    expectations.expect_creations("owner", ["a"])
+    await clock.sleep(200)
+    expectations.expect_deletions("owner", ["u", "v"])
+    await clock.sleep(200)
+    assert not expectations.satisfied("owner")
+    assert expectations.remaining_s("owner") == 100
+    await clock.sleep(100)
+    assert expectations.satisfied("owner")
+    assert expectations.expired == 1
+    assert expectations.awaited("owner").creations == ()
+
+
+async def test_check_27_unknown_owner_is_free_and_observing_makes_no_record(clock: Clock) -> None:
+    expectations = Expectations(clock)
+    assert expectations.satisfied("owner")
+    expectations.creation_observed("owner", "a")
+    expectations.deletion_observed("owner", "u")
+    expectations.creation_failed("owner", "a", Invalid("no"))
+    assert len(expectations) == 0
+    assert expectations.remaining_s("owner") == 0
+
+
+async def test_check_28_failed_create_is_not_awaited_but_an_unknown_outcome_is(
+    clock: Clock,
+) -> None:
+    expectations = Expectations(clock)
+    expectations.expect_creations("owner", ["a", "b", "c"])
+    expectations.expect_deletions("owner", ["u", "v"])
+    expectations.creation_failed("owner", "a", Invalid("refused"))
+    expectations.creation_failed("owner", "b", Timeout("no answer"))
+    expectations.creation_failed("owner", "c", asyncio.CancelledError())
+    expectations.deletion_failed("owner", "u", Invalid("refused"))
+    expectations.deletion_failed("owner", "v", Timeout("no answer"))
+    assert not expectations.satisfied("owner")
+    awaited = expectations.awaited("owner")
+    assert awaited.creations == ("b", "c")
+    assert awaited.deletions == ("v",)
+
+
+async def test_check_29_any_kind_holds_the_owner_and_forgetting_clears_all(clock: Clock) -> None:
+    expectations = Expectations(clock)
+    expectations.expect_creations("owner", ["web-0"], kind="pods")
+    expectations.expect_creations("owner", ["web-0"], kind="services")
+    expectations.creation_observed("owner", "web-0", kind="pods")
+    assert not expectations.satisfied("owner")
+    assert expectations.awaited("owner").creations == ("services/web-0",)
+    expectations.forget("owner")
+    assert expectations.satisfied("owner")
+    assert len(expectations) == 0
+
+
+async def test_check_29_owner_of_the_same_name_starts_clean(clock: Clock) -> None:
+    """Records belong to the UID, so the old job's pods never hold back the new one."""
+    expectations = Expectations(clock)
+    expectations.expect_creations("uid-of-old", ["web-0"])
+    assert expectations.satisfied("uid-of-new")
+
+
+async def test_check_23_deletion_counts_once_per_uid(clock: Clock) -> None:
+    """Seen once as a deletionTimestamp and once as gone, it is still one deletion."""
+    expectations = Expectations(clock)
+    expectations.expect_deletions("owner", ["u", "v"])
+    expectations.deletion_observed("owner", "u")
+    expectations.deletion_observed("owner", "u")
+    assert not expectations.satisfied("owner")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["expect", "observe"]), st.sampled_from("abc")), max_size=20
+    )
+)
+def test_satisfied_exactly_when_all_that_is_expected_was_seen(steps: list[tuple[str, str]]) -> None:
+    expectations = Expectations(LoopClock())
+    waiting: set[str] = set()
+    for step, name in steps:
+        if step == "expect":
+            expectations.expect_creations("owner", [name])
+            waiting.add(name)
+        else:
+            expectations.creation_observed("owner", name)
+            waiting.discard(name)
+        assert expectations.satisfied("owner") == (not waiting)
