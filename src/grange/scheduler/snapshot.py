@@ -20,7 +20,7 @@ from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nodetree import NodeTree
 
 TIE_BITS = 32
-TIE_MAX = 2**TIE_BITS - 1
+TIE_MAX = (1 << TIE_BITS) - 1
 _LOG_MIN = 4096
 
 

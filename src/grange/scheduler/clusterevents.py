@@ -1,0 +1,129 @@
+"""Events that may make a waiting pod schedulable, and who wants to hear of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntFlag, auto
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.scheduler.nodeinfo import PodInfo
+
+
+class Subject(Enum):
+    """What an event is about."""
+
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULED_POD = "UnscheduledPod"
+    NODE = "Node"
+    ANY = "*"
+
+
+class Action(IntFlag):
+    """What happened to it; a registration may combine several."""
+
+    ADD = auto()
+    DELETE = auto()
+    NODE_ALLOCATABLE = auto()
+    NODE_LABEL = auto()
+    NODE_TAINT = auto()
+    NODE_CONDITION = auto()
+    NODE_ANNOTATION = auto()
+    POD_LABEL = auto()
+    POD_SCALE_DOWN = auto()
+    POD_TOLERATION = auto()
+    POD_GATES = auto()
+    UPDATE = auto()
+
+
+EVERYTHING = Action((1 << len(Action)) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """Something happened, or would be of interest.
+
+    Attributes:
+        subject: to what.
+        action: what; of a registration, any of these.
+        label: for logs and metrics.
+    """
+
+    subject: Subject
+    action: Action
+    label: str = ""
+
+    def matches(self, happened: "ClusterEvent") -> bool:
+        """Whether an event is one of those registered here."""
+        subject = self.subject in (happened.subject, Subject.ANY)
+        return (subject or happened.subject is Subject.ANY) and bool(self.action & happened.action)
+
+
+WILDCARD = ClusterEvent(Subject.ANY, EVERYTHING, "wildcard")
+LEFTOVER = ClusterEvent(Subject.ANY, EVERYTHING, "unschedulable timeout")
+ASSIGNED_POD_ADD = ClusterEvent(Subject.ASSIGNED_POD, Action.ADD, "assigned pod add")
+ASSIGNED_POD_DELETE = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE, "assigned pod delete")
+NODE_ADD = ClusterEvent(Subject.NODE, Action.ADD, "node add")
+
+Object = Node | Pod | None
+Hint = Callable[[PodInfo, Object, Object], bool]
+"""Of the waiting pod and the object before and after: whether another try is worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A plugin's wish to have pods that it rejected tried again.
+
+    Attributes:
+        event: after which events.
+        hint: asked for every such event; None always says yes.
+    """
+
+    event: ClusterEvent
+    hint: Hint | None = None
+
+
+def node_update(old: Node, new: Node) -> ClusterEvent | None:
+    """What a node's change means; None when it cannot matter to any pod."""
+    action = Action(0)
+    if old.status.allocatable != new.status.allocatable:
+        action |= Action.NODE_ALLOCATABLE
+    if old.metadata.labels != new.metadata.labels:
+        action |= Action.NODE_LABEL
+    # Becoming schedulable is the removal of a taint, and nobody waits for the opposite.
+    opened = old.spec.unschedulable and not new.spec.unschedulable
+    if opened or old.spec.taints != new.spec.taints:
+        action |= Action.NODE_TAINT
+    if _conditions(old) != _conditions(new):
+        action |= Action.NODE_CONDITION
+    return ClusterEvent(Subject.NODE, action, "node update") if action else None
+
+
+def _conditions(node: Node) -> dict[str, str]:
+    return {item.type: item.status for item in node.status.conditions}
+
+
+def pod_update(old: Pod, new: Pod, subject: Subject) -> ClusterEvent | None:
+    """What a pod's change means; None when it cannot matter to any pod."""
+    action = Action(0)
+    if old.metadata.labels != new.metadata.labels:
+        action |= Action.POD_LABEL
+    if old.spec.tolerations != new.spec.tolerations:
+        action |= Action.POD_TOLERATION
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        action |= Action.POD_GATES
+    if old.spec.containers != new.spec.containers and shrank(old, new):
+        action |= Action.POD_SCALE_DOWN
+    if not action and old.spec != new.spec:
+        action |= Action.UPDATE
+    return ClusterEvent(subject, action, "pod update") if action else None
+
+
+def shrank(old: Pod, new: Pod) -> bool:
+    """Whether the pod asks for less of anything than before."""
+    before, after = PodInfo.of(old).request.resources, PodInfo.of(new).request.resources
+    return (
+        after.cpu_milli < before.cpu_milli
+        or after.memory_bytes < before.memory_bytes
+        or after.ephemeral_bytes < before.ephemeral_bytes
+        or any(after.scalars.get(name, 0) < had for name, had in before.scalars.items())
+    )

@@ -1,0 +1,122 @@
+"""What comes out of a scheduling cycle's choice: a node, or the reasons why there is none."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from grange.scheduler.framework import (
+    Code,
+    CycleState,
+    Profile,
+    Status,
+)
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """No node would do.
+
+    Attributes:
+        num_nodes: how many there are.
+        counts: reasons and how many nodes gave each, sorted as text.
+        plugins: who turned the pod down; their events bring it back.
+        pre_filter: the reason why no node was even looked at; empty otherwise.
+        error: a plugin failed rather than refused.
+    """
+
+    num_nodes: int
+    counts: tuple[tuple[str, int], ...] = ()
+    plugins: frozenset[str] = frozenset()
+    pre_filter: str = ""
+    error: bool = False
+
+    @property
+    def message(self) -> str:
+        """What the pod's condition says, e.g. ``0/3 nodes are available: 3 Insufficient cpu.``."""
+        if not self.num_nodes:
+            return NO_NODES
+        told = [self.pre_filter] if self.pre_filter else []
+        told += sorted(f"{count} {reason}" for reason, count in self.counts)
+        return f"0/{self.num_nodes} nodes are available: {', '.join(told)}."
+
+
+class Tally:
+    """Collects the refusals of nodes."""
+
+    def __init__(self) -> None:
+        self._reasons: Counter[str] = Counter()
+        self._plugins: dict[str, None] = {}
+
+    def add(self, plugin: str, reasons: Iterable[tuple[str, int]]) -> None:
+        """A plugin refused nodes for these reasons."""
+        self._plugins[plugin] = None
+        for reason, count in reasons:
+            self._reasons[reason] += count
+
+    def rejection(self, num_nodes: int) -> Rejection:
+        """All of them together."""
+        counts = tuple(sorted(self._reasons.items()))
+        return Rejection(num_nodes, counts, frozenset(self._plugins))
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """PreFilter's answer when nobody rejected the pod.
+
+    Attributes:
+        node_names: the only nodes to look at; None for all.
+        plugins: who narrowed it down.
+    """
+
+    node_names: frozenset[str] | None = None
+    plugins: tuple[str, ...] = ()
+
+
+EVERY_NODE = Narrowed()
+
+
+def pre_filter(
+    profile: Profile, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+) -> Narrowed | Rejection:
+    """Ask the PreFilter plugins in order.
+
+    An unresolvable refusal or an error ends it; a plain refusal is remembered while the others are
+    still asked, so that they leave what they know in the state. Without any node left in common
+    between those that name nodes, nothing can be done either.
+    """
+    total = snapshot.num_nodes
+    if not total:
+        return Rejection(0, plugins=frozenset(name for name, _ in profile.filters))
+    refused: Rejection | None = None
+    names: frozenset[str] | None = None
+    who: list[str] = []
+    for name, plugin in profile.pre_filter:
+        result = plugin.pre_filter(state, pod, snapshot)
+        status = result.status
+        if not (status.ok or status.code is Code.SKIP):
+            refusal = _refusal(total, name, status)
+            if status.code is not Code.UNSCHEDULABLE:
+                return refusal
+            refused = refused or refusal
+        if result.node_names is not None:
+            who.append(name)
+            names = result.node_names if names is None else names & result.node_names
+    if refused is not None:
+        return refused
+    if names is None:
+        return EVERY_NODE
+    if not names:
+        reason = f"node(s) didn't satisfy plugin(s) {who} simultaneously"
+        return Rejection(total, plugins=frozenset(who), pre_filter=reason)
+    return Narrowed(names, tuple(who))
+
+
+def _refusal(total: int, plugin: str, status: Status) -> Rejection:
+    reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
+    return Rejection(
+        total, plugins=frozenset({plugin}), pre_filter=reason, error=not status.rejected
+    )

@@ -1,0 +1,278 @@
+"""The scheduling framework: what a plugin may decide, and how the decisions are put together.
+
+A plugin is one module that exports one ``Plugin``: a name and what it does at each extension point.
+Filters and scores come twice, for one node and for many rows of the node table at once; the two must
+agree, and the engine's property tests hold them to it. ``Scope`` says what a verdict depends on, so
+that the engine knows for how long it may keep it.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from grange.client.client import Client
+from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.scheduler.clusterevents import Registration
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+T = TypeVar("T")
+
+
+class Code(Enum):
+    """How a plugin answers.
+
+    ``UNRESOLVABLE`` is unschedulable, and removing pods would not help. ``SKIP`` drops the plugin's
+    paired filter or score for this cycle. ``PENDING`` accepts in principle but waits for something
+    that the plugin itself will recognise; its hint then skips the backoff.
+    """
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+    PENDING = "Pending"
+
+
+_REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
+
+
+class Status(msgspec.Struct, frozen=True):
+    """An answer.
+
+    Attributes:
+        code: the kind of answer.
+        reasons: why, each as it appears in the pod's condition.
+        plugin: who says so; the framework fills it in.
+    """
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is a success."""
+        return self.code is Code.SUCCESS
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the pod is turned down, as opposed to an error."""
+        return self.code in _REJECTIONS
+
+
+SUCCESS = Status(Code.SUCCESS)
+
+
+class CycleState:
+    """What plugins tell each other and themselves within one cycle."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: dict[type[object], object] = {}
+
+    def write(self, value: object) -> None:
+        """Keep a value under its type; one value a type."""
+        self._values[type(value)] = value
+
+    def read(self, kind: type[T]) -> T | None:
+        """The value of that type, if any."""
+        found = self._values.get(kind)
+        return found if isinstance(found, kind) else None
+
+    def clone(self) -> "CycleState":
+        """A copy for trying things out; values that change must be replaced, not edited."""
+        copy = CycleState()
+        copy._values.update(self._values)
+        return copy
+
+
+class Scope(Enum):
+    """What a verdict about a node depends on, besides the pod.
+
+    ``NODE``: the node object. ``USAGE``: the node's pods too. ``CLUSTER``: other nodes as well.
+    """
+
+    NODE = "Node"
+    USAGE = "Usage"
+    CLUSTER = "Cluster"
+
+
+class Normalise(Enum):
+    """How raw scores become 0 to 100 over the feasible nodes."""
+
+    NONE = "None"
+    BY_MAX = "ByMax"
+    BY_MAX_REVERSED = "ByMaxReversed"
+
+
+class PreEnqueue(Protocol):
+    """Keeps pods out of the active queue."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Whether the pod may be scheduled at all yet."""
+
+
+class QueueSort(Protocol):
+    """Orders the active queue."""
+
+    def sort_key(self, pod: PodInfo, timestamp: float) -> tuple[float, ...]:
+        """The smallest goes first; ``timestamp`` is when the pod was queued."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """What a PreFilter plugin found.
+
+    Attributes:
+        status: its answer; ``UNRESOLVABLE`` ends the cycle at once.
+        node_names: the only nodes worth looking at; None for all.
+    """
+
+    status: Status = SUCCESS
+    node_names: frozenset[str] | None = None
+
+
+class PreFilter(Protocol):
+    """Looks at the pod and the whole snapshot before any node."""
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    ) -> PreFilterResult:
+        """Prepare, reject, or narrow down."""
+
+
+class Filter(Protocol):
+    """Rules nodes out."""
+
+    scope: Scope
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Whether it could rule out any node; a function of the pod's signature."""
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Whether the pod may run on the node."""
+
+    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
+        """The same for many: where it may."""
+
+    def count_reasons(
+        self, pod: PodInfo, table: NodeTable, rows: Integers
+    ) -> list[tuple[str, int]]:
+        """For rows that ``filter_rows`` rules out: each reason and how many have it."""
+
+
+class Score(Protocol):
+    """Ranks the nodes that are left."""
+
+    scope: Scope
+    normalise: Normalise
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Whether it could tell nodes apart; a function of the pod's signature."""
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """The node's raw score, not negative; 0 to 100 unless it is normalised."""
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        """The same for many."""
+
+
+class Reserve(Protocol):
+    """Keeps books of what was promised to a pod."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """The pod is assumed on the node."""
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """The assumption is taken back; must be idempotent."""
+
+
+class Permit(Protocol):
+    """Has the last word before binding."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Success binds, anything else takes the assumption back."""
+
+
+class Bind(Protocol):
+    """Tells the cluster."""
+
+    async def bind(self, client: Client, pod: PodInfo, node_name: str) -> None:
+        """Bind the pod to the node.
+
+        Raises:
+            ApiError: as the server answers.
+        Cancellation: the outcome is unknown.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A plugin: what it does, by extension point.
+
+    Attributes:
+        name: as in kube-scheduler's configuration.
+        weight: of its score.
+        signature: what of a pod its filter and score depend on; required if it has either.
+        events: after which events pods that it rejected are worth another try.
+    """
+
+    name: str
+    pre_enqueue: PreEnqueue | None = None
+    queue_sort: QueueSort | None = None
+    pre_filter: PreFilter | None = None
+    filter: Filter | None = None
+    score: Score | None = None
+    weight: int = 1
+    reserve: Reserve | None = None
+    permit: Permit | None = None
+    bind: Bind | None = None
+    signature: Callable[[PodInfo], Hashable] | None = None
+    events: tuple[Registration, ...] = ()
+
+
+class Profile:
+    """An ordered set of plugins, taken apart by extension point.
+
+    Args:
+        plugins: in the order in which they are asked; exactly one sorts the queue, one binds.
+
+    Raises:
+        ValueError: two plugins of one name, no or several of what there must be one of, or a
+            filter or score without a signature.
+    """
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self.plugins = {plugin.name: plugin for plugin in plugins}
+        if len(self.plugins) != len(plugins):
+            raise ValueError("two plugins have the same name")
+        self.pre_enqueue = [(item.name, item.pre_enqueue) for item in plugins if item.pre_enqueue]
+        self.pre_filter = [(item.name, item.pre_filter) for item in plugins if item.pre_filter]
+        self.filters = [(item.name, item.filter) for item in plugins if item.filter]
+        self.scores = [(item.name, item.score, item.weight) for item in plugins if item.score]
+        self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
+        self.permit = [(item.name, item.permit) for item in plugins if item.permit]
+        self.events = {item.name: item.events for item in plugins}
+        sorts = [item.queue_sort for item in plugins if item.queue_sort]
+        binds = [item.bind for item in plugins if item.bind]
+        if len(sorts) != 1 or len(binds) != 1:
+            raise ValueError("a profile needs exactly one plugin that sorts and one that binds")
+        self.queue_sort = sorts[0]
+        self.bind = binds[0]
+        self._fragments = [item.signature for item in plugins if item.signature]
+        for item in plugins:
+            if (item.filter or item.score) and item.signature is None:
+                raise ValueError(f"plugin {item.name} filters or scores and has no signature")
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """The pod's signature: pods with equal ones are placed alike in every state of things."""
+        if pod.signature is None:
+            pod.signature = tuple(fragment(pod) for fragment in self._fragments)
+        return pod.signature

@@ -1,0 +1,13 @@
+"""PrioritySort: higher priority first, then whoever has waited longer."""
+
+from grange.scheduler.framework import Plugin
+from grange.scheduler.nodeinfo import PodInfo
+
+
+class _ByPriority:
+    def sort_key(self, pod: PodInfo, timestamp: float) -> tuple[float, ...]:
+        """Priority descending, time of queueing ascending."""
+        return -pod.pod.spec.priority, timestamp
+
+
+PLUGIN = Plugin("PrioritySort", queue_sort=_ByPriority())

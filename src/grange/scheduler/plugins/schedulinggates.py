@@ -1,0 +1,21 @@
+"""SchedulingGates: a pod with gates waits until somebody removes them."""
+
+from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
+from grange.scheduler.framework import SUCCESS, Code, Plugin, Status
+from grange.scheduler.nodeinfo import PodInfo
+
+
+class _Gates:
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Any gate closes the way."""
+        gates = [gate.get("name", "") for gate in pod.pod.spec.scheduling_gates]
+        if not gates:
+            return SUCCESS
+        return Status(Code.UNRESOLVABLE, (f"waiting for scheduling gates: {', '.join(gates)}",))
+
+
+PLUGIN = Plugin(
+    "SchedulingGates",
+    pre_enqueue=_Gates(),
+    events=(Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_GATES)),),
+)
