@@ -56,10 +56,21 @@ class Network:
         self.clock = clock
         self._rng = rng
         self._cut_off: dict[str, None] = {}
+        self._silenced: dict[str, None] = {}
 
-    def transport(self, inner: Transport, component: str) -> "FaultyTransport":
-        """The component's way to the API server."""
-        return FaultyTransport(inner, component, self, self._rng.fork(component))
+    def transport(self, inner: Transport, component: str, life: str = "") -> "FaultyTransport":
+        """The component's way to the API server.
+
+        Args:
+            inner: the good way.
+            component: who.
+            life: which of its lives, if it has several; each has luck of its own.
+        """
+        return FaultyTransport(inner, component, life or component, self)
+
+    def stream(self, life: str) -> Stream:
+        """The luck of one life of a component."""
+        return self._rng.fork(life)
 
     def partition(self, component: str) -> None:
         """Cut a component off: its requests are refused, its streams break."""
@@ -72,9 +83,13 @@ class Network:
             del self._cut_off[component]
             self.note(component, "is back")
 
-    def reaches(self, component: str) -> bool:
-        """Whether the component is not cut off."""
-        return component not in self._cut_off
+    def cut(self, life: str) -> None:
+        """Silence one life of a component for good: it has crashed, whatever its tasks still do."""
+        self._silenced[life] = None
+
+    def reaches(self, component: str, life: str) -> bool:
+        """Whether what this life of the component sends arrives."""
+        return component not in self._cut_off and life not in self._silenced
 
     def calm(self) -> None:
         """From now on everything arrives at once; what was broken stays broken."""
@@ -90,11 +105,12 @@ class Network:
 class FaultyTransport:
     """A transport on a bad network."""
 
-    def __init__(self, inner: Transport, component: str, network: Network, rng: Stream) -> None:
+    def __init__(self, inner: Transport, component: str, life: str, network: Network) -> None:
         self._inner = inner
         self._component = component
+        self._life = life
         self._network = network
-        self._rng = rng
+        self._rng = network.stream(life)
 
     async def send(self, request: Request) -> Response:
         """Carry one request, if the network lets it through.
@@ -105,13 +121,15 @@ class FaultyTransport:
         """
         faults = self._network.faults
         await self._travel(faults)
-        if not self._network.reaches(self._component):
+        if not self._network.reaches(self._component, self._life):
             raise ServiceUnavailable(f"{self._component} is cut off")
         if self._happens(faults.lose_request):
             self._network.note(self._component, f"lost {request.method} {request.path}")
             raise ServiceUnavailable("the request was lost")
         response = await self._inner.send(request)
-        if self._happens(faults.lose_answer) or not self._network.reaches(self._component):
+        if self._happens(faults.lose_answer) or not self._network.reaches(
+            self._component, self._life
+        ):
             self._network.note(self._component, f"lost answer to {request.method} {request.path}")
             await close_chunks(response.chunks)
             await self._network.clock.sleep(faults.answer_timeout_s)
@@ -132,7 +150,9 @@ class FaultyTransport:
             async for chunk in chunks:
                 faults = self._network.faults
                 await self._travel(faults)
-                if not self._network.reaches(self._component) or self._happens(faults.cut_stream):
+                if not self._network.reaches(self._component, self._life) or self._happens(
+                    faults.cut_stream
+                ):
                     kept = self._rng.integer(0, len(chunk))
                     self._network.note(
                         self._component, f"cut {request.path} after {kept} of {len(chunk)} bytes"

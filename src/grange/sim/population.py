@@ -1,0 +1,64 @@
+"""Who lives in a world: node agents on simulated machines, controllers, the scheduler."""
+
+from collections.abc import Mapping
+
+from grange.agent.config import NodeConfig
+from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
+from grange.agent.service import NodeAgent
+from grange.base.clock import Clock
+from grange.controllers import TABLE
+from grange.reconcile.deps import Deps
+from grange.sim.world import World
+
+CAPACITY: Mapping[str, str] = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+SCRIPTS: Mapping[str, Script] = {
+    "serve": Script(term_s=0.5),  # runs until it is told to stop, and then takes its time
+    "stubborn": Script(term_s=None),  # does not stop when told to
+    "job": Script(duration_s=5.0),
+    "crash": Script(duration_s=3.0, exit_code=1),
+}
+
+
+def add_node(
+    world: World,
+    name: str,
+    *,
+    capacity: Mapping[str, str] = CAPACITY,
+    labels: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> FakeMachine:
+    """Add a machine with an agent on it.
+
+    Args:
+        world: where to.
+        name: of the node; its agent is the component ``agent-<name>``.
+        capacity: what the node says it has.
+        labels: of the node.
+        clock: the machine's own; the true one by default.
+
+    Returns:
+        The machine, which outlives its agent.
+    """
+    machine = FakeMachine(SCRIPTS)
+    config = NodeConfig(name=name, capacity=capacity, labels=dict(labels or {}))
+
+    def agent(deps: Deps) -> NodeAgent:
+        return NodeAgent(deps, config, FakeRuntime(machine, deps.clock))
+
+    world.add(f"agent-{name}", agent, clock=clock)
+    return machine
+
+
+def add_controllers(world: World) -> None:
+    """Add every controller, each as a component of its own."""
+    for name, factory in TABLE:
+        world.add(name, factory)
+
+
+def running(machine: FakeMachine) -> list[str]:
+    """UIDs of the pods that have a running program on the machine, in the order of arrival."""
+    return [
+        uid
+        for uid, pod in machine.pods.items()
+        if any(live.run.running for live in pod.runs.values())
+    ]

@@ -1,0 +1,228 @@
+"""A whole control plane on virtual time: real rooms around a memory store, and a network that may be bad.
+
+Every component is what runs in production: its own client, informers and services, made by the same
+factories, on its own transport. Only the network, the store's disk and the pods' programs are
+simulated. Components crash and come back with new random streams, as new processes do; the API
+server may go away and return on the same store.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from grange.api.kinds import BUILT_IN
+from grange.api.scheme import Scheme
+from grange.api.status import ServiceUnavailable
+from grange.api.wire import ADMIN, Request, Response, User
+from grange.apiserver.application import Application
+from grange.base import metrics
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Child, Nursery, supervise
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
+from grange.sim.faults import Network, NetworkFaults
+from grange.sim.invariants import History
+from grange.store.interface import Store
+from grange.store.memory import MemoryStore
+
+# What goes on for ever in a world at rest: signs of life, and the news that nothing is new.
+HEARTBEATS = ("/coordination.k8s.io/leases/", "/core/events/")
+
+_RESTART = Exponential(initial_s=0.2, cap_s=5.0)
+
+
+class Service(Protocol):
+    """Something that works until it is cancelled."""
+
+    async def run(self) -> None:
+        """Work; returns only by cancellation."""
+
+
+Factory = Callable[[Deps], Service]
+
+
+class World:
+    """One control plane; made by ``simulated``.
+
+    Attributes:
+        clock: the true time.
+        client: a client whose network is always good, for the one who watches.
+        network: of everybody else.
+        history: every write, judged.
+        store: where it is all kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: Stream,
+        log: Logger,
+        faults: NetworkFaults | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self.clock = clock
+        self.store: Store = store or MemoryStore()
+        self.network = Network(clock=clock, rng=rng.fork("network"), faults=faults)
+        self.history = History(self.store)
+        self._rng = rng
+        self._log = log
+        self._application: Application | None = None
+        self._boots = 0
+        self._nursery = Nursery("world")
+        self._factories: dict[str, tuple[Factory, Clock]] = {}
+        self._lives: dict[str, int] = {}
+        self._running: dict[str, Child[None]] = {}
+        self.client = Client(InProcess(self._handle, ADMIN), clock=clock)
+
+    # --- the API server -----------------------------------------------------------------------
+
+    async def _handle(self, request: Request) -> Response:
+        if self._application is None:
+            raise ServiceUnavailable("the API server is down")
+        return await self._application.handle(request)
+
+    async def start_server(self) -> None:
+        """Start an API server on the store."""
+        self._boots += 1
+        application = Application(
+            self.store,
+            Scheme(BUILT_IN),
+            clock=self.clock,
+            rng=self._rng.fork(f"apiserver.{self._boots}"),
+            log=self._log.bind(room="apiserver"),
+        )
+        await application.bootstrap()
+        self._application = application
+
+    def stop_server(self) -> None:
+        """Stop it: requests are refused, watches end; what was acknowledged stays."""
+        if self._application is not None:
+            self.network.note("apiserver", "stops")
+            self._application.end_streams()
+            self._application = None
+
+    # --- components ---------------------------------------------------------------------------
+
+    def add(self, name: str, factory: Factory, *, clock: Clock | None = None) -> None:
+        """Start a component.
+
+        Args:
+            name: unique; also its user name and the name of its streams.
+            factory: makes it from its ``Deps``; called again after each crash.
+            clock: its own idea of the time; the true one by default.
+        """
+        if name in self._factories:
+            raise ValueError(f"there is a component {name} already")
+        self._factories[name] = (factory, clock or self.clock)
+        self._start(name)
+
+    @property
+    def components(self) -> list[str]:
+        """Their names, in the order of adding."""
+        return list(self._factories)
+
+    def crash(self, name: str) -> None:
+        """Kill a component: from now on nothing it does reaches anybody."""
+        child = self._running.pop(name, None)
+        if child is not None:
+            self.network.note(name, "crashes")
+            self.network.cut(self._life(name))
+            child.cancel()
+
+    def restart(self, name: str) -> None:
+        """Start a crashed component again, as a new process."""
+        if name not in self._running:
+            self.network.note(name, "starts again")
+            self._start(name)
+
+    def _life(self, name: str) -> str:
+        return f"{name}.{self._lives[name]}"
+
+    def _start(self, name: str) -> None:
+        self._lives[name] = self._lives.get(name, 0) + 1
+        self._running[name] = self._nursery.start(self._live(name), name=name)
+
+    async def _live(self, name: str) -> None:
+        factory, clock = self._factories[name]
+        rng = self._rng.fork(f"component.{self._life(name)}")
+        log = self._log.bind(component=name)
+        user = User(f"system:{name}", ADMIN.groups)
+        transport = self.network.transport(InProcess(self._handle, user), name, self._life(name))
+        client = Client(transport, clock=clock)
+        informers = InformerFactory(client, clock=clock, rng=rng.fork("informers"), log=log)
+        deps = Deps(client, informers, clock, rng.fork("service"), log, metrics.registry())
+        service = factory(deps)
+        async with Nursery(name) as nursery:
+            nursery.start(informers.run(), name=f"{name} informers")
+            nursery.start(
+                supervise(name, service.run, clock=clock, log=log, backoff=_RESTART), name=name
+            )
+
+    # --- watching -----------------------------------------------------------------------------
+
+    async def until(
+        self,
+        condition: Callable[[], Coroutine[Any, Any, bool]],
+        *,
+        limit_s: float,
+        every_s: float = 0.5,
+    ) -> float:
+        """Wait for a condition and return how many virtual seconds that took.
+
+        Raises:
+            TimeoutError: it did not come true in time.
+        """
+        started = self.clock.monotonic()
+        while not await condition():
+            if self.clock.monotonic() - started > limit_s:
+                raise TimeoutError(f"not within {limit_s:g} virtual seconds")
+            await self.clock.sleep(every_s)
+        return self.clock.monotonic() - started
+
+    async def fixed_point(self, seconds: float) -> list[str]:
+        """Let time pass and return what was written meanwhile: nothing, at a fixed point.
+
+        Signs of life do not count.
+        """
+        before = self.store.revision
+        await self.clock.sleep(seconds)
+        return [
+            f"{revision} {key}{' deleted' if deleted else ''}"
+            for revision, key, deleted in self.history.since(before, without=HEARTBEATS)
+        ]
+
+
+@asynccontextmanager
+async def simulated(
+    *,
+    clock: Clock,
+    rng: Stream,
+    log: Logger,
+    faults: NetworkFaults | None = None,
+    store: Store | None = None,
+) -> AsyncGenerator[World, None]:
+    """A world with an API server and nothing else yet; everything in it ends with the block.
+
+    Raises:
+        BaseExceptionGroup: an invariant did not hold, or the body failed; what the network did
+            until then is in its notes.
+    """
+    world = World(clock=clock, rng=rng, log=log, faults=faults, store=store)
+    await world.start_server()
+    try:
+        async with world._nursery as nursery:
+            nursery.start(world.history.run(), name="history")
+            yield world
+            nursery.cancel()
+    except BaseException as error:
+        error.add_note("what went wrong on purpose:\n  " + "\n  ".join(world.network.history))
+        raise
+    finally:
+        world.stop_server()
+        await world.store.close()
