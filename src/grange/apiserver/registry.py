@@ -170,7 +170,7 @@ class Registry:
             change: gives the new document from the old, which it must not change.
             options: how to write.
             part: which part of the new document counts.
-            verb: update or patch, for admission.
+            verb: update, patch or bind, for admission.
 
         Returns:
             The object as stored; unchanged, with its revision, when nothing differs. Taking the last
@@ -195,7 +195,8 @@ class Registry:
         warnings = _conform(info, candidate, options)
         metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
-        _refuse(info, candidate, validate(candidate, old, info))
+        if verb != "bind":  # the kind's rules say that only a binding may give a pod its node
+            _refuse(info, candidate, validate(candidate, old, info))
         if deletion.is_complete(info, candidate):
             return await self._remove(place, entry, candidate, dry_run=options.dry_run)
         if candidate == old and entry.revision <= self.store.revision:

@@ -33,6 +33,7 @@ async def _create(call: Call) -> Response:
         lambda pod: bound(place, pod, meta, node, now),
         write_options(call.request.query),
         part=_whole,
+        verb="bind",
     )
     return success(place, outcome.value, code=201)
 
