@@ -1,0 +1,120 @@
+"""Who goes when owners go."""
+
+import msgspec
+import pytest
+
+from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.meta import Resource
+from grange.controllers.garbagecollector import logic
+from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
+from grange.controllers.garbagecollector.logic import Delete, Keep, State
+
+
+def entry(
+    uid: str,
+    *owners: str,
+    deleting: bool = False,
+    finalizers: tuple[str, ...] = (),
+    blocks: bool = True,
+) -> Entry:
+    references = [
+        {
+            "apiVersion": "grange.dev/v1alpha1",
+            "kind": "ReplicationController",
+            "name": owner,
+            "uid": owner,
+            "blockOwnerDeletion": blocks,
+        }
+        for owner in owners
+    ]
+    meta = {
+        "name": uid,
+        "namespace": "default",
+        "uid": uid,
+        "ownerReferences": references,
+        "finalizers": list(finalizers),
+        **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}),
+    }
+    return Entry.of(POD, msgspec.convert({"metadata": meta}, Resource))
+
+
+def test_an_object_without_owners_is_never_looked_at() -> None:
+    assert Graph().put(entry("a")) == []
+
+
+def test_an_object_whose_owner_is_not_known_is_looked_at_once() -> None:
+    graph = Graph()
+    assert graph.put(entry("a", "missing")) == ["a"]
+    assert graph.put(entry("a", "missing")) == []
+
+
+def test_the_dependents_of_an_object_that_went_are_looked_at() -> None:
+    graph = Graph()
+    graph.put(entry("owner"))
+    assert graph.put(entry("a", "owner")) == []
+    assert graph.put(entry("b", "owner")) == []
+    assert graph.remove("owner") == ["a", "b"]
+
+
+def test_an_owner_that_waits_is_looked_at_when_a_dependent_goes_or_lets_go() -> None:
+    graph = Graph()
+    waiting = entry("owner", deleting=True, finalizers=(FOREGROUND,))
+    assert graph.put(waiting) == ["owner"]
+    assert graph.put(entry("a", "owner")) == ["a", "owner"]
+    assert graph.put(entry("b", "owner")) == ["b", "owner"]
+    assert [item.uid for item in graph.blockers("owner")] == ["a", "b"]
+    assert graph.put(entry("b", "owner", blocks=False)) == ["b", "owner"]
+    assert [item.uid for item in graph.blockers("owner")] == ["a"]
+    assert graph.remove("a") == ["owner"]
+    assert graph.put(entry("b")) == ["owner"]
+    assert graph.dependents("owner") == []
+
+
+def test_suspects_are_those_that_need_a_look_after_a_restart() -> None:
+    graph = Graph()
+    for item in (
+        entry("fine", "owner"),
+        entry("owner"),
+        entry("dangling", "gone"),
+        entry("orphaning", deleting=True, finalizers=(ORPHAN,)),
+    ):
+        graph.put(item)
+    assert graph.suspects() == ["dangling", "orphaning"]
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict"),
+    [
+        ({}, Keep()),
+        ({"a": State.ALIVE}, Keep()),
+        ({"a": State.GONE}, Delete("Background")),
+        ({"a": State.GONE, "b": State.GONE}, Delete("Background")),
+        ({"a": State.ALIVE, "b": State.GONE, "c": State.WAITING}, Keep(("b", "c"))),
+        ({"a": State.GONE, "b": State.UNKNOWN}, Keep()),
+        ({"a": State.ALIVE, "b": State.UNKNOWN, "c": State.GONE}, Keep()),
+        ({"a": State.WAITING}, Delete("Foreground")),
+        ({"a": State.WAITING, "b": State.GONE}, Delete("Foreground")),
+    ],
+)
+def test_decide_follows_the_table(states: dict[str, State], verdict: Keep | Delete) -> None:
+    assert logic.decide(entry("x", *states), states, has_dependents=True) == verdict
+
+
+def test_decide_leaves_what_is_on_its_way_out() -> None:
+    going = entry("x", "a", deleting=True)
+    assert logic.decide(going, {"a": State.GONE}, has_dependents=False) == Keep()
+
+
+def test_decide_passes_on_what_the_finalizers_ask() -> None:
+    gone = {"a": State.GONE}
+    orphaning = entry("x", "a", finalizers=(ORPHAN,))
+    assert logic.decide(orphaning, gone, has_dependents=True) == Delete("Orphan")
+    foreground = entry("x", "a", finalizers=(FOREGROUND,))
+    assert logic.decide(foreground, gone, has_dependents=True) == Delete("Foreground")
+
+
+def test_a_cluster_scoped_object_cannot_have_a_namespaced_owner() -> None:
+    node = Entry(NODE, entry("n").key, "n")
+    assert not logic.is_possible_owner(REPLICATIONCONTROLLER, node)
+    assert logic.is_possible_owner(NAMESPACE, node)
+    assert logic.is_possible_owner(NODE, entry("pod"))

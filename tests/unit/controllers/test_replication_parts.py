@@ -1,0 +1,213 @@
+"""Eligibility, status, held places and slow start: the parts between decision and API."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.controllers import builders
+
+from grange.api import conditions, timestamps
+from grange.api.kinds.node import Taint
+from grange.api.status import Forbidden
+from grange.base.backoff import Exponential
+from grange.controllers.replication import logic, status
+from grange.controllers.replication.replacements import Replacements
+from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
+from grange.controllers.replication.writes import slow_start
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+# --- eligible nodes -----------------------------------------------------------------------------
+
+
+async def test_eligible_nodes_are_selected_ready_open_tolerated_and_sorted() -> None:
+    dedicated = Taint(key="dedicated", value="db", effect="NoSchedule")
+    there = [
+        builders.node("z", labels={"zone": "a"}),
+        builders.node("b", labels={"zone": "a"}),
+        builders.node("other-zone", labels={"zone": "b"}),
+        builders.node("not-ready", labels={"zone": "a"}, ready=False),
+        builders.node("cordoned", labels={"zone": "a"}, unschedulable=True),
+        builders.node("tainted", labels={"zone": "a"}, taints=[dedicated]),
+    ]
+    scheduler = NodeSelectorScheduler(lambda: there)
+    owner = builders.controller(nodeSelector={"matchLabels": {"zone": "a"}})
+    assert list(await scheduler.eligible_nodes(owner)) == ["b", "z"]
+    tolerant = builders.controller(
+        template={"spec": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"zone": "a"}}}
+    )
+    assert list(await scheduler.eligible_nodes(tolerant)) == ["b", "cordoned", "tainted", "z"]
+
+
+async def test_eligible_nodes_are_computed_anew_when_nodes_change() -> None:
+    there = [builders.node("a")]
+    scheduler = NodeSelectorScheduler(lambda: there)
+    owner = builders.controller()
+    assert list(await scheduler.eligible_nodes(owner)) == ["a"]
+    there.append(builders.node("b"))
+    scheduler.nodes_changed()
+    assert list(await scheduler.eligible_nodes(owner)) == ["a", "b"]
+
+
+async def test_node_selector_scheduler_refuses_to_allocate() -> None:
+    scheduler = NodeSelectorScheduler(list)
+    owner = builders.controller()
+    with pytest.raises(AllocationRefused, match="label nodes"):
+        await scheduler.allocate_nodes(owner, 1, request_id="one")
+    with pytest.raises(AllocationRefused):
+        await scheduler.deallocate_nodes(owner, ["a"])
+
+
+# --- status -------------------------------------------------------------------------------------
+
+
+def outcome(situation: logic.Situation, failure: str = "") -> status.Outcome:
+    return status.observe(situation, logic.plan(situation), now=NOW, failure=failure)
+
+
+def said(result: status.Outcome) -> dict[str, tuple[str, str]]:
+    made = status.status_of(result, NOW)
+    return {item.type: (item.status, item.reason) for item in made.conditions}
+
+
+def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
+    owner = builders.controller(replicas=2)
+    owned = [builders.pod(owner, node=node) for node in "ab"]
+    result = outcome(logic.Situation(owner, owned, ["a", "b"]))
+    assert said(result) == {
+        "Available": ("True", "MinimumReplicasAvailable"),
+        "Reconciled": ("True", "AsWanted"),
+        "InsufficientNodes": ("False", "EnoughEligibleNodes"),
+        "Paused": ("False", "NotPaused"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes", "failure", "reason"),
+    [
+        ({"replicas": 2}, ["a", "b"], "", "Scaling"),
+        ({"replicas": 2}, ["a"], "", "InsufficientNodes"),
+        ({"replicas": 1, "paused": True}, ["a"], "", "Paused"),
+        ({"replicas": 1, "podLabels": {"new": "label"}}, ["a"], "", "Repairing"),
+        ({"replicas": 1, "template": {"spec": {}}}, ["a"], "", "Outdated"),
+        ({"replicas": 1}, ["a"], "the server is full", "WriteFailed"),
+    ],
+)
+def test_status_says_why_a_controller_is_not_reconciled(
+    spec: dict[str, object], nodes: list[str], failure: str, reason: str
+) -> None:
+    made = builders.pod(builders.controller(), node="a")
+    owner = builders.controller(**spec)  # type: ignore[arg-type]
+    result = outcome(logic.Situation(owner, [made], nodes), failure)
+    assert said(result)["Reconciled"] == ("False", reason)
+
+
+def test_status_is_equal_when_nothing_changed() -> None:
+    """So that it is written once and not after every pass."""
+    owner = builders.controller(replicas=1)
+    result = outcome(logic.Situation(owner, [builders.pod(owner, node="a")], ["a"]))
+    first = status.status_of(result, NOW)
+    known = replace(owner, status=first)
+    again = outcome(logic.Situation(known, [builders.pod(owner, node="a")], ["a"]))
+    assert status.status_of(again, NOW + timedelta(hours=1)) == first
+
+
+def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
+    """In P2 stale health counted as passing."""
+    owner = builders.controller(replicas=2)
+    owned = [builders.pod(owner, node=node) for node in "ab"]
+    result = outcome(logic.Situation(owner, owned, ["b"], down=frozenset("a")))
+    assert result.ready == 1
+    assert said(result)["Available"][0] == "False"
+
+
+def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:
+    owner = builders.controller(replicas=1, rollout={"minReadySeconds": 30})
+    since = timestamps.rfc3339(NOW - timedelta(seconds=20))
+    result = outcome(
+        logic.Situation(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"])
+    )
+    assert (result.ready, result.available, result.next_available_s) == (1, 0, 10.0)
+
+
+def test_condition_keeps_its_time_while_its_status_stays() -> None:
+    owner = builders.controller(replicas=2)
+    first = status.status_of(outcome(logic.Situation(owner, [], [])), NOW)
+    later = NOW + timedelta(minutes=1)
+    second = status.status_of(
+        outcome(logic.Situation(replace(owner, status=first), [], ["a"])), later
+    )
+    before = conditions.find(first.conditions, "InsufficientNodes")
+    after = conditions.find(second.conditions, "InsufficientNodes")
+    assert before is not None
+    assert after is not None
+    assert before.message != after.message
+    assert before.last_transition_time == after.last_transition_time == timestamps.rfc3339(NOW)
+
+
+@pytest.mark.parametrize(
+    ("value", "replicas", "down", "up"),
+    [(2, 10, 2, 2), ("25%", 10, 2, 3), ("25%", 3, 0, 1), ("100%", 4, 4, 4), ("odd", 4, 0, 0)],
+)
+def test_share_of_replicas_rounds_down_or_up(
+    value: int | str, replicas: int, down: int, up: int
+) -> None:
+    assert status.share(value, replicas) == down
+    assert status.share(value, replicas, up=True) == up
+
+
+# --- held places --------------------------------------------------------------------------------
+
+
+def test_places_of_pods_that_keep_finishing_are_held_longer_and_longer() -> None:
+    owner = builders.controller()
+    replacements = Replacements(Exponential(initial_s=1.0, cap_s=4.0), reset_s=100.0)
+    now, waits = 1000.0, []
+    for number in range(5):
+        failed = builders.pod(owner, node="a", phase="Failed", uid=f"pod-{number}")
+        held, due_s = replacements.held("rc", [failed], now)
+        assert bool(held) == (due_s is not None)
+        waits.append(due_s or 0.0)
+        now += due_s or 0.0
+        assert replacements.held("rc", [failed], now) == (frozenset(), None)
+        replacements.held("rc", [], now)
+    assert waits == [0.0, 1.0, 2.0, 4.0, 4.0]
+    calm = builders.pod(owner, node="a", phase="Failed", uid="much-later")
+    assert replacements.held("rc", [calm], now + 101.0) == (frozenset(), None)
+
+
+def test_pods_that_finish_together_are_one_round() -> None:
+    owner = builders.controller()
+    replacements = Replacements(Exponential(initial_s=1.0), reset_s=100.0)
+    batch = [builders.pod(owner, node=node, phase="Failed") for node in "abcd"]
+    assert replacements.held("rc", batch, 0.0) == (frozenset(), None)
+    one = builders.pod(owner, node="a", phase="Failed", uid="second")
+    assert replacements.held("rc", [one], 0.0)[1] == 1.0
+
+
+# --- slow start ---------------------------------------------------------------------------------
+
+
+async def test_slow_start_doubles_and_stops_at_the_first_batch_with_an_error() -> None:
+    tried: list[int] = []
+
+    async def act(item: int) -> None:
+        tried.append(item)
+        if item in {4, 5}:
+            raise Forbidden(f"not {item}")
+
+    error = await slow_start(range(20), act)
+    assert error is not None
+    assert error.message == "not 4"
+    assert tried == [0, 1, 2, 3, 4, 5, 6]
+
+
+async def test_slow_start_touches_everything_when_nothing_fails() -> None:
+    tried: list[int] = []
+
+    async def act(item: int) -> None:
+        tried.append(item)
+
+    assert await slow_start(range(20), act) is None
+    assert tried == list(range(20))

@@ -1,0 +1,246 @@
+"""A small world for tests of controllers: a real API server in memory, informers, and naive hands
+in the place of scheduler and node agents.
+
+The hands bind a pod to the node that it is pinned to (or to the matching node with the fewest
+pods), report it Running and Ready, renew the node's lease, and confirm its deletion; unless the
+node is in ``silent``.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+
+from tests.unit.controllers import builders
+
+from grange.api import timestamps
+from grange.api.kinds import BUILT_IN, EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.event import Event
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Condition, Document
+from grange.api.scheme import Scheme
+from grange.api.status import ApiError, Conflict, NotFound
+from grange.api.wire import Request, Response, User
+from grange.apiserver.application import Application
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import registry
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.placement import nodeaffinity
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
+from grange.store.memory import MemoryStore
+
+ADMIN = User("grange:admin", ("system:masters", "system:authenticated"))
+LEASES = "kube-node-lease"
+
+
+class Service(Protocol):
+    """What the world can run."""
+
+    async def run(self) -> None: ...
+
+
+class World:
+    """Handles to everything in one test."""
+
+    def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
+        self.clock, self.rng, self.log = clock, rng, log
+        self.store = MemoryStore()
+        self.application = Application(
+            self.store, Scheme(BUILT_IN), clock=clock, rng=rng, log=log, authn=None
+        )
+        self.gate: Callable[[Request], ApiError | None] = lambda request: None
+        self.requests: list[tuple[str, str]] = []
+        self.client = Client(InProcess(self.application.handle, ADMIN), clock=clock)
+        self.watched = Client(InProcess(self._handle, ADMIN), clock=clock)
+        self.informers = InformerFactory(self.watched, clock=clock, rng=rng, log=log)
+        self.deps = Deps(self.watched, self.informers, clock, rng, log, registry())
+        self.silent: set[str] = set()
+        self.nursery = Nursery("world")
+
+    async def _handle(self, request: Request) -> Response:
+        """What controllers get: everything counted, and refused where the test says so."""
+        if request.method != "GET":
+            self.requests.append((request.method, request.path))
+        error = self.gate(request)
+        if error is not None:
+            from grange.api import codec
+
+            return Response(error.code, codec.encode(error.status().document()))
+        return await self.application.handle(request)
+
+    def start(self, *services: Service) -> None:
+        """Run services until the world ends."""
+        for service in services:
+            self.nursery.start(service.run())
+
+    async def settle(self, seconds: float = 2.0) -> None:
+        """Let virtual time pass."""
+        await self.clock.sleep(seconds)
+
+    async def until(
+        self, condition: Callable[[], Coroutine[Any, Any, bool]], *, limit_s: float = 60.0
+    ) -> float:
+        """Wait for a condition and return how many virtual seconds that took."""
+        started = self.clock.monotonic()
+        async with self.clock.timeout(limit_s):
+            while not await condition():
+                await self.clock.sleep(0.05)
+        return self.clock.monotonic() - started
+
+    # --- objects ------------------------------------------------------------------------------
+
+    async def add_node(
+        self, name: str, *, ready: bool = True, labels: Mapping[str, str] | None = None
+    ) -> None:
+        """A node, its status and its lease."""
+        document: Document = {"metadata": {"name": name, "labels": dict(labels or {})}}
+        await self.client.create(NODE, document)
+        await self.set_ready(name, "True" if ready else "False")
+        await self.beat(name)
+
+    async def set_ready(self, name: str, status: str) -> None:
+        """What the agent says about the node."""
+        ready = {"type": "Ready", "status": status, "lastTransitionTime": self._now()}
+        amounts = {"cpu": "8", "memory": "8Gi", "pods": "110"}
+        body = {"conditions": [ready], "capacity": amounts, "allocatable": amounts}
+        await self.client.patch(NODE, name, patch={"status": body}, subresource="status")
+
+    async def beat(self, name: str) -> None:
+        """Renew the node's lease."""
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": 40,
+            "renewTime": timestamps.rfc3339_micro(self.clock.now()),
+        }
+        try:
+            await self.client.patch(LEASE, name, LEASES, patch={"spec": spec})
+        except NotFound:
+            await self.client.create(LEASE, {"metadata": {"name": name}, "spec": spec}, LEASES)
+
+    async def add_controller(self, name: str = "web", *, replicas: int = 3, **spec: Any) -> None:
+        """A controller of ``builders.TEMPLATE``."""
+        document: Document = {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"replicas": replicas, "template": builders.TEMPLATE, **spec},
+        }
+        await self.client.create(REPLICATIONCONTROLLER, document, "default")
+
+    async def change(self, name: str = "web", **spec: Any) -> None:
+        """Patch a controller's spec."""
+        await self.client.patch(REPLICATIONCONTROLLER, name, "default", patch={"spec": spec})
+
+    async def controller(self, name: str = "web") -> ReplicationController:
+        return await self.client.get(REPLICATIONCONTROLLER, name, "default")
+
+    async def said(self, kind: str, name: str = "web") -> Condition:
+        """A condition of a controller."""
+        for item in (await self.controller(name)).status.conditions:
+            if item.type == kind:
+                return item
+        raise AssertionError(f"{name} says nothing about {kind}")
+
+    async def pods(self) -> list[Pod]:
+        """All pods, in order of name."""
+        return (await self.client.list(POD)).items
+
+    async def names(self) -> list[str]:
+        """Names of the pods that are not on their way out."""
+        return [p.metadata.name for p in await self.pods() if not p.metadata.deletion_timestamp]
+
+    async def ready(self, count: int, name: str = "web") -> bool:
+        """Whether a controller says that so many are ready and no more exist."""
+        status = (await self.controller(name)).status
+        return status.ready_replicas == count and status.replicas == count
+
+    async def events(self, reason: str) -> list[Event]:
+        """Events of a reason."""
+        return [e for e in (await self.client.list(EVENT)).items if e.reason == reason]
+
+    # --- hands --------------------------------------------------------------------------------
+
+    async def hands(self) -> None:
+        """Do what scheduler and agents would, ten times a second; leases every ten seconds."""
+        beaten = self.clock.monotonic()
+        while True:
+            nodes = {node.metadata.name: node for node in (await self.client.list(NODE)).items}
+            if self.clock.monotonic() - beaten >= 10.0:
+                beaten = self.clock.monotonic()
+                for name in nodes.keys() - self.silent:
+                    await self.beat(name)
+            load = Counter(pod.spec.node_name for pod in await self.pods())
+            for pod in await self.pods():
+                with suppress(NotFound, Conflict):
+                    await self._move(pod, nodes, load)
+            await self.clock.sleep(0.1)
+
+    async def _move(self, pod: Pod, nodes: Mapping[str, Node], load: Counter[str]) -> None:
+        meta = pod.metadata
+        node = pod.spec.node_name
+        if not node:
+            affinity = nodeaffinity.of_pod(pod.spec)
+            fits = [
+                name
+                for name, found in nodes.items()
+                if name not in self.silent
+                and nodeaffinity.matches(affinity, name, found.metadata.labels)
+            ]
+            if fits:
+                target = {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "name": min(fits, key=lambda n: (load[n], n)),
+                }
+                load[target["name"]] += 1
+                await self.client.post(
+                    POD, meta.name, meta.namespace, "binding", {"target": target}
+                )
+        elif node in self.silent or node not in nodes:
+            return
+        elif meta.deletion_timestamp:
+            await self.client.delete(POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=0)
+        elif pod.status.phase == "Pending":
+            await self.set_phase(pod, "Running")
+
+    async def set_phase(self, pod: Pod, phase: str) -> None:
+        """What the agent says about the pod."""
+        ready = {
+            "type": "Ready",
+            "status": str(phase == "Running"),
+            "lastTransitionTime": self._now(),
+        }
+        await self.client.patch(
+            POD,
+            pod.metadata.name,
+            pod.metadata.namespace,
+            patch={
+                "metadata": {"uid": pod.metadata.uid},
+                "status": {"phase": phase, "conditions": [ready]},
+            },
+            subresource="status",
+        )
+
+    def _now(self) -> str:
+        return timestamps.rfc3339(self.clock.now())
+
+
+@asynccontextmanager
+async def world(
+    clock: Clock, rng: Stream, log: Logger, *, hands: bool = True
+) -> AsyncIterator[World]:
+    """A world whose informers (and hands) run until the block ends."""
+    made = World(clock, rng, log)
+    await made.application.bootstrap()
+    async with made.nursery as nursery:
+        nursery.start(made.informers.run())
+        if hands:
+            nursery.start(made.hands())
+        yield made
+        nursery.cancel()
+    made.application.end_streams()
