@@ -38,6 +38,9 @@ e2e: $(STAMP)  ## real processes, sockets, disk, kubectl
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
 	@$(BIN)/python -m pytest -q -n 2 tests/e2e
 
+sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds
+	@$(BIN)/python -m pytest -q -n auto tests/sim --seeds 1000
+
 bench: $(STAMP)  ## measure the figures of docs/benchmarks.md
 	@$(BIN)/python -m bench
 

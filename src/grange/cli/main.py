@@ -7,6 +7,7 @@ help; nothing heavier than click is imported until a verb runs.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import IO, Any
 
 import click
 
@@ -74,13 +75,21 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ApiError as error:
-            raise click.ClickException(_explain(error)) from error
+            raise ServerError(_explain(error)) from error
         except GrangeError as error:
             raise click.ClickException(str(error)) from error
 
 
+class ServerError(click.ClickException):
+    """What the API answered, in kubectl's words."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it on standard error."""
+        click.echo(f"Error from server {self.format_message()}", err=True, file=file)
+
+
 def _explain(error: ApiError) -> str:
-    lines = [f"({error.reason}) {error.message}" if error.reason else error.message]
+    lines = [f"({error.reason}): {error.message}"]
     lines += [
         f"  {cause.field}: {cause.message}"
         for cause in error.causes

@@ -31,7 +31,7 @@ def render(output: str, found: Sequence[tuple[AnyKind, Document]], *, single: bo
     """
     name, _, argument = output.partition("=")
     if name == "name":
-        return "".join(f"{_resource(kind)}/{_name(item)}\n" for kind, item in found)
+        return "".join(f"{resource(kind)}/{_name(item)}\n" for kind, item in found)
     whole: Document = (
         found[0][1]
         if single and len(found) == 1
@@ -60,7 +60,8 @@ def _custom_columns(spec: str, items: Sequence[Document]) -> str:
     return "".join(f"{line}\n" for line in table.render(rows))
 
 
-def _resource(kind: AnyKind) -> str:
+def resource(kind: AnyKind) -> str:
+    """``pod`` or ``replicationcontroller.grange.dev``, as kubectl names what it did."""
     return f"{kind.singular}.{kind.group}" if kind.group else kind.singular
 
 

@@ -10,6 +10,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.api.wire import Request
 from grange.cli import board, manifests, session
+from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kubectl can take over
@@ -39,7 +40,7 @@ def command(
             outcome, result = await apply_one(opened, kind, document, dry_run=dry_run)
             name = result["metadata"]["name"]
             suffix = " (dry run)" if dry_run else ""
-            click.echo(f"{kind.qualified}/{name} {outcome}{suffix}")
+            click.echo(f"{documents.resource(kind)}/{name} {outcome}{suffix}")
             applied.append((kind, name, result["metadata"].get("namespace", "")))
         if waiting and not dry_run:
             return await board.wait_ready(opened, applied, timeout_s=timeout)

@@ -9,6 +9,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.api.wire import Request
 from grange.cli import board, manifests, session
+from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 
 
@@ -70,7 +71,7 @@ async def _delete(
                 click.echo(f"Error: {error.message}", err=True)
                 failures += 1
             continue
-        click.echo(f'{kind.qualified} "{name}" deleted')
+        click.echo(f'{documents.resource(kind)} "{name}" deleted')
         gone.append((kind, name, namespace))
     if not targets:
         click.echo("No resources found.", err=True)

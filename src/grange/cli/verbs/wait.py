@@ -8,7 +8,7 @@ from grange.api.scheme import AnyKind
 from grange.api.wire import Request
 from grange.cli import board, readiness, session
 from grange.cli.durations import parse_duration
-from grange.cli.printers import jsonpath
+from grange.cli.printers import documents, jsonpath
 from grange.cli.surroundings import Surroundings
 
 
@@ -61,7 +61,7 @@ def command(
         code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
         if code == 0:
             for kind, name, _ in targets:
-                click.echo(f"{kind.qualified}/{name} condition met")
+                click.echo(f"{documents.resource(kind)}/{name} condition met")
         return code
 
     session.run(around, target, verb)

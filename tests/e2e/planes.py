@@ -1,0 +1,125 @@
+"""Control planes as processes, for end-to-end tests: started, killed, and always cleaned up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+GRANGE = [sys.executable, "-m", "grange"]
+LIMIT_S = 30.0
+
+
+@dataclass
+class Plane:
+    """``grange up`` on a directory, in the foreground of a child process."""
+
+    directory: Path
+    nodes: int = 1
+    words: tuple[str, ...] = ()
+    process: "subprocess.Popen[str] | None" = field(default=None, repr=False)
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.directory / "kubeconfig"
+
+    def start(self) -> str:
+        """Start it and return the line that says where it serves."""
+        self.process = subprocess.Popen(
+            [
+                *GRANGE,
+                *("up", "--data-dir", str(self.directory), "--listen", "127.0.0.1:0"),
+                *("--nodes", str(self.nodes), "--no-switch", *self.words),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=(self.directory.parent / "up.stderr").open("a"),
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready in"), (line, self.errors())
+        return line
+
+    def errors(self) -> str:
+        return (self.directory.parent / "up.stderr").read_text()
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is cleaned up."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(LIMIT_S)
+        self._close()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait; the exit code."""
+        if self.process is None:
+            return 0
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(LIMIT_S)
+        self._close()
+        return code
+
+    def _close(self) -> None:
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
+        self.process = None
+
+    def grange(self, *words: str, code: int = 0, stdin: str = "") -> str:
+        """Run a verb against it; checks the exit code and returns both outputs."""
+        done = subprocess.run(
+            [*GRANGE, *words, "--kubeconfig", str(self.kubeconfig)],
+            check=False,
+            capture_output=True,
+            text=True,
+            input=stdin,
+            timeout=90,
+        )
+        assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    def get(self, *words: str) -> dict[str, Any]:
+        """``grange get … -o json`` as a document."""
+        found: dict[str, Any] = json.loads(self.grange("get", *words, "-o", "json"))
+        return found
+
+
+def eventually(holds: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
+    """Poll until it holds; real processes have no virtual time."""
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+def processes_with(marker: str) -> list[int]:
+    """Living processes whose command line contains the marker, this one excluded."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if marker in words and state != "Z":
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def pod(name: str, *command: str, **spec: Any) -> str:
+    """A pod manifest as JSON (which is YAML)."""
+    container = {"name": "main", "command": list(command), **spec.pop("container", {})}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 2, **spec},
+        }
+    )

@@ -1,0 +1,192 @@
+"""``grange up`` and ``grange down`` as people use them, and what stands in their way."""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.planes import GRANGE, Plane, eventually, pod, processes_with
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    made = Plane(tmp_path / "data")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def up(*words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*GRANGE, "up", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=env,
+    )
+
+
+def test_up_prints_where_it_serves_and_writes_a_private_kubeconfig(plane: Plane) -> None:
+    line = plane.start()
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    assert config["clusters"][0]["cluster"]["server"] in line
+    assert plane.kubeconfig.stat().st_mode & 0o077 == 0
+    assert plane.directory.stat().st_mode & 0o077 == 0
+    assert "default" in plane.grange("get", "namespaces")
+
+
+def test_detach_and_down_and_the_users_kubeconfig(tmp_path: Path) -> None:
+    home = {**os.environ, "KUBECONFIG": str(tmp_path / "config")}
+    data = str(tmp_path / "data")
+    done = up("--data-dir", data, "--listen", "127.0.0.1:0", "--detach", env=home)
+    assert done.returncode == 0, done.stderr
+    assert "ready in" in done.stdout
+    try:
+        config = yaml.safe_load((tmp_path / "config").read_text())
+        assert config["current-context"] == "grange"
+        listed = subprocess.run(
+            [*GRANGE, "get", "ns"], check=True, capture_output=True, text=True, env=home
+        )
+        assert "kube-system" in listed.stdout
+    finally:
+        down = subprocess.run(
+            [*GRANGE, "down", "--data-dir", data], check=False, capture_output=True, text=True
+        )
+    assert down.returncode == 0, down.stderr
+    assert processes_with(data) == []
+    again = subprocess.run(
+        [*GRANGE, "down", "--data-dir", data], check=False, capture_output=True, text=True
+    )
+    assert again.returncode == 1
+    assert data in again.stderr
+
+
+def test_a_second_up_on_the_same_directory_is_refused(plane: Plane) -> None:
+    plane.start()
+    second = up("--data-dir", str(plane.directory), "--listen", "127.0.0.1:0", "--no-switch")
+    assert second.returncode == 1
+    assert str(plane.process.pid if plane.process else 0) in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_port_in_use_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = up("--data-dir", str(tmp_path / "d"), "--listen", f"127.0.0.1:{port}", "--no-switch")
+    assert done.returncode == 1
+    assert f"127.0.0.1:{port} is in use" in done.stderr
+    assert "--listen" in done.stderr
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    done = up("--data-dir", str(tmp_path / "file" / "data"), "--no-switch")
+    assert done.returncode == 1
+    assert str(tmp_path / "file") in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_corrupt_database_is_named_and_left_alone(plane: Plane) -> None:
+    plane.start()
+    assert plane.stop() == 0
+    database = plane.directory / "store" / "store.db"
+    database.write_bytes(b"this is no database at all" * 100)
+    done = up("--data-dir", str(plane.directory), "--listen", "127.0.0.1:0", "--no-switch")
+    assert done.returncode == 1
+    assert "store.db" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert database.read_bytes().startswith(b"this is no database")
+
+
+def test_a_database_of_a_newer_version_is_refused(plane: Plane) -> None:
+    plane.start()
+    assert plane.stop() == 0
+    with sqlite3.connect(plane.directory / "store" / "store.db") as database:
+        database.execute("PRAGMA user_version = 4711")
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'"):
+            if table == "meta":
+                database.execute("UPDATE meta SET value = 4711 WHERE key LIKE '%format%'")
+    database.close()
+    done = up("--data-dir", str(plane.directory), "--listen", "127.0.0.1:0", "--no-switch")
+    assert done.returncode == 1
+    assert "newer" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--disable", "kubelet"), "kubelet"),
+        (("--listen", "here:there"), "HOST:PORT"),
+        (("--nodes", "0"), "--nodes"),
+    ],
+)
+def test_nonsense_on_the_command_line_is_refused_by_name(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = up("--data-dir", str(tmp_path / "d"), "--no-switch", *words)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_acknowledged_objects_survive_a_kill(plane: Plane) -> None:
+    plane.start()
+    for name in ("first", "second"):
+        manifest = f"{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}}}"
+        plane.grange("apply", "-f", "-", stdin=manifest)
+    names = plane.grange("get", "configmaps", "-o", "name").split()
+    plane.kill()
+    plane.start()
+    assert names == ["configmap/first", "configmap/second"]
+    assert plane.grange("get", "configmaps", "-o", "name").split() == names
+
+
+def sleeper(plane: Plane) -> tuple[str, ...]:
+    """A program that can be told from every other on this machine."""
+    return (sys.executable, "-c", f"import time; time.sleep(3600) # sleeper {plane.directory}")
+
+
+def programs(plane: Plane) -> list[int]:
+    return processes_with(f"# sleeper {plane.directory}")
+
+
+def test_pods_survive_a_kill_of_the_server_and_are_never_doubled(plane: Plane) -> None:
+    """SIGKILL of ``up`` leaves the process; the next ``up`` takes the very same one over."""
+    program = sleeper(plane)
+    plane.start()
+    plane.grange("apply", "-f", "-", "--wait", stdin=pod("sleeper", *program))
+    running = programs(plane)
+    assert len(running) == 1
+    plane.kill()
+    assert programs(plane) == running
+    plane.start()
+    plane.grange("wait", "pod/sleeper", "--timeout", "20s")
+    assert programs(plane) == running
+    status = plane.get("pod", "sleeper")["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 0
+    plane.grange("delete", "pod", "sleeper")
+    eventually(lambda: programs(plane) == [], "the program ends with its pod")
+
+
+def test_down_leaves_no_process_behind(plane: Plane) -> None:
+    program = sleeper(plane)
+    plane.start()
+    plane.grange("apply", "-f", "-", "--wait", stdin=pod("sleeper", *program))
+    assert len(programs(plane)) == 1
+    assert plane.stop() == 0
+    assert processes_with(str(plane.directory)) == []
+    plane.start()
+    plane.grange("wait", "pod/sleeper", "--timeout", "20s")
+    status = plane.get("pod", "sleeper")["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1
