@@ -11,7 +11,7 @@ import msgspec
 
 from grange.api import yaml_documents
 from grange.api.meta import Document, View
-from grange.api.status import BadRequest
+from grange.api.status import BadRequest, UnsupportedMediaType
 from grange.api.wire import JSON
 
 V = TypeVar("V", bound=View)
@@ -63,16 +63,23 @@ def clone(value: Any) -> Any:
 
 
 def decode_document(body: bytes, media_type: str = JSON) -> Document:
-    """One document from a request's body; media types ending in ``yaml`` are read as YAML.
+    """One document from a request's body: JSON, or YAML where the media type says so.
 
     Raises:
+        UnsupportedMediaType: the media type is neither.
         BadRequest: the body cannot be read (names line and column), is too deep, or is no object.
     """
-    if media_type.partition(";")[0].strip().endswith("yaml"):
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind.endswith("yaml"):
         documents = load_yaml_documents(body)
         if len(documents) != 1:
             raise BadRequest(f"expected one YAML document in the body, found {len(documents)}")
         return documents[0]
+    if kind and not kind.endswith("json"):
+        raise UnsupportedMediaType(
+            f'the server reads JSON and YAML, not "{kind}"; write the object to a file and use '
+            "`kubectl apply -f FILE`, which sends JSON"
+        )
     value = decode_any(body)
     if not isinstance(value, dict):
         raise BadRequest(f"expected a JSON object, got {_name(value)}")
@@ -109,7 +116,7 @@ def convert(document: Document, view: type[V]) -> V:
 
 
 def to_document(view: View) -> Document:
-    """The document of a view: exactly its fields that differ from their defaults."""
+    """The document of a view: the fields that differ from their defaults; parts may be empty."""
     return cast("Document", msgspec.to_builtins(view))
 
 

@@ -65,8 +65,13 @@ class _Loader(_Base):  # type: ignore[misc]  # chosen at run time
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         """A mapping whose keys are text, as JSON has no others."""
-        built: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
-        return {_key_text(key): value for key, value in built.items()}
+        self.flatten_mapping(node)
+        return {
+            _key_text(self.construct_object(key, deep=True)): self.construct_object(
+                value, deep=deep
+            )
+            for key, value in node.value
+        }
 
 
 def _key_text(key: Hashable) -> str:

@@ -16,6 +16,7 @@ from grange.api.validation.podspec import check_pod_spec
 from grange.api.validation.selectors import check_label_selector
 
 CORE = "io.k8s.api.core.v1"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PLACEMENTS = ("OnePerNode", "Packed")
 STRATEGIES = ("Static", "Dynamic")
@@ -184,25 +185,23 @@ def _ref(name: str, description: str, **more: Any) -> Document:
 
 _ROLLOUT: Document = {
     "type": "object",
-    "description": "How a change of the template spreads.",
     "properties": {
-        "maxUnavailable": {
-            "x-kubernetes-int-or-string": True,
-            "description": "Pods that may be missing during a change: a number or a percentage.",
-            "default": "25%",
-        },
-        "maxSurge": {
-            "x-kubernetes-int-or-string": True,
-            "description": "Pods that may be too many during a change: a number or a percentage.",
-            "default": "25%",
-        },
+        "maxUnavailable": _ref(
+            _INT_OR_STRING,
+            "Pods that may be missing during a change: a number or a percentage.",
+            default="25%",
+        ),
+        "maxSurge": _ref(
+            _INT_OR_STRING,
+            "Pods that may be too many during a change: a number or a percentage.",
+            default="25%",
+        ),
         "minReadySeconds": _whole("How long a pod must be ready to count.", default=0),
         "progressDeadlineSeconds": _whole("When to report that a change is stuck.", default=600),
     },
 }
 _SPEC: Document = {
     "type": "object",
-    "description": "What is wanted.",
     "required": ["replicas", "template"],
     "properties": {
         "replicas": _whole("How many pods; required, never defaulted."),
@@ -234,7 +233,6 @@ _SPEC: Document = {
 }
 _STATUS: Document = {
     "type": "object",
-    "description": "What is: counts of pods that this controller owns.",
     "properties": {
         "observedGeneration": {
             "type": "integer",
@@ -273,7 +271,7 @@ DEFINITIONS: dict[str, Document] = {
             "kind": {"type": "string"},
             "metadata": _ref(f"{META}.ObjectMeta", "Name, labels and bookkeeping."),
             "spec": _ref(f"{_NAME}Spec", "What is wanted."),
-            "status": _ref(f"{_NAME}Status", "What is."),
+            "status": _ref(f"{_NAME}Status", "What is: counts of pods that this controller owns."),
         },
         "required": ["spec"],
         "x-kubernetes-group-version-kind": [{**_GVK, "kind": "ReplicationController"}],
