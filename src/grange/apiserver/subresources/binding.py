@@ -8,6 +8,8 @@ from grange.api import names, timestamps
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, Cause
+from grange.api.validation.causes import Faults
+from grange.api.validation.metadata import check_annotations, check_labels
 from grange.api.wire import Response
 from grange.apiserver import stored
 from grange.apiserver.call import Call, success
@@ -15,7 +17,6 @@ from grange.apiserver.options import write_options
 from grange.apiserver.registry import Place, invalid
 from grange.apiserver.subresources.subresource import Subresource
 
-_MERGED = ("labels", "annotations")
 _FENCES = ("uid", "resourceVersion")
 
 
@@ -33,7 +34,7 @@ async def _create(call: Call) -> Response:
         lambda pod: bound(place, pod, meta, node, now),
         write_options(call.request.query),
         part=_whole,
-        verb="bind",
+        trusted=True,
     )
     return success(place, outcome.value, code=201)
 
@@ -76,9 +77,8 @@ def bound(place: Place, pod: Document, meta: Document, node: str, now: str) -> D
         why = f"pod {place.name} is being deleted, cannot be assigned to a host"
         raise stored.conflict(place.info, place.name, why)
     metadata = {**before, **{field: meta[field] for field in _FENCES if meta.get(field)}}
-    for field in _MERGED:
-        if isinstance(meta.get(field), dict) and meta[field]:
-            metadata[field] = {**(before.get(field) or {}), **meta[field]}
+    for field, given in _merged(place, meta):
+        metadata[field] = {**(before.get(field) or {}), **given}
     status = pod.get("status") or {}
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
     others = [item for item in status.get("conditions") or [] if item["type"] != "PodScheduled"]
@@ -88,6 +88,22 @@ def bound(place: Place, pod: Document, meta: Document, node: str, now: str) -> D
         "spec": {**spec, "nodeName": node},
         "status": {**status, "conditions": [*others, scheduled]},
     }
+
+
+def _merged(place: Place, meta: Document) -> list[tuple[str, dict[str, str]]]:
+    """The labels and annotations that the binding adds; the write itself is not checked again."""
+    faults = Faults()
+    found = []
+    for field, check in (("labels", check_labels), ("annotations", check_annotations)):
+        given = meta.get(field) or {}
+        if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
+            raise BadRequest(f"metadata.{field} of the binding must be an object of strings")
+        if given:
+            check(given, f"metadata.{field}", faults)
+            found.append((field, given))
+    if faults.causes:
+        raise invalid(place.info, place.name, faults.causes)
+    return found
 
 
 BINDING = Subresource("binding", {"create": _create}, kind="Binding")
