@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from grange.api import timestamps
+from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import ApiError, NotFound
@@ -25,6 +26,7 @@ NORMAL = "Normal"
 WARNING = "Warning"
 
 _EVENTS = KindInfo("", "v1", "Event", "events", Resource, "")  # answers are only acknowledged
+_KINDS: dict[type[Resource], AnyKind] = {info.view: info for info in BUILT_IN}
 _REMEMBERED = 4096  # as many as the field's correlator
 _FRESH_S = 600.0  # a repetition after longer is a new Event
 _MESSAGE_CHARS = 1024  # the API's limit
@@ -111,9 +113,11 @@ class Recorder:
             type: ``Normal`` or ``Warning``.
             reason: one CamelCase word, stable, for programs.
             message: one sentence for people.
-            kind: the object's kind, where the view itself may not say (items of lists).
+            kind: the object's kind, where it is not built in and the object itself may not say
+                (items of lists).
         """
         message = message[:_MESSAGE_CHARS]
+        kind = kind or _KINDS.get(obj.__class__)
         api_version = kind.api_version if kind is not None else obj.api_version
         name = kind.kind if kind is not None else obj.kind
         meta = obj.metadata

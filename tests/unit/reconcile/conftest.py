@@ -1,0 +1,29 @@
+"""A real API server in memory, for tests of what writes to it."""
+
+import pytest
+from tests.unit.reconcile.noting import Noting
+
+from grange.api.kinds import BUILT_IN
+from grange.api.scheme import Scheme
+from grange.api.wire import ADMIN
+from grange.apiserver.application import Application
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.store.memory import MemoryStore
+
+
+@pytest.fixture
+async def noting(clock: Clock, rng: Stream, log: Logger) -> Noting:
+    """The server's handler, which notes what it is asked and fails on demand."""
+    application = Application(MemoryStore(), Scheme(BUILT_IN), clock=clock, rng=rng, log=log)
+    await application.bootstrap()
+    return Noting(application.handle)
+
+
+@pytest.fixture
+def client(noting: Noting, clock: Clock) -> Client:
+    """A client of that server."""
+    return Client(InProcess(noting.handle, ADMIN), clock=clock)

@@ -1,0 +1,107 @@
+"""Creating and deleting on an owner's behalf: one write, with the checks that precede it."""
+
+import copy
+
+import pytest
+from tests.unit.reconcile.builders import create_pod, pod, reference
+from tests.unit.reconcile.noting import Noting
+
+from grange.api.kinds import POD
+from grange.client.client import Client
+from grange.reconcile.control import NoLabels, create_owned, delete_object, from_template
+from grange.reconcile.owners import InvalidReference, check_reference
+
+
+async def test_check_16_create_is_one_post_with_labels_name_and_owner(
+    client: Client, noting: Noting
+) -> None:
+    noting.asked.clear()
+    made = await create_owned(client, POD, pod("a", app="web"), reference())
+    assert noting.asked == ["POST /api/v1/namespaces/default/pods"]
+    assert made.metadata.labels == {"app": "web"}
+    assert [item.uid for item in made.metadata.owner_references] == ["u"]
+
+
+BAD: dict[str, dict[str, object]] = {
+    "apiVersion": {"api_version": ""},
+    "kind": {"kind": ""},
+    "controller": {"controller": None},
+    "blockOwnerDeletion": {"block_owner_deletion": False},
+}
+
+
+@pytest.mark.parametrize("field", list(BAD))
+async def test_check_17_invalid_references_are_refused_before_any_call(
+    client: Client, noting: Noting, field: str
+) -> None:
+    noting.asked.clear()
+    with pytest.raises(InvalidReference, match=field):
+        await create_owned(client, POD, pod("a"), reference(**BAD[field]))
+    assert noting.asked == []
+
+
+def test_check_17_missing_reference_is_refused() -> None:
+    with pytest.raises(InvalidReference, match="required"):
+        check_reference(None)
+
+
+async def test_check_17_object_without_labels_is_refused(client: Client, noting: Noting) -> None:
+    document = pod("a")
+    del document["metadata"]["labels"]
+    noting.asked.clear()
+    with pytest.raises(NoLabels):
+        await create_owned(client, POD, document, reference())
+    with pytest.raises(NoLabels):
+        from_template({"spec": {}}, name="a", namespace="ns", owner=reference())
+    assert noting.asked == []
+
+
+async def test_check_18_delete_of_a_terminating_object_makes_no_call(
+    client: Client, noting: Noting
+) -> None:
+    await create_pod(client, "a")
+    await client.patch(
+        POD, "a", "default", patch={"metadata": {"finalizers": ["example.com/hold"]}}
+    )
+    await client.delete(POD, "a", "default")
+    obj = await client.get(POD, "a", "default")
+    noting.asked.clear()
+    assert not await delete_object(client, POD, obj)
+    assert noting.asked == []
+
+
+async def test_check_18_delete_of_a_missing_object_is_a_silent_success(client: Client) -> None:
+    """Upstream reads first; the fenced delete finds out with the same one request."""
+    obj = await create_pod(client, "a")
+    assert await delete_object(client, POD, obj)
+    assert not await delete_object(client, POD, obj)
+
+
+async def test_delete_never_hits_a_namesake(client: Client) -> None:
+    old = await create_pod(client, "a")
+    await client.delete(POD, "a", "default")
+    new = await create_pod(client, "a")
+    assert not await delete_object(client, POD, old)
+    assert (await client.get(POD, "a", "default")).metadata.uid == new.metadata.uid
+
+
+def test_template_is_copied_deeply_and_left_alone() -> None:
+    template = {
+        "metadata": {
+            "name": "ignored",
+            "labels": {"app": "web"},
+            "annotations": {"a": "b"},
+            "finalizers": ["f"],
+        },
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": "Running"},
+    }
+    before = copy.deepcopy(template)
+    made = from_template(template, name="web-0", namespace="ns", owner=reference())
+    made["spec"]["containers"][0]["name"] = "changed"
+    made["metadata"]["labels"]["x"] = "y"
+    assert template == before
+    assert made["metadata"]["name"] == "web-0"
+    assert made["metadata"]["finalizers"] == ["f"]
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "u"
+    assert "status" not in made
