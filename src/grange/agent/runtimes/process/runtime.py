@@ -163,6 +163,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             for attempt in pod.all_attempts():
                 if attempt.connection is not None:
                     attempt.connection.close()
+        self._pods.clear()  # they belong to the next runtime now
         launcher, self._launcher = self._launcher, None
         if launcher is not None:
             launcher.close()

@@ -494,6 +494,9 @@ def launch(control: socket.socket, lock_fd: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended shims
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    # What was passed to this program must not go on to the programs of containers.
+    os.set_inheritable(control.fileno(), False)  # noqa: FBT003  positional only
+    os.set_inheritable(lock_fd, False)  # noqa: FBT003  positional only
     _libc.prctl(_PR_SET_NAME, b"grange-launcher")
     while True:
         message, fds, _, _ = socket.recv_fds(control, _MESSAGE_LIMIT, 2)

@@ -1,0 +1,324 @@
+"""What every pod runtime promises, whichever runs the containers."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from grange.agent.runtime import (
+    CommandResult,
+    ContainerID,
+    LogQuery,
+    PodRuntime,
+    PodSetup,
+    Program,
+    Run,
+    RuntimeFailedError,
+)
+from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
+from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Threads
+
+LIMIT_S = 20.0
+LINES = tuple(f"line {number}" for number in range(1, 6))
+POD = PodSetup("uid-1", "default", "web", "node-1")
+
+# What the programs of this suite are, as scripts and as commands.
+SCRIPTS = {
+    "forever": Script(),
+    "well": Script(duration_s=0.05),
+    "badly": Script(duration_s=0.05, exit_code=3),
+    "stubborn": Script(term_s=None),
+    "polite": Script(term_exit_code=0),
+    "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
+    "says yes": Script(),
+}
+COMMANDS = {
+    "yes": CommandResult(0, "yes\n"),
+    "no": CommandResult(4, "no\n"),
+    "slow": CommandResult(137, "", timed_out=True),
+}
+SHELL = {
+    "forever": "exec sleep 600",
+    "well": "sleep 0.05",
+    "badly": "sleep 0.05; exit 3",
+    "stubborn": "trap '' TERM; while :; do sleep 0.05; done",
+    "polite": "trap 'exit 0' TERM; while :; do sleep 0.02; done",
+    "talker": "\n".join(f"echo '{line}'" for line in LINES) + "\nsleep 0.3",
+    "yes": "echo yes",
+    "no": "echo no; exit 4",
+    "slow": "sleep 600",
+}
+
+
+@dataclass
+class Harness:
+    """A runtime and how to name the suite's programs to it."""
+
+    runtime: PodRuntime
+    program: Callable[[str], Program]
+    reopen: Callable[[], AsyncGenerator[PodRuntime, None]]
+    clock: Clock
+
+    async def start(self, name: str, container: str = "main", attempt: int = 0) -> Run:
+        target = ContainerID(POD.uid, container, attempt)
+        return await self.runtime.start(target, self.program(name), ())
+
+    async def end_of(self, target: ContainerID) -> Run:
+        """Wait for the end of a run, the way a worker does."""
+        changed = asyncio.Event()
+        stop = self.runtime.watch(target.pod_uid, changed.set)
+        try:
+            async with self.clock.timeout(LIMIT_S):
+                while (run := self.run_of(target)).running:
+                    changed.clear()
+                    await changed.wait()
+        finally:
+            stop()
+        return run
+
+    def run_of(self, target: ContainerID) -> Run:
+        runs = [run for pod in self.runtime.pods() for run in pod.runs]
+        return next(run for run in runs if run.id == target)
+
+    async def text(self, target: ContainerID, query: LogQuery) -> str:
+        pieces = [piece async for piece in self.runtime.logs.read(target, query)]
+        return b"".join(pieces).decode()
+
+
+@pytest.fixture(params=["fake", pytest.param("process", marks=pytest.mark.e2e)])
+async def harness(
+    request: pytest.FixtureRequest, clock: Clock, log: Logger, tmp_path: Path
+) -> AsyncGenerator[Harness, None]:
+    if request.param == "fake":
+        machine = FakeMachine(SCRIPTS, COMMANDS)
+
+        async def again() -> AsyncGenerator[PodRuntime, None]:
+            yield FakeRuntime(machine, clock)
+
+        yield Harness(FakeRuntime(machine, clock), lambda name: Program((name,), {}), again, clock)
+        for uid in list(machine.pods):
+            await FakeRuntime(machine, clock).remove(uid)
+        return
+    offload = Threads("runtime", 2)
+
+    def real() -> ProcessRuntime:
+        return ProcessRuntime(ProcessConfig(tmp_path), clock=clock, log=log, offload=offload)
+
+    def shell(name: str) -> Program:
+        words = ("sh", "-c", SHELL[name]) if name in SHELL else (name,)
+        return Program(words, {"PATH": os.environ["PATH"]})
+
+    async with AsyncExitStack() as stack:
+        stack.callback(offload.close)
+        first = await stack.enter_async_context(real())
+
+        async def reopened() -> AsyncGenerator[PodRuntime, None]:
+            await first.__aexit__(None, None, None)
+            async with real() as second:
+                yield second
+                await remove_all(second)
+
+        yield Harness(first, shell, reopened, clock)
+        await remove_all(first)
+
+
+async def remove_all(runtime: PodRuntime) -> None:
+    for record in runtime.pods():
+        await runtime.remove(record.sandbox.uid)
+
+
+@asynccontextmanager
+async def taken_over(harness: Harness) -> AsyncIterator[Harness]:
+    """The same pods as the next runtime sees them."""
+    generator = harness.reopen()
+    try:
+        runtime = await anext(generator)
+        yield Harness(runtime, harness.program, harness.reopen, harness.clock)
+    finally:
+        async for _ in generator:
+            pass
+
+
+async def test_prepare_gives_every_pod_an_address_of_its_own(harness: Harness) -> None:
+    one = await harness.runtime.prepare(POD)
+    other = await harness.runtime.prepare(PodSetup("uid-2", "default", "web", "node-1"))
+    assert one.address.startswith("127.")
+    assert one.address != other.address
+
+
+async def test_prepare_again_answers_the_same(harness: Harness) -> None:
+    one = await harness.runtime.prepare(POD)
+    assert await harness.runtime.prepare(POD) == one
+    assert len(harness.runtime.pods()) == 1
+
+
+async def test_start_without_prepare_is_refused(harness: Harness) -> None:
+    with pytest.raises(RuntimeFailedError, match="not prepared"):
+        await harness.start("forever")
+
+
+async def test_a_started_program_is_running(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    assert run.running
+    assert harness.run_of(run.id).running
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"), [("well", 0, "Completed"), ("badly", 3, "Error")]
+)
+async def test_an_end_is_reported_with_code_and_reason(
+    harness: Harness, name: str, code: int, reason: str
+) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.end_of((await harness.start(name)).id)
+    assert (run.exit_code, run.signal, run.reason) == (code, 0, reason)
+    assert run.finished_at is not None
+    assert run.finished_at >= run.started_at
+
+
+async def test_a_program_that_is_not_there_is_an_answer(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("no-such-program")
+    assert (run.running, run.exit_code, run.reason) == (False, 127, "StartError")
+    assert "no-such-program" in run.message
+    assert "not found" in run.message
+
+
+async def test_starting_the_same_attempt_again_starts_nothing(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    first = await harness.start("forever")
+    again = await harness.start("forever")
+    assert again == first
+    assert len(harness.runtime.pods()[0].runs) == 1
+
+
+async def test_sigterm_ends_a_program_with_its_signal(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    await harness.runtime.signal(run.id, signal.SIGTERM)
+    ended = await harness.end_of(run.id)
+    assert (ended.exit_code, ended.signal, ended.reason) == (143, signal.SIGTERM, "Error")
+
+
+async def test_a_program_may_end_well_on_sigterm(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("polite")
+    await harness.clock.sleep(0.2)  # until it has set its trap
+    await harness.runtime.signal(run.id, signal.SIGTERM)
+    ended = await harness.end_of(run.id)
+    assert (ended.exit_code, ended.reason) == (0, "Completed")
+
+
+async def test_sigkill_ends_what_ignores_sigterm(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("stubborn")
+    await harness.clock.sleep(0.2)
+    await harness.runtime.signal(run.id, signal.SIGTERM)
+    await harness.clock.sleep(0.2)
+    assert harness.run_of(run.id).running
+    await harness.runtime.signal(run.id, signal.SIGKILL)
+    ended = await harness.end_of(run.id)
+    assert (ended.exit_code, ended.signal) == (137, signal.SIGKILL)
+
+
+async def test_signals_to_what_is_gone_do_nothing(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.end_of((await harness.start("well")).id)
+    await harness.runtime.signal(run.id, signal.SIGTERM)
+    await harness.runtime.signal(ContainerID("nobody", "main", 0), signal.SIGTERM)
+    await harness.runtime.remove("nobody")
+    assert harness.run_of(run.id) == run
+
+
+async def test_the_last_two_attempts_are_remembered(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    for attempt in range(4):
+        await harness.end_of((await harness.start("badly", attempt=attempt)).id)
+    assert [run.id.attempt for run in harness.runtime.pods()[0].runs] == [2, 3]
+
+
+async def test_a_watcher_that_stopped_is_not_called(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    calls: list[str] = []
+    stop = harness.runtime.watch(POD.uid, lambda: calls.append("called"))
+    run = await harness.start("well")
+    stop()
+    await harness.end_of(run.id)
+    assert calls == []
+
+
+async def test_remove_ends_what_runs_and_frees_the_address(harness: Harness) -> None:
+    sandbox = await harness.runtime.prepare(POD)
+    await harness.start("stubborn")
+    await harness.start("forever", container="other")
+    await harness.runtime.remove(POD.uid)
+    assert harness.runtime.pods() == []
+    assert (await harness.runtime.prepare(POD)).address == sandbox.address
+
+
+async def test_a_log_is_read_whole_and_by_its_tail(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.end_of((await harness.start("talker")).id)
+    assert await harness.text(run.id, LogQuery()) == "".join(f"{line}\n" for line in LINES)
+    assert await harness.text(run.id, LogQuery(tail_lines=2)) == "line 4\nline 5\n"
+    assert await harness.text(run.id, LogQuery(tail_lines=0)) == ""
+    assert await harness.text(run.id, LogQuery(limit_bytes=8)) == "line 1\nl"
+
+
+async def test_a_follower_reads_until_the_end_of_the_run(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("talker")
+    assert await harness.text(run.id, LogQuery(follow=True)) == "".join(f"{x}\n" for x in LINES)
+    await harness.end_of(run.id)
+
+
+async def test_the_log_of_nothing_is_empty(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    assert await harness.text(ContainerID(POD.uid, "main", 7), LogQuery(follow=True)) == ""
+
+
+@pytest.mark.parametrize(("name", "code"), [("yes", 0), ("no", 4)])
+async def test_a_command_answers_with_its_code_and_output(
+    harness: Harness, name: str, code: int
+) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    result = await harness.runtime.run(run.id, harness.program(name), 5.0)
+    assert (result.exit_code, result.output, result.timed_out) == (code, f"{name}\n", False)
+
+
+async def test_a_command_that_takes_too_long_is_killed(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    result = await harness.runtime.run(run.id, harness.program("slow"), 0.1)
+    assert result.timed_out
+
+
+async def test_a_command_that_is_not_there_is_an_answer(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    result = await harness.runtime.run(run.id, harness.program("no-such-program"), 1.0)
+    assert result.exit_code == 127
+    assert "no-such-program" in result.output
+
+
+async def test_the_next_runtime_takes_over_what_runs(harness: Harness) -> None:
+    sandbox = await harness.runtime.prepare(POD)
+    running = await harness.start("forever")
+    ended = await harness.end_of((await harness.start("badly", container="other")).id)
+    async with taken_over(harness) as after:
+        record = after.runtime.pods()[0]
+        assert (record.sandbox.address, record.setup.name) == (sandbox.address, POD.name)
+        assert {run.id: run.running for run in record.runs} == {running.id: True, ended.id: False}
+        assert after.run_of(ended.id) == ended
+        await after.runtime.signal(running.id, signal.SIGTERM)
+        assert (await after.end_of(running.id)).exit_code == 143
