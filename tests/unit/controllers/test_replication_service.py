@@ -1,11 +1,43 @@
-"""The replication controller against a real API server in memory, under virtual time."""
+"""The replication controller against a real API server in memory, under virtual time.
 
-from tests.unit.controllers.world import world
+Numbers R… and W… are those of the checks in the specification of replication.
+"""
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.controllers import builders
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.meta import controller_of
+from grange.api.status import ApiError, InternalError, Invalid
+from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.controllers.replication import identity, logic, writes
 from grange.controllers.replication.controller import ReplicationService
+
+
+async def started(there: World, *nodes: str, replicas: int, **spec: Any) -> ReplicationService:
+    """A controller ``web`` on nodes, and the service that keeps it."""
+    for name in nodes:
+        await there.add_node(name)
+    await there.add_controller(replicas=replicas, **spec)
+    service = ReplicationService(there.deps)
+    there.start(service)
+    return service
+
+
+def refuse(method: str, part: str, error: ApiError) -> Callable[[Request], ApiError | None]:
+    """A gate that refuses requests of a method whose path has a part."""
+
+    def gate(request: Request) -> ApiError | None:
+        return error if request.method == method and part in request.path else None
+
+    return gate
 
 
 async def test_pods_are_created_on_nodes_in_order_and_become_ready(
@@ -13,13 +45,10 @@ async def test_pods_are_created_on_nodes_in_order_and_become_ready(
 ) -> None:
     """R3, R14, R16 through the API."""
     async with world(clock, rng, log) as there:
-        for name in ("d", "b", "a", "c"):
-            await there.add_node(name)
-        await there.add_controller(replicas=3)
-        there.start(ReplicationService(there.deps))
+        await started(there, "d", "b", "a", "c", replicas=3)
         await there.until(lambda: there.ready(3))
         assert await there.names() == ["web-a", "web-b", "web-c"]
-        assert {p.spec.node_name for p in await there.pods()} == {"a", "b", "c"}
+        assert [p.spec.node_name for p in await there.pods()] == ["a", "b", "c"]
         await there.settle()
         assert (await there.said("Available")).status == "True"
         assert (await there.said("Reconciled")).status == "True"
@@ -27,3 +56,417 @@ async def test_pods_are_created_on_nodes_in_order_and_become_ready(
         status = (await there.controller()).status
         assert (status.replicas, status.ready_replicas, status.updated_replicas) == (3, 3, 3)
         assert status.observed_generation == 1
+
+
+async def test_a_controller_that_is_complete_writes_nothing_more(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """R11: what is as wanted is not written again; resyncs and echoes cost no write."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        await there.settle()
+        there.requests.clear()
+        await there.settle(400.0)
+        assert there.requests == []
+
+
+async def test_packed_pods_run_on_the_selected_nodes(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.add_node("big", labels={"disk": "ssd"})
+        await started(
+            there,
+            "small",
+            replicas=4,
+            placement="Packed",
+            nodeSelector={"matchLabels": {"disk": "ssd"}},
+        )
+        await there.until(lambda: there.ready(4))
+        assert await there.names() == ["web-0", "web-1", "web-2", "web-3"]
+        assert {p.spec.node_name for p in await there.pods()} == {"big"}
+
+
+async def test_r1_a_controller_at_zero_without_nodes_creates_nothing_and_complains_of_nothing(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, replicas=0)
+        await there.settle()
+        assert await there.pods() == []
+        assert (await there.said("Reconciled")).status == "True"
+        assert await there.events("InsufficientNodes") == []
+
+
+async def test_r2_no_eligible_node_is_said_at_once_and_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """P2's alert within a second is a condition and one event here; it is no error loop."""
+    async with world(clock, rng, log) as there:
+        service = await started(there, replicas=1)
+        await there.settle(1.0)
+        assert await there.pods() == []
+        condition = await there.said("InsufficientNodes")
+        assert condition.status == "True"
+        assert condition.message == "1 of 1 replicas have no eligible node"
+        await there.settle(200.0)
+        assert [event.count for event in await there.events("InsufficientNodes")] == [1]
+        assert service.loop.statistics().failed == 0
+
+
+async def test_r4_a_short_controller_places_what_it_can_and_more_when_a_node_comes(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """W3: a node that appears wakes the controller; in P2 it waited for about five minutes."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=2)
+        await there.until(lambda: there.ready(1))
+        assert (await there.said("InsufficientNodes")).status == "True"
+        await there.add_node("b")
+        assert await there.until(lambda: there.ready(2)) < 2.0
+        await there.settle()
+        assert (await there.said("InsufficientNodes")).status == "False"
+
+
+async def test_r5_negative_replicas_are_refused_by_the_api(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=1)
+        await there.until(lambda: there.ready(1))
+        with pytest.raises(Invalid, match=r"spec\.replicas"):
+            await there.change(replicas=-1)
+        await there.settle()
+        assert await there.names() == ["web-a"]
+
+
+async def test_r6_r7_growing_keeps_pods_and_shrinking_to_zero_removes_them(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=1)
+        await there.until(lambda: there.ready(1))
+        first = (await there.pods())[0].metadata.uid
+        await there.change(replicas=2)
+        await there.until(lambda: there.ready(2))
+        assert (await there.pods())[0].metadata.uid == first
+        await there.change(replicas=0)
+        await there.until(lambda: there.ready(0))
+        await there.settle()
+        assert await there.pods() == []
+        assert await there.events("InsufficientNodes") == []
+
+
+async def test_r8_w3_w9_shrinking_takes_the_pod_on_the_ineligible_node(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        nodes = [f"n{index:02}" for index in range(20)]
+        selector = {"matchExpressions": [{"key": "out", "operator": "DoesNotExist"}]}
+        await started(there, *nodes, replicas=20, nodeSelector=selector)
+        await there.until(lambda: there.ready(20))
+        await there.client.patch(NODE, "n07", patch={"metadata": {"labels": {"out": "yes"}}})
+        await there.change(replicas=19)
+        await there.until(lambda: there.ready(19))
+        await there.settle()
+        assert [p.spec.node_name for p in await there.pods()] == [n for n in nodes if n != "n07"]
+
+
+async def test_r9_r10_scaling_to_seven_and_back_crosses_the_batches_without_an_error(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        service = await started(there, *"abcdefg", replicas=7)
+        await there.until(lambda: there.ready(7))
+        await there.change(replicas=0)
+        await there.until(lambda: there.ready(0))
+        assert service.loop.statistics().failed == 0
+
+
+async def test_r15_static_pods_stay_on_a_node_that_became_ineligible(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.add_node("a", labels={"use": "yes"})
+        await started(there, replicas=1, nodeSelector={"matchLabels": {"use": "yes"}})
+        await there.until(lambda: there.ready(1))
+        await there.add_node("b", labels={"use": "yes"})
+        await there.client.patch(NODE, "a", patch={"metadata": {"labels": {"use": None}}})
+        await there.settle(60.0)
+        assert [p.spec.node_name for p in await there.pods()] == ["a"]
+
+
+async def test_r17_r19_paused_controllers_are_left_alone_and_go_on_when_resumed(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, *"abcde", replicas=5, paused=True)
+        await there.settle(10.0)
+        assert await there.pods() == []
+        assert (await there.said("Paused")).status == "True"
+        await there.change(paused=False)
+        await there.until(lambda: there.ready(5))
+        await there.change(paused=True, replicas=3)
+        await there.settle(10.0)
+        assert len(await there.names()) == 5
+        await there.change(paused=False)
+        await there.until(lambda: there.ready(3))
+
+
+async def test_a_deleted_pod_is_replaced_on_its_node(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """R13."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        old = (await there.pods())[0]
+        await there.client.delete(POD, "web-a", "default")
+
+        async def replaced() -> bool:
+            new = {p.metadata.name: p.metadata.uid for p in await there.pods()}
+            return new.get("web-a") not in {None, old.metadata.uid} and await there.ready(2)
+
+        assert await there.until(replaced) < 2.0
+
+
+async def test_a_pod_that_keeps_failing_is_replaced_more_and_more_slowly(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=1)
+        await there.until(lambda: there.ready(1))
+        seen: set[str] = set()
+        ends = clock.monotonic() + 60.0
+        while clock.monotonic() < ends:
+            for pod in await there.pods():
+                if pod.status.phase == "Running":
+                    seen.add(pod.metadata.uid)
+                    await there.set_phase(pod, "Failed")
+            await clock.sleep(0.05)
+        assert 5 <= len(seen) <= 8
+        assert await there.until(lambda: there.ready(1), limit_s=120.0) <= 61.0
+
+
+async def test_w2_a_failed_write_is_tried_again_soon_and_said_in_the_status(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """In P2 a failed pass waited for an unrelated change, or about five minutes."""
+    async with world(clock, rng, log) as there:
+        there.gate = refuse("POST", "/pods", InternalError("the disk is full"))
+        service = await started(there, *"abcd", replicas=4)
+        await there.settle(5.0)
+        said = await there.said("Reconciled")
+        assert (said.reason, said.message) == ("WriteFailed", "the disk is full")
+        tries = sum(path.endswith("/pods") for _, path in there.requests)
+        failed = service.loop.statistics().failed
+        assert tries == failed  # slow start: one request a pass, not four
+        there.gate = lambda request: None
+        assert await there.until(lambda: there.ready(4)) < 10.0
+        await there.settle()
+        assert (await there.said("Reconciled")).status == "True"
+        created_failures = await there.events("FailedCreate")
+        assert [event.count for event in created_failures] == [failed]
+
+
+async def test_one_controller_that_fails_does_not_hold_up_another(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.add_controller("bad", replicas=1, podLabels={"x": "y"})
+        service = await started(there, "a", "b", replicas=2)
+
+        def gate(request: Request) -> ApiError | None:
+            if request.method == "POST" and b"bad-a" in (request.body or b""):
+                return InternalError("no")
+            return None
+
+        there.gate = gate
+        await there.until(lambda: there.ready(2))
+        assert service.loop.queue.failures((await there.controller("bad")).key) > 0
+
+
+async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The cache still says that the pod is ours; the server says that it has another owner."""
+    async with world(clock, rng, log) as there:
+        service = await started(there, "a", replicas=1)
+        await there.until(lambda: there.ready(1))
+        owner = await there.controller()
+        ours = (await there.pods())[0]
+        other = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x", "controller": True}
+        await there.client.patch(
+            POD, "web-a", "default", patch={"metadata": {"ownerReferences": [other]}}
+        )
+        deleting = writes.Writes(there.client, service._expectations, service._recorder)
+        plan = logic.Plan(delete=(logic.Removal(ours, "Surplus"),))
+        assert await deleting.carry_out(owner, plan) is None
+        assert "web-a" in await there.names()
+
+
+async def test_orphans_are_adopted_not_doubled(clock: Clock, rng: Stream, log: Logger) -> None:
+    """A controller deleted with its pods orphaned, and created again, takes them over."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        before = [p.metadata.uid for p in await there.pods()]
+        await there.change(paused=True)
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        await there.settle()
+        for pod in await there.pods():  # as the garbage collector does
+            await there.client.patch(
+                POD, pod.metadata.name, "default", patch={"metadata": {"ownerReferences": None}}
+            )
+        await there.add_controller(replicas=2)
+        await there.until(lambda: there.ready(2))
+        await there.settle()
+        pods = await there.pods()
+        assert [p.metadata.uid for p in pods] == before
+        owner = await there.controller()
+        for pod in pods:
+            reference = controller_of(pod.metadata)
+            assert reference is not None
+            assert reference.uid == owner.metadata.uid
+            assert pod.metadata.labels[identity.RC_ID_LABEL] == owner.metadata.uid
+        assert len(await there.events("Adopted")) == 2
+
+
+async def test_w12_labels_that_drift_are_put_back(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=1, podLabels={"tier": "front"})
+        await there.until(lambda: there.ready(1))
+        uid = (await there.pods())[0].metadata.uid
+        drift = {"tier": "back", identity.RC_NAME_LABEL: None, identity.RC_ID_LABEL: None}
+        await there.client.patch(POD, "web-a", "default", patch={"metadata": {"labels": drift}})
+        await there.settle()
+        pod = (await there.pods())[0]
+        assert pod.metadata.uid == uid
+        assert pod.metadata.labels["tier"] == "front"
+        assert pod.metadata.labels[identity.RC_NAME_LABEL] == "web"
+
+
+async def test_a_relabelled_pod_is_let_go_and_replaced(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """How to take a pod out of service for a closer look."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=1)
+        await there.until(lambda: there.ready(1))
+        mark = {"metadata": {"labels": {identity.RC_NAME_LABEL: "quarantine"}}}
+        await there.client.patch(POD, "web-a", "default", patch=mark)
+
+        async def released() -> bool:
+            pods = {p.metadata.name: p for p in await there.pods()}
+            return not pods["web-a"].metadata.owner_references and len(pods) == 2
+
+        await there.until(released)
+        await there.until(lambda: there.ready(1))
+
+
+async def test_a_changed_template_keeps_running_pods_and_counts_them(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """W11: pods are renewed as they are deleted, never all at once."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        before = [p.metadata.uid for p in await there.pods()]
+        template = {**builders.TEMPLATE, "metadata": {"labels": {"app": "web", "v": "2"}}}
+        await there.change(template=template)
+        await there.settle(10.0)
+        assert [p.metadata.uid for p in await there.pods()] == before
+        assert (await there.controller()).status.updated_replicas == 0
+        assert (await there.said("Reconciled")).reason == "Outdated"
+        await there.client.delete(POD, "web-a", "default")
+        await there.settle(2.0)
+        assert (await there.controller()).status.updated_replicas == 1
+
+
+async def test_w14_pods_of_a_node_that_is_not_ready_do_not_count_as_ready(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        await there.set_ready("a", "Unknown")
+        await there.settle()
+        assert (await there.controller()).status.ready_replicas == 1
+        assert (await there.said("Available")).status == "False"
+
+
+async def test_names_that_two_controllers_would_share_do_not_collide(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """``web`` on node ``a-b`` and ``web-a`` on node ``b`` both want a pod ``web-a-b``."""
+    async with world(clock, rng, log) as there:
+        await there.add_controller("web-a", replicas=2)
+        await started(there, "a-b", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        await there.until(lambda: there.ready(2, "web-a"))
+        assert len(await there.pods()) == 4
+
+
+async def test_nothing_is_done_before_every_cache_is_complete(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """An empty view of nodes or pods would look like a reason to move or to create everything."""
+    async with world(clock, rng, log) as there:
+        there.gate = refuse("GET", "/api/v1/pods", InternalError("not now"))
+        await started(there, "a", "b", replicas=2)
+        await there.settle(20.0)
+        assert [path for method, path in there.requests if method != "GET"] == []
+        there.gate = lambda request: None
+        await there.until(lambda: there.ready(2))
+
+
+async def test_a_cache_that_lags_never_doubles_pods(clock: Clock, rng: Stream, log: Logger) -> None:
+    """Expectations: what this controller created counts before the watch has shown it."""
+    async with world(clock, rng, log) as there:
+        service = await started(there, replicas=3, placement="Packed")
+        there.deaf.add("/api/v1/pods")
+        key = (await there.controller()).key
+        for _ in range(20):
+            service.loop.enqueue(key)
+            await there.settle(1.0)
+        assert len(await there.pods()) == 3
+        assert service.loop.statistics().failed == 0
+        there.deaf.clear()
+        await there.add_node("a")
+        await there.until(lambda: there.ready(3))
+
+
+async def test_a_cache_that_lags_never_removes_too_much(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        service = await started(there, "a", replicas=5, placement="Packed")
+        await there.until(lambda: there.ready(5))
+        there.deaf.add("/api/v1/pods")
+        await there.change(replicas=3)
+        key = (await there.controller()).key
+        for _ in range(20):
+            service.loop.enqueue(key)
+            await there.settle(1.0)
+        assert len(await there.names()) == 3
+
+
+async def test_a_terminating_namespace_is_left_in_peace(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The refusal to create in it is expected: no event, no condition, no error."""
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.client.create(NAMESPACE, {"metadata": {"name": "going"}})
+        document = {
+            "metadata": {"name": "web", "namespace": "going"},
+            "spec": {"replicas": 1, "template": builders.TEMPLATE},
+        }
+        await there.client.create(REPLICATIONCONTROLLER, document, "going")
+        await there.client.delete(NAMESPACE, "going")
+        service = ReplicationService(there.deps)
+        there.start(service)
+        await there.settle(5.0)
+        assert service.loop.statistics().failed == 0
+        assert await there.events("FailedCreate") == []

@@ -1,5 +1,6 @@
 """A small world for tests of controllers: a real API server in memory, informers, and naive hands
-in the place of scheduler and node agents.
+in the place of scheduler and node agents. Controllers get a client that a test can make fail
+(``gate``), and whose watches it can hold up (``deaf``).
 
 The hands bind a pod to the node that it is pinned to (or to the matching node with the fewest
 pods), report it Running and Ready, renew the node's lease, and confirm its deletion; unless the
@@ -7,13 +8,14 @@ node is in ``silent``.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tests.unit.controllers import builders
 
-from grange.api import timestamps
+from grange.api import codec, timestamps
 from grange.api.kinds import BUILT_IN, EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.event import Event
 from grange.api.kinds.node import Node
@@ -62,6 +64,7 @@ class World:
         self.informers = InformerFactory(self.watched, clock=clock, rng=rng, log=log)
         self.deps = Deps(self.watched, self.informers, clock, rng, log, registry())
         self.silent: set[str] = set()
+        self.deaf: set[str] = set()
         self.nursery = Nursery("world")
 
     async def _handle(self, request: Request) -> Response:
@@ -70,10 +73,22 @@ class World:
             self.requests.append((request.method, request.path))
         error = self.gate(request)
         if error is not None:
-            from grange.api import codec
-
             return Response(error.code, codec.encode(error.status().document()))
-        return await self.application.handle(request)
+        response = await self.application.handle(request)
+        if response.chunks is None:
+            return response
+        return replace(response, chunks=self._heard(request.path, response.chunks))
+
+    async def _heard(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """A watch that delivers nothing while its path is in ``deaf``, and everything after."""
+        try:
+            async for chunk in chunks:
+                while path in self.deaf:
+                    await self.clock.sleep(0.1)
+                yield chunk
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
 
     def start(self, *services: Service) -> None:
         """Run services until the world ends."""
