@@ -5,7 +5,8 @@ refused them. Asynchronous fixtures, also with ``yield``, live on the loop of th
 test there must be no task, thread or descriptor that was not there before it, and no error that
 nobody looked at.
 
-Fixtures: ``clock``, ``rng``, ``log``, ``records``. Option: ``--seed N`` replays randomness.
+Fixtures: ``clock``, ``rng``, ``log``, ``records``, and ``seed``: a test that takes it runs once for
+each of ``--seeds N`` seeds. ``--seed N`` replays one, and is the seed of ``rng``.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from grange.sim.runner import Leak, Runner
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 Records = list[tuple[str, dict[str, object]]]
 
+SEEDS = 25
 _THREAD_GRACE_S = 2.0  # real seconds for a thread that was told to end
 _TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon_inode:[pidfd]")
 
@@ -158,8 +160,17 @@ def _runner_of(item: pytest.Item) -> Runner:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--seed``."""
-    parser.addoption("--seed", type=int, default=None, help="seed of the rng fixture")
+    """Add ``--seed`` and ``--seeds``."""
+    parser.addoption("--seed", type=int, default=None, help="replay this seed only")
+    parser.addoption("--seeds", type=int, default=SEEDS, help="seeds for each simulation")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes ``seed`` runs once for each."""
+    if "seed" in metafunc.fixturenames:
+        only = metafunc.config.getoption("--seed")
+        seeds = range(metafunc.config.getoption("--seeds")) if only is None else [only]
+        metafunc.parametrize("seed", seeds)
 
 
 def pytest_configure() -> None:

@@ -1,0 +1,137 @@
+"""What an unlucky week does to a control plane, in a few minutes of virtual time.
+
+Each step draws one misfortune from a seeded stream. All of them end by themselves or with
+``mend``, after which the world has no excuse for not settling.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from grange.agent.runtimes.fake import FakeMachine
+from grange.api.kinds import POD
+from grange.api.status import ApiError
+from grange.base.rng import Stream
+from grange.sim.world import World
+
+Misfortune = Callable[[], Awaitable[None]]
+
+
+class Chaos:
+    """Misfortunes for one world.
+
+    Args:
+        world: whose.
+        machines: by name of the node.
+        rng: what is drawn from.
+        spared: components that never crash and are never cut off.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        machines: Mapping[str, FakeMachine],
+        *,
+        rng: Stream,
+        spared: frozenset[str] = frozenset(),
+    ) -> None:
+        self._world = world
+        self._machines = dict(machines)
+        self._rng = rng
+        self._victims = [name for name in world.components if name not in spared]
+        self.misfortunes: list[Misfortune] = [
+            self.crash,
+            self.cut_off,
+            self.server_away,
+            self.lose_history,
+            self.end_program,
+            self.lose_power,
+            self.delete_pod,
+        ]
+
+    async def run(self, seconds: float) -> None:
+        """Draw misfortunes for so long, a few seconds apart, then mend everything."""
+        clock = self._world.clock
+        until = clock.monotonic() + seconds
+        while clock.monotonic() < until:
+            await clock.sleep(self._rng.uniform(0.0, 6.0))
+            await self._rng.choice(self.misfortunes)()
+        self.mend()
+
+    def mend(self) -> None:
+        """The network is good, everybody runs, nothing is cut off."""
+        self._world.network.calm()
+        for name in self._world.components:
+            self._world.restart(name)
+
+    async def crash(self) -> None:
+        """A component dies and comes back after a while."""
+        name = self._rng.choice(self._victims)
+        self._world.crash(name)
+        await self._pause(10.0)
+        self._world.restart(name)
+
+    async def cut_off(self) -> None:
+        """A component cannot reach the API server for a while."""
+        name = self._rng.choice(self._victims)
+        self._world.network.partition(name)
+        await self._pause(30.0)
+        self._world.network.heal(name)
+
+    async def server_away(self) -> None:
+        """The API server stops and comes back on the same store."""
+        self._world.stop_server()
+        await self._pause(10.0)
+        await self._world.start_server()
+
+    async def lose_history(self) -> None:
+        """The store forgets all history: whoever resumes must list again."""
+        self._world.network.note("store", f"compacts to {self._world.store.revision}")
+        await self._world.store.compact(self._world.store.revision)
+
+    async def end_program(self) -> None:
+        """A program on some machine dies of its own."""
+        name = self._rng.choice(list(self._machines))
+        machine = self._machines[name]
+        live = [
+            run.run.id
+            for pod in machine.pods.values()
+            for run in pod.runs.values()
+            if run.run.running
+        ]
+        if live:
+            target = self._rng.choice(live)
+            self._world.network.note(name, f"program {target} dies")
+            machine.end(target, self._world.clock.now(), 137, 9)
+
+    async def lose_power(self) -> None:
+        """A machine with everything on it stops, and comes back with nothing running."""
+        name = self._rng.choice(list(self._machines))
+        machine = self._machines[name]
+        self._world.network.note(name, "loses power")
+        self._world.crash(f"agent-{name}")
+        for pod in machine.pods.values():
+            for run in list(pod.runs.values()):
+                machine.lose(run.run.id, self._world.clock.now())
+        await self._pause(60.0)
+        self._world.restart(f"agent-{name}")
+
+    async def delete_pod(self) -> None:
+        """Somebody deletes a pod, sometimes without grace."""
+        try:
+            pods = (await self._world.client.list(POD)).items
+            if not pods:
+                return
+            pod = self._rng.choice(pods)
+            grace_period_s = self._rng.choice([None, None, 0])
+            self._world.network.note("somebody", f"deletes {pod.key} (grace {grace_period_s})")
+            await self._world.client.delete(
+                POD,
+                pod.metadata.name,
+                pod.metadata.namespace,
+                uid=pod.metadata.uid,
+                grace_period_s=grace_period_s,
+            )
+        except ApiError:
+            return  # it was gone already
+
+    async def _pause(self, most_s: float) -> None:
+        await self._world.clock.sleep(self._rng.uniform(0.0, most_s))
