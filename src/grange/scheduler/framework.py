@@ -260,6 +260,8 @@ class Profile:
         self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]
         self.events = {item.name: item.events for item in plugins}
+        # Whose hints are functions of the pod's signature, so that one answer serves its class.
+        self.signed = frozenset(item.name for item in plugins if item.signature)
         sorts = [item.queue_sort for item in plugins if item.queue_sort]
         binds = [item.bind for item in plugins if item.bind]
         if len(sorts) != 1 or len(binds) != 1:

@@ -1,0 +1,523 @@
+"""Pods that wait for a node.
+
+Theory of operation. A waiting pod is in exactly one pool. *Active* pods are tried next, in the order
+of the profile's sort. A pod that failed is *unschedulable* until an event that one of the plugins
+that rejected it asked for; it then goes to *backoff*, or straight to active if its backoff is over.
+A pod whose cycle failed with an error goes to *error backoff* without waiting for an event. A pod
+that is being tried is *in flight*; events are logged meanwhile, so that none that would help is lost
+between the failure and the return to the queue. A *gated* pod is unschedulable by a PreEnqueue
+plugin's word and is only looked at again for the events of that plugin.
+
+When nothing is active, pods are taken out of backoff early: idling while somebody waits helps
+nobody. That is limited to so many a second, or else a crowd of hopeless pods and a steady stream of
+events would keep the scheduler busy for nothing.
+
+Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import floor, inf
+
+from grange.scheduler.clusterevents import LEFTOVER, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.framework import Profile
+from grange.scheduler.nodeinfo import PodInfo
+
+
+class Pool(Enum):
+    """Where a pod waits."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error-backoff"
+    UNSCHEDULABLE = "unschedulable"
+    IN_FLIGHT = "in-flight"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """How long failing pods wait.
+
+    Attributes:
+        backoff_initial_s: after the first failure; doubles with each.
+        backoff_max_s: no wait is longer; 0 means no backoff at all.
+        leftover_s: an unschedulable pod without any event is tried again after so long.
+        leftover_check_s: how often that is looked at.
+        early_per_s: how many pods a second may leave backoff early when nothing is active.
+    """
+
+    backoff_initial_s: float = 1.0
+    backoff_max_s: float = 10.0
+    leftover_s: float = 300.0
+    leftover_check_s: float = 30.0
+    early_per_s: int = 200
+
+
+@dataclass(eq=False, slots=True)
+class QueuedPod:
+    """A pod on its way through the queue.
+
+    Attributes:
+        info: the pod as last seen.
+        timestamp: when it was last queued.
+        first_queued: when it was first queued.
+        attempts: how often it was tried.
+        unschedulable_count: how often it was turned down.
+        errors: failures by error in a row; a plain rejection ends the row.
+        rejectors: the plugins that turned it down last.
+        pending: those of them that wait for something they will recognise.
+        gate: the PreEnqueue plugin that holds it; empty when none does.
+        pool: where it is.
+        gone: it was deleted or placed by somebody else while in flight.
+    """
+
+    info: PodInfo
+    timestamp: float
+    first_queued: float
+    attempts: int = 0
+    unschedulable_count: int = 0
+    errors: int = 0
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    gate: str = ""
+    pool: Pool = Pool.UNSCHEDULABLE
+    gone: bool = False
+    ticket: int = 0
+    group: "_GroupKey | None" = None
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.info.uid
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """How many pods wait where."""
+
+    active: int
+    backoff: int
+    unschedulable: int
+    gated: int
+    in_flight: int
+
+
+class _Requeue(Enum):
+    STAY = 0
+    AFTER_BACKOFF = 1
+    NOW = 2
+
+
+_Key = tuple[float, ...]
+# Pods with the same rejectors and signature get the same answer to every event. No signature where
+# some rejector's hints are not functions of it.
+_GroupKey = tuple[frozenset[str], Hashable]
+
+
+@dataclass(slots=True)
+class _Heap:
+    """A heap with lazy removal: a pod that left, or came back, has another ticket."""
+
+    pool: Pool
+    entries: list[tuple[_Key, int, QueuedPod]] = field(default_factory=list)
+
+    def push(self, key: _Key, ticket: int, pod: QueuedPod) -> None:
+        pod.pool = self.pool
+        pod.ticket = ticket
+        heapq.heappush(self.entries, (key, ticket, pod))
+
+    def head(self) -> tuple[_Key, QueuedPod] | None:
+        entries = self.entries
+        while entries:
+            key, ticket, pod = entries[0]
+            if pod.ticket == ticket:
+                return key, pod
+            heapq.heappop(entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        head = self.head()
+        if head is None:
+            return None
+        heapq.heappop(self.entries)
+        return head[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    event: ClusterEvent
+    before: Object
+    after: Object
+    uid: str  # the only pod it is about; empty for all
+
+
+class SchedulingQueue:
+    """The queue of one profile.
+
+    Args:
+        profile: sorts, gates, and says which events matter.
+        settings: backoff and timeouts.
+    """
+
+    def __init__(self, profile: Profile, settings: QueueSettings | None = None) -> None:
+        self._profile = profile
+        self._settings = settings or QueueSettings()
+        self._pods: dict[str, QueuedPod] = {}
+        self._active = _Heap(Pool.ACTIVE)
+        self._backoff = _Heap(Pool.BACKOFF)
+        self._error_backoff = _Heap(Pool.ERROR_BACKOFF)
+        self._unschedulable: dict[_GroupKey, dict[str, QueuedPod]] = {}
+        self._in_flight: dict[str, int] = {}  # UID to its place in the log, oldest first
+        self._log: deque[_Logged] = deque()
+        self._log_start = 0
+        self._tickets = 0
+        self._checked_at = -inf
+        self._early = (-1, 0)
+        self._counts = dict.fromkeys(Pool, 0)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    # --- pods come, change and go ------------------------------------------------------------
+
+    def add(self, info: PodInfo, now: float) -> None:
+        """A pod that wants a node; one that is known already only changes."""
+        if info.uid in self._pods:
+            self.update(info, None, now)
+            return
+        pod = QueuedPod(info, timestamp=now, first_queued=now)
+        self._pods[info.uid] = pod
+        self._counts[pod.pool] += 1
+        self._enter(pod, self._active, now)
+
+    def update(self, info: PodInfo, event: ClusterEvent | None, now: float) -> None:
+        """The pod changed: try it again if a plugin that rejected it wants to know.
+
+        Args:
+            info: the pod now; an unknown one is added.
+            event: what changed, as ``clusterevents.pod_update`` tells; None for nothing relevant.
+            now: monotonic seconds.
+        """
+        pod = self._pods.get(info.uid)
+        if pod is None:
+            self.add(info, now)
+            return
+        before, pod.info = pod.info.pod, info
+        match pod.pool:
+            case Pool.ACTIVE:
+                self._push(pod, self._active)
+            case Pool.IN_FLIGHT if event is not None:
+                self._note(event, before, info.pod, info.uid)
+            case Pool.UNSCHEDULABLE if event is not None:
+                self._consider(pod, event, before, info.pod, now)
+            case _:
+                pass
+
+    def delete(self, uid: str) -> None:
+        """The pod is gone, or has a node; one in flight will not come back."""
+        pod = self._pods.pop(uid, None)
+        if pod is None:
+            return
+        self._leave(pod)
+        self._counts[pod.pool] -= 1
+        pod.gone = True
+
+    # --- trying ------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """The next pod to try, now in flight; None when nobody may be tried."""
+        pod = self._active.pop()
+        if pod is None:
+            pod = self._pop_early(now)
+        if pod is None:
+            return None
+        self._move_to(pod, Pool.IN_FLIGHT)
+        pod.attempts += 1
+        self._in_flight[pod.uid] = self._log_start + len(self._log)
+        return pod
+
+    def done(self, pod: QueuedPod) -> None:
+        """The pod will be bound: it leaves the queue, and its part of the log may go."""
+        self._end_flight(pod)
+        if self._pods.get(pod.uid) is pod:
+            self._counts[pod.pool] -= 1
+            del self._pods[pod.uid]
+
+    def turn_down(
+        self,
+        pod: QueuedPod,
+        rejectors: frozenset[str],
+        now: float,
+        *,
+        pending: frozenset[str] = frozenset(),
+    ) -> None:
+        """No node for it: it waits for an event, unless one has come in the meantime.
+
+        Args:
+            pod: as popped; one that is gone by now is dropped.
+            rejectors: the plugins that turned it down; without any it is an error.
+            now: monotonic seconds.
+            pending: those of them that will recognise what they wait for.
+        """
+        if not rejectors:
+            self.fail(pod, now)
+            return
+        logged = self._end_flight(pod)
+        if not self._returns(pod):
+            return
+        pod.errors = 0
+        pod.unschedulable_count += 1
+        pod.rejectors, pod.pending = rejectors, pending
+        pod.timestamp = now
+        self._park(pod)
+        for item in logged:
+            if item.uid in ("", pod.uid):
+                self._consider(pod, item.event, item.before, item.after, now)
+                if pod.pool is not Pool.UNSCHEDULABLE:
+                    return
+
+    def fail(self, pod: QueuedPod, now: float) -> None:
+        """Its cycle or its binding failed by an error: try again after a backoff."""
+        self._end_flight(pod)
+        if not self._returns(pod):
+            return
+        pod.errors += 1
+        pod.rejectors = pod.pending = frozenset()
+        pod.timestamp = now
+        self._enter(pod, self._error_backoff, now)
+
+    def take_back(self, info: PodInfo, now: float, *, tried: QueuedPod | None = None) -> None:
+        """A pod that had left for binding needs a node after all: an error, with its history."""
+        if info.uid in self._pods:
+            return
+        pod = tried or QueuedPod(info, timestamp=now, first_queued=now)
+        pod.info, pod.gone = info, False
+        pod.pool = Pool.IN_FLIGHT
+        self._pods[info.uid] = pod
+        self._counts[pod.pool] += 1
+        self.fail(pod, now)
+
+    # --- events and time ---------------------------------------------------------------------
+
+    def move(
+        self, event: ClusterEvent, now: float, before: Object = None, after: Object = None
+    ) -> int:
+        """Something happened: reconsider the pods whose rejectors asked for such an event.
+
+        Returns:
+            How many pods left the unschedulable pool.
+        """
+        self._note(event, before, after, "")
+        moved = 0
+        for (rejectors, signature), pods in [*self._unschedulable.items()]:
+            if not self._asked_for(event, rejectors):
+                continue
+            verdict: _Requeue | None = None
+            for pod in [*pods.values()]:
+                if verdict is None or signature is None:
+                    verdict = self._verdict(pod, event, before, after)
+                moved += self._requeue(pod, verdict, now)
+                if verdict is _Requeue.STAY and signature is not None:
+                    break
+        return moved
+
+    def activate(self, uids: Iterable[str], now: float) -> None:
+        """Try these pods as soon as possible, whatever they wait for."""
+        for uid in uids:
+            pod = self._pods.get(uid)
+            if pod is None or pod.pool is Pool.ACTIVE:
+                continue
+            if pod.pool is Pool.IN_FLIGHT:
+                self._note(LEFTOVER, None, None, uid)
+            else:
+                pod.timestamp = now
+                self._leave(pod)
+                self._enter(pod, self._active, now)
+
+    def flush(self, now: float) -> None:
+        """Let time pass: backoffs end, and pods that nobody called are tried again."""
+        for heap in (self._backoff, self._error_backoff):
+            while (head := heap.head()) is not None and head[0][0] < floor(now):
+                heap.pop()
+                self._enter(head[1], self._active, now)
+        if now - self._checked_at >= self._settings.leftover_check_s:
+            self._checked_at = now
+            for pod in [pod for pods in self._unschedulable.values() for pod in pods.values()]:
+                if now - pod.timestamp > self._settings.leftover_s:
+                    self._requeue(pod, _Requeue.AFTER_BACKOFF, now)
+
+    def next_deadline(self, now: float) -> float | None:
+        """When ``flush`` or ``pop`` may next have something to do without any event."""
+        found = []
+        if self._active.head() is not None:
+            found.append(now)
+        for heap in (self._backoff, self._error_backoff):
+            head = heap.head()
+            if head is not None:
+                found.append(head[0][0] + 1.0)
+        if self._settings.early_per_s and self._backoff.head() is not None:
+            found.append(now if self._early_left(now) else floor(now) + 1.0)
+        if self._unschedulable:
+            found.append(max(now, self._checked_at + self._settings.leftover_check_s))
+        return min(found, default=None)
+
+    def statistics(self) -> QueueStatistics:
+        """How many pods wait where."""
+        counts = self._counts
+        return QueueStatistics(
+            active=counts[Pool.ACTIVE],
+            backoff=counts[Pool.BACKOFF] + counts[Pool.ERROR_BACKOFF],
+            unschedulable=counts[Pool.UNSCHEDULABLE],
+            gated=sum(
+                1 for pods in self._unschedulable.values() for pod in pods.values() if pod.gate
+            ),
+            in_flight=counts[Pool.IN_FLIGHT],
+        )
+
+    def pool_of(self, uid: str) -> Pool | None:
+        """Where the pod is; None when it is not in the queue."""
+        pod = self._pods.get(uid)
+        return None if pod is None else pod.pool
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _move_to(self, pod: QueuedPod, pool: Pool) -> None:
+        self._counts[pod.pool] -= 1
+        self._counts[pool] += 1
+        pod.pool = pool
+
+    def _push(self, pod: QueuedPod, heap: _Heap) -> None:
+        key = self._profile.queue_sort.sort_key(pod.info, pod.timestamp)
+        if heap is not self._active:
+            key = (float(floor(self._expiry(pod))), *key)
+        self._tickets += 1
+        self._move_to(pod, heap.pool)
+        heap.push(key, self._tickets, pod)
+
+    def _enter(self, pod: QueuedPod, heap: _Heap, now: float) -> None:
+        """Into a heap, past the gates."""
+        for name, plugin in self._profile.pre_enqueue:
+            if not plugin.pre_enqueue(pod.info).ok:
+                pod.gate = name
+                pod.rejectors, pod.pending = frozenset({name}), frozenset()
+                self._park(pod)
+                return
+        pod.gate = ""
+        if heap is not self._active and not self._backing_off(pod, now):
+            heap = self._active
+        self._push(pod, heap)
+
+    def _park(self, pod: QueuedPod) -> None:
+        pod.ticket = 0
+        self._move_to(pod, Pool.UNSCHEDULABLE)
+        signed = pod.rejectors <= self._profile.signed
+        pod.group = (pod.rejectors, pod.info.signature if signed else None)
+        self._unschedulable.setdefault(pod.group, {})[pod.uid] = pod
+
+    def _leave(self, pod: QueuedPod) -> None:
+        """Out of whatever pool it is in; its entry in a heap becomes void."""
+        pod.ticket = 0
+        if pod.group is not None:
+            pods = self._unschedulable[pod.group]
+            del pods[pod.uid]
+            if not pods:
+                del self._unschedulable[pod.group]
+            pod.group = None
+
+    def _returns(self, pod: QueuedPod) -> bool:
+        return not pod.gone and self._pods.get(pod.uid) is pod and pod.pool is Pool.IN_FLIGHT
+
+    def _backoff_s(self, pod: QueuedPod) -> float:
+        failures = pod.errors or pod.unschedulable_count
+        longest = self._settings.backoff_max_s
+        if failures <= 0 or longest <= 0:
+            return 0.0
+        return float(min(longest, self._settings.backoff_initial_s * 2.0 ** min(failures - 1, 62)))
+
+    def _expiry(self, pod: QueuedPod) -> float:
+        return pod.timestamp + self._backoff_s(pod)
+
+    def _backing_off(self, pod: QueuedPod, now: float) -> bool:
+        # Whole seconds, so that pods of one second become active together and sort by priority.
+        return self._backoff_s(pod) > 0 and floor(self._expiry(pod)) >= floor(now)
+
+    def _early_left(self, now: float) -> bool:
+        second, used = self._early
+        return (0 if second != floor(now) else used) < self._settings.early_per_s
+
+    def _pop_early(self, now: float) -> QueuedPod | None:
+        if not self._early_left(now):
+            return None
+        pod = self._backoff.pop()
+        if pod is not None:
+            second, used = self._early
+            self._early = (floor(now), used + 1 if second == floor(now) else 1)
+        return pod
+
+    def _note(self, event: ClusterEvent, before: Object, after: Object, uid: str) -> None:
+        if self._in_flight:
+            self._log.append(_Logged(event, before, after, uid))
+
+    def _end_flight(self, pod: QueuedPod) -> list[_Logged]:
+        """Take the pod's marker out; the events since, and forget what nobody needs any more."""
+        place = self._in_flight.pop(pod.uid, None)
+        if place is None:
+            return []
+        end = self._log_start + len(self._log)
+        since = [] if place == end else list(self._log)[place - self._log_start :]
+        oldest = next(iter(self._in_flight.values()), end)
+        while self._log_start < oldest:
+            self._log.popleft()
+            self._log_start += 1
+        return since
+
+    def _consider(
+        self, pod: QueuedPod, event: ClusterEvent, before: Object, after: Object, now: float
+    ) -> None:
+        self._requeue(pod, self._verdict(pod, event, before, after), now)
+
+    def _requeue(self, pod: QueuedPod, verdict: _Requeue, now: float) -> bool:
+        if verdict is _Requeue.STAY:
+            return False
+        self._leave(pod)
+        self._enter(pod, self._active if verdict is _Requeue.NOW else self._backoff, now)
+        return pod.pool is not Pool.UNSCHEDULABLE
+
+    def _asked_for(self, event: ClusterEvent, rejectors: frozenset[str]) -> bool:
+        return event.subject is Subject.ANY or any(
+            item.event.matches(event)
+            for name in rejectors
+            for item in self._profile.events.get(name, ())
+        )
+
+    def _verdict(
+        self, pod: QueuedPod, event: ClusterEvent, before: Object, after: Object
+    ) -> _Requeue:
+        if event.subject is Subject.ANY:
+            return _Requeue.AFTER_BACKOFF
+        verdict = _Requeue.STAY
+        for name in sorted(pod.rejectors):
+            if _wanted(self._profile.events, name, pod.info, (event, before, after)):
+                if name in pod.pending:
+                    return _Requeue.NOW
+                verdict = _Requeue.AFTER_BACKOFF
+        return verdict
+
+
+def _wanted(
+    registrations: Mapping[str, tuple[Registration, ...]],
+    plugin: str,
+    info: PodInfo,
+    happened: tuple[ClusterEvent, Object, Object],
+) -> bool:
+    event, before, after = happened
+    for item in registrations.get(plugin, ()):
+        if item.event.matches(event) and (item.hint is None or item.hint(info, before, after)):
+            return True
+    return False
