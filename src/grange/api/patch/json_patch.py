@@ -28,8 +28,11 @@ def apply(document: Document, operations: list[Document]) -> Document:
     if len(operations) > OPERATIONS_MAX:
         raise BadRequest(f"a JSON patch may have at most {OPERATIONS_MAX} operations")
     patch = _Patch(codec.clone(document))
-    for index, operation in enumerate(operations):
-        patch.run(index, operation)
+    try:
+        for index, operation in enumerate(operations):
+            patch.run(index, operation)
+    except RecursionError as error:
+        raise BadRequest("the JSON patch nests the document too deep") from error
     if not isinstance(patch.root, dict):
         raise BadRequest("the JSON patch leaves something that is not an object")
     codec.check_depth(patch.root)
