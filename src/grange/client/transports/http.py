@@ -9,6 +9,7 @@ in no message and no log.
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator
+from io import BytesIO
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote, urlencode
@@ -24,6 +25,7 @@ from grange.client.kubeconfig import Access
 
 _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
+_PIECEWISE_BYTES = 512 * 1024
 _USER_AGENT = "grange"
 
 
@@ -139,7 +141,7 @@ class HTTP:
             response = await self._open_session().request(
                 request.method,
                 url,
-                data=request.body or None,
+                data=_payload(request.body),
                 headers=headers,
                 timeout=limits,
                 allow_redirects=False,  # a redirect would carry the token elsewhere
@@ -254,6 +256,13 @@ def tls_context(
                     "the client certificate and its key are not PEM or do not belong together"
                 ) from error
     return context
+
+
+def _payload(body: bytes) -> bytes | BytesIO | None:
+    """The body as the library wants it: big ones in pieces, so that they do not hold the loop."""
+    if len(body) > _PIECEWISE_BYTES:
+        return BytesIO(body)
+    return body or None
 
 
 def _streams(request: Request) -> bool:

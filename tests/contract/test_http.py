@@ -1,0 +1,262 @@
+"""What only the HTTP transport can get wrong: trust, secrets, time, broken connections."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from tests.contract import doors
+
+from grange.api.status import BadRequest, ServiceUnavailable, Timeout
+from grange.api.wire import ADMIN, Request, Response
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.client import kubeconfig
+from grange.client.client import Client
+from grange.client.errors import KubeconfigError
+from grange.client.transport import Transport
+from grange.client.transports.http import HTTP, tls_context
+
+pytestmark = pytest.mark.e2e
+
+ASK = Request("GET", "/api")
+WRITE = Request("POST", "/api", body=b"{}")
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def whoami(request: Request) -> Response:
+    return Response(200, request.user.name.encode())
+
+
+@asynccontextmanager
+async def peer(talk: Peer) -> AsyncGenerator[str, None]:
+    """A server that speaks its own mind."""
+
+    async def safely(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(asyncio.IncompleteReadError):  # the client was through
+                await talk(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(safely, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        yield f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def closing(transport: HTTP) -> AsyncGenerator[Transport, None]:
+    yield transport
+    await transport.close()
+
+
+async def test_pinned_authority_is_trusted_and_the_token_says_who_asks(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    keys = doors.keys(tmp_path, "127.0.0.1")
+    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+        kubeconfig.write(tmp_path / "config", "g", listener.url, keys.ca_pem, doors.BEARER)
+        access = kubeconfig.load([tmp_path / "config"])
+        async with closing(HTTP.from_access(access)) as transport:
+            assert (await transport.send(ASK)).body == ADMIN.name.encode()
+        (tmp_path / "pinned.crt").write_bytes(keys.ca_pem)
+        pinned = HTTP(listener.url, doors.BEARER, ca_file=tmp_path / "pinned.crt")
+        async with closing(pinned) as transport:
+            assert (await transport.send(ASK)).status == 200
+
+
+async def test_certificate_of_another_authority_is_refused(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """Pinning means: this authority and no other, whatever the system trusts."""
+    keys = doors.keys(tmp_path / "one", "127.0.0.1")
+    others = doors.keys(tmp_path / "two", "127.0.0.1")
+    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+        for tls in (tls_context(others.ca_pem), tls_context()):
+            wrong = HTTP(listener.url, doors.BEARER, ssl_context=tls)
+            async with closing(wrong) as transport:
+                with pytest.raises(ServiceUnavailable, match="certificate is not trusted"):
+                    await transport.send(ASK)
+        careless = HTTP(listener.url, doors.BEARER, ssl_context=tls_context(insecure=True))
+        async with closing(careless) as transport:
+            assert (await transport.send(ASK)).status == 200
+
+
+async def test_server_name_can_be_given(tmp_path: Path, clock: Clock, log: Logger) -> None:
+    """The address in use need not be the name in the certificate (tunnels, port forwards)."""
+    keys = doors.keys(tmp_path, "api.example.org")
+    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+        tls = tls_context(keys.ca_pem)
+        async with closing(HTTP(listener.url, doors.BEARER, ssl_context=tls)) as transport:
+            with pytest.raises(ServiceUnavailable, match="certificate is not trusted"):
+                await transport.send(ASK)
+        named = HTTP(listener.url, doors.BEARER, ssl_context=tls, server_name="api.example.org")
+        async with closing(named) as transport:
+            assert (await transport.send(ASK)).status == 200
+
+
+async def test_unknown_token_is_an_answer_that_does_not_show_it(clock: Clock, log: Logger) -> None:
+    async with doors.listening(whoami, clock, log) as listener:
+        secret = "wrong-s3cret"  # noqa: S105  the point of the test
+        async with closing(HTTP(listener.url, secret)) as transport:
+            answer = await transport.send(ASK)
+            assert answer.status == 401
+            assert secret not in f"{answer}"
+
+
+async def test_token_that_no_header_can_carry_is_refused_without_showing_it() -> None:
+    with pytest.raises(BadRequest) as caught:
+        HTTP("http://127.0.0.1:1", "s3cret\r\nx: y")
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_token_file_is_read_again_when_it_changes(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    """Tokens of pods are rotated under their running programs."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    async with AsyncExitStack() as stack:
+        listener = await stack.enter_async_context(doors.listening(whoami, clock, log))
+        rotated = HTTP(listener.url, token_file=file)
+        transport = await stack.enter_async_context(closing(rotated))
+        assert (await transport.send(ASK)).status == 401
+        file.write_text(doors.BEARER + "\n")
+        assert (await transport.send(ASK)).status == 200
+        file.unlink()
+        assert (await transport.send(ASK)).status == 200, "the last one known"
+
+
+async def test_nobody_listening_is_unavailable() -> None:
+    async with peer(_silent) as url:
+        pass
+    async with closing(HTTP(url, doors.BEARER)) as transport:
+        for request in (ASK, WRITE):
+            with pytest.raises(ServiceUnavailable, match="cannot connect") as caught:
+                await transport.send(request)
+            assert doors.BEARER not in str(caught.value)
+
+
+async def test_no_answer_in_time_is_a_timeout() -> None:
+    async with peer(_silent) as url, closing(HTTP(url, request_s=0.2)) as transport:
+        for request in (ASK, WRITE, Request("GET", "/api/v1/pods", {"watch": "true"})):
+            with pytest.raises(Timeout, match="no answer within"):
+                await transport.send(request)
+
+
+async def test_write_whose_connection_breaks_has_an_unknown_outcome_and_is_sent_once() -> None:
+    """Sent again, a create would answer AlreadyExists and a delete NotFound: both wrong."""
+    heads: list[bytes] = []
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+
+    async with peer(hang_up) as url:
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            async with closing(HTTP(url)) as transport:
+                with pytest.raises(Timeout, match="not known"):
+                    await transport.send(Request(method, "/api", body=b"{}"))
+    assert len(heads) == 4
+
+
+async def test_read_on_a_connection_that_was_closed_meanwhile_is_sent_again() -> None:
+    heads: list[bytes] = []
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+        heads.append(await reader.readuntil(b"\r\n\r\n"))  # and hangs up on the second
+
+    async with peer(once) as url, closing(HTTP(url)) as transport:
+        assert (await transport.send(ASK)).status == 200
+        assert (await transport.send(ASK)).status == 200
+    assert len(heads) == 3
+
+
+async def test_connection_is_used_again(clock: Clock, log: Logger) -> None:
+    connections: list[int] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(1)
+        while await reader.read(65536):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with peer(answer) as url, closing(HTTP(url)) as transport:
+        for _ in range(10):
+            await transport.send(ASK)
+    assert len(connections) == 1
+
+
+async def test_redirect_is_not_followed() -> None:
+    """The token would go along to wherever it points."""
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+        )
+        await writer.drain()
+
+    async with peer(elsewhere) as url, closing(HTTP(url, doors.BEARER)) as transport:
+        assert (await transport.send(ASK)).status == 302
+
+
+async def test_stream_cut_in_the_middle_says_so() -> None:
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+        await writer.drain()
+
+    async with peer(cut) as url, closing(HTTP(url)) as transport:
+        answer = await transport.send(Request("GET", "/x", {"watch": "true"}))
+        assert answer.chunks is not None
+        assert await anext(answer.chunks) == b"one\n"
+        with pytest.raises(ServiceUnavailable, match="the stream broke"):
+            await anext(answer.chunks)
+
+
+async def test_silent_stream_is_left_to_its_reader(clock: Clock) -> None:
+    """A follow of a quiet log says nothing for hours, and that is no fault."""
+
+    async def quiet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+        await clock.sleep(0.6)
+        writer.write(b"4\r\ntwo\n\r\n0\r\n\r\n")
+        await writer.drain()
+
+    async with peer(quiet) as url, closing(HTTP(url, request_s=0.2)) as transport:
+        logs = Client(transport).logs("p", "n")
+        assert [piece async for piece in logs] == [b"one\n", b"two\n"]
+
+
+async def test_junk_instead_of_http_is_unavailable() -> None:
+    async def junk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+        await writer.drain()
+
+    async with peer(junk) as url, closing(HTTP(url)) as transport:
+        with pytest.raises(ServiceUnavailable):
+            await transport.send(ASK)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:6443", "ftp://h", ""])
+async def test_address_that_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(BadRequest, match="URL"):
+        HTTP(url)
+
+
+async def test_unusable_key_material_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(KubeconfigError, match="authority is not PEM"):
+        tls_context(b"junk")
+    with pytest.raises(KubeconfigError, match="certificate and its key"):
+        tls_context(certificate_pem=b"junk", key_pem=b"junk")
+    with pytest.raises(KubeconfigError, match=r"no\.crt"):
+        HTTP("https://h", ca_file=tmp_path / "no.crt")
+
+
+async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
