@@ -1,10 +1,12 @@
 """Who goes when owners go."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
-from grange.api.meta import Resource
+from grange.api.meta import ObjectKey, Resource
 from grange.controllers.garbagecollector import logic
 from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
 from grange.controllers.garbagecollector.logic import Delete, Keep, State
@@ -19,8 +21,8 @@ def entry(
 ) -> Entry:
     references = [
         {
-            "apiVersion": "grange.dev/v1alpha1",
-            "kind": "ReplicationController",
+            "apiVersion": "v1",
+            "kind": "Pod",
             "name": owner,
             "uid": owner,
             "blockOwnerDeletion": blocks,
@@ -68,6 +70,13 @@ def test_an_owner_that_waits_is_looked_at_when_a_dependent_goes_or_lets_go() -> 
     assert graph.remove("a") == ["owner"]
     assert graph.put(entry("b")) == ["owner"]
     assert graph.dependents("owner") == []
+
+
+def test_a_reference_that_does_not_name_what_has_its_uid_is_looked_at() -> None:
+    graph = Graph()
+    graph.put(entry("owner"))
+    renamed = replace(entry("a", "owner"), key=ObjectKey("elsewhere", "a"))
+    assert graph.put(renamed) == ["a"]
 
 
 def test_suspects_are_those_that_need_a_look_after_a_restart() -> None:

@@ -136,8 +136,10 @@ def test_pods_without_a_node_are_orphans_after_the_grace_period() -> None:
     orphans = podgc.Orphans(10.0)
     assert orphans.due([lost, fine, waiting], {"a"}, 0.0) == []
     assert orphans.due([lost, fine, waiting], {"a"}, 9.0) == []
+    assert orphans.wait_s(9.0) == 1.0
     assert orphans.due([lost, fine, waiting], {"a"}, 10.0) == [lost]
     assert orphans.due([lost], {"a", "gone"}, 11.0) == []
+    assert orphans.wait_s(11.0) is None
     assert orphans.due([lost], {"a"}, 12.0) == []
 
 

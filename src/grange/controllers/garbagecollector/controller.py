@@ -10,7 +10,7 @@ from grange.api.meta import ObjectKey, OwnerReference, Resource
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
 from grange.base.tasks import Nursery
-from grange.controllers.garbagecollector import logic
+from grange.controllers.garbagecollector import graph, logic
 from grange.controllers.garbagecollector.config import GarbageCollectorConfig
 from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
 from grange.controllers.garbagecollector.logic import State
@@ -151,23 +151,13 @@ class GarbageCollector:
         return (
             found is not None
             and not found.waits_for_dependents
-            and self._is_named(found, owner, dependent)
+            and graph.names(owner, found, dependent)
         )
-
-    def _is_named(self, found: Entry, owner: OwnerReference, dependent: Entry) -> bool:
-        """Whether the reference really names what has its uid."""
-        if (found.kind.api_version.split("/")[0], found.kind.kind, found.key.name) != (
-            owner.api_version.split("/")[0],
-            owner.kind,
-            owner.name,
-        ):
-            return False
-        return not found.kind.namespaced or found.key.namespace == dependent.key.namespace
 
     async def _state(self, owner: OwnerReference, dependent: Entry) -> State:
         found = self.graph.get(owner.uid)
         if found is not None:
-            if not self._is_named(found, owner, dependent):
+            if not graph.names(owner, found, dependent):
                 return State.UNKNOWN  # the uid lives, under other coordinates: nothing is certain
             return State.WAITING if found.waits_for_dependents else State.ALIVE
         kind = self._scheme.kind(owner.api_version, owner.kind)

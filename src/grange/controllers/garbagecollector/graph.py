@@ -62,6 +62,17 @@ class Entry:
         return f"{self.kind.qualified} {self.key}"
 
 
+def names(owner: OwnerReference, found: Entry, dependent: Entry) -> bool:
+    """Whether a dependent's reference really names the object that has its uid.
+
+    Group, kind and name must be the object's, and a namespaced owner must be of the same namespace.
+    """
+    said = (owner.api_version.rpartition("/")[0], owner.kind, owner.name)
+    if said != (found.kind.group, found.kind.kind, found.key.name):
+        return False
+    return not found.kind.namespaced or found.key.namespace == dependent.key.namespace
+
+
 class Graph:
     """Entries by uid, and dependents by the uid of an owner; in order of arrival."""
 
@@ -105,7 +116,7 @@ class Graph:
         if (
             entry.waits_for_dependents
             or entry.orphans_dependents
-            or (before != after and any(self._is_suspect(uid) for uid in after))
+            or (before != after and any(self._is_suspect(owner, entry) for owner in entry.owners))
         ):
             look.append(entry.uid)
         # An owner that waits for its dependents has one less to wait for, or one it did not know.
@@ -133,11 +144,12 @@ class Graph:
             for entry in self
             if entry.waits_for_dependents
             or entry.orphans_dependents
-            or any(self._is_suspect(owner.uid) for owner in entry.owners)
+            or any(self._is_suspect(owner, entry) for owner in entry.owners)
         ]
 
-    def _is_suspect(self, uid: str) -> bool:
-        return uid not in self._entries or self._is_waiting(uid)
+    def _is_suspect(self, owner: OwnerReference, dependent: Entry) -> bool:
+        found = self._entries.get(owner.uid)
+        return found is None or found.waits_for_dependents or not names(owner, found, dependent)
 
     def _is_waiting(self, uid: str) -> bool:
         entry = self._entries.get(uid)

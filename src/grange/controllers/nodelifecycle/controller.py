@@ -26,6 +26,7 @@ NAME = "nodelifecycle"
 LEASES = "kube-node-lease"
 
 _BY_NODE = "nodelifecycle/node"  # pods by the node they are bound to
+_BREATH_S = 0.01  # no two looks at the pods are closer together
 _UNHEALTHY = frozenset({Health.SILENT, Health.NOT_READY})
 
 
@@ -268,24 +269,23 @@ class NodeLifecycle:
 
     async def _collect_garbage(self) -> None:
         while True:
-            pending = False
+            self._node_lost.clear()
             try:
-                pending = await self._collect()
+                await self._collect()
             except ApiError as error:
                 self._log.warning("pod gc failed", error=error)
-            if pending:
-                await self._clock.sleep(self._config.orphan_grace_s)
+            wait_s = self._orphans.wait_s(self._clock.monotonic())
+            if wait_s is not None:
+                await self._clock.sleep(max(_BREATH_S, wait_s))
                 continue
-            self._node_lost.clear()
             with suppress(TimeoutError):
                 async with self._clock.timeout(self._config.gc_period_s):
                     await self._node_lost.wait()
 
-    async def _collect(self) -> bool:
-        """One round; whether pods without a node still have time."""
+    async def _collect(self) -> None:
+        """One round."""
         pods = self._pods.store.list()
         nodes = {node.metadata.name: node for node in self._nodes.store}
-        lost = {pod.spec.node_name for pod in pods if pod.spec.node_name} - nodes.keys()
         due = self._orphans.due(pods, nodes, self._clock.monotonic())
         for name in sorted({pod.spec.node_name for pod in due}):
             if not await self._is_gone(name):
@@ -302,7 +302,6 @@ class NodeLifecycle:
             await self._delete(pod, grace_period_s=0)
         for pod in podgc.surplus(pods, self._config.finished_pods):
             await self._delete(pod, grace_period_s=0)
-        return bool(lost)
 
     async def _is_gone(self, node: str) -> bool:
         """Whether the server, too, knows no such node: a cache may lag."""

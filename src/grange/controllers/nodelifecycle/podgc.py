@@ -34,7 +34,12 @@ class Orphans:
         """
         lost = [pod for pod in pods_ if pod.spec.node_name and pod.spec.node_name not in nodes]
         self._since = {pod.metadata.uid: self._since.get(pod.metadata.uid, now) for pod in lost}
-        return [pod for pod in lost if now - self._since[pod.metadata.uid] >= self._grace_s]
+        return [pod for pod in lost if now >= self._since[pod.metadata.uid] + self._grace_s]
+
+    def wait_s(self, now: float) -> float | None:
+        """Seconds until the next pod seen without a node is due; None when there is none."""
+        dues = [since + self._grace_s - now for since in self._since.values()]
+        return min((due for due in dues if due > 0), default=None)
 
 
 def out_of_service(pods_: Sequence[Pod], nodes: Container[str]) -> list[Pod]:
