@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from grange.base.log import Logger
+from grange.base.rng import Stream
 from grange.base.tasks import Nursery
+from grange.sim.disk import WeakDisk
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreClosed
 from grange.store.interface import Entry, Event, Store, Subscription
 from grange.store.memory import MemoryStore
@@ -19,6 +21,7 @@ BUFFER = 64
 @pytest.fixture(
     params=[
         "memory",
+        "weak-disk",
         "sqlite-inline",
         "sqlite-forgetful",
         pytest.param("sqlite-threads", marks=pytest.mark.e2e),
@@ -35,6 +38,8 @@ async def store(
     made: Store
     if request.param == "memory":
         made = MemoryStore(buffer_events=BUFFER)
+    elif request.param == "weak-disk":  # on a good day it is a store like any other
+        made = WeakDisk(MemoryStore(buffer_events=BUFFER), rng=Stream(0))
     else:
         forgetful = request.param == "sqlite-forgetful"
         settings = Settings(buffer_events=BUFFER)

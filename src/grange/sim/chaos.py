@@ -42,6 +42,7 @@ class Chaos:
             self.cut_off,
             self.server_away,
             self.lose_history,
+            self.fill_disk,
             self.end_program,
             self.lose_power,
             self.delete_pod,
@@ -86,6 +87,14 @@ class Chaos:
         """The store forgets all history: whoever resumes must list again."""
         self._world.network.note("store", f"compacts to {self._world.store.revision}")
         await self._world.store.compact(self._world.store.revision)
+
+    async def fill_disk(self) -> None:
+        """The disk is full for a while: every write is refused."""
+        self._world.network.note("disk", "is full")
+        self._world.disk.full = True
+        await self._pause(15.0)
+        self._world.disk.full = False
+        self._world.network.note("disk", "has room")
 
     async def end_program(self) -> None:
         """A program on some machine dies of its own."""

@@ -25,6 +25,7 @@ from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
+from grange.sim.disk import WeakDisk
 from grange.sim.faults import Network, NetworkFaults
 from grange.sim.invariants import History
 from grange.store.interface import Store
@@ -55,6 +56,7 @@ class World:
         network: of everybody else.
         history: every write, judged.
         store: where it is all kept.
+        disk: what the store is kept on.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class World:
         store: Store | None = None,
     ) -> None:
         self.clock = clock
-        self.store: Store = store or MemoryStore()
+        self.disk = WeakDisk(store or MemoryStore(), rng=rng.fork("disk"))
+        self.store: Store = self.disk
         self.network = Network(clock=clock, rng=rng.fork("network"), faults=faults)
         self.history = History(self.store)
         self._rng = rng

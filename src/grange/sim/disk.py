@@ -1,0 +1,84 @@
+"""A disk that may be full, as a wrapper around any store."""
+
+from collections.abc import Callable
+
+from grange.base.rng import Stream
+from grange.store.errors import StorageFull
+from grange.store.interface import Entry, Page, Store, Subscription
+
+
+class WeakDisk:
+    """A store whose disk refuses writes while it is full, or now and then.
+
+    Args:
+        inner: the store behind it; closed with this one.
+        rng: what the refusals are drawn from.
+
+    Attributes:
+        full: refuse every write.
+        refuse: chance that a write is refused though the disk is not full.
+    """
+
+    def __init__(self, inner: Store, *, rng: Stream) -> None:
+        self.full = False
+        self.refuse = 0.0
+        self._inner = inner
+        self._rng = rng
+
+    @property
+    def revision(self) -> int:
+        """See ``Store``."""
+        return self._inner.revision
+
+    @property
+    def compacted(self) -> int:
+        """See ``Store``."""
+        return self._inner.compacted
+
+    def get(self, key: str) -> Entry | None:
+        """See ``Store``."""
+        return self._inner.get(key)
+
+    def latest(self, key: str) -> Entry | None:
+        """See ``Store``."""
+        return self._inner.latest(key)
+
+    async def list(
+        self, prefix: str, *, revision: int = 0, after: str = "", limit: int = 0
+    ) -> Page:
+        """See ``Store``."""
+        return await self._inner.list(prefix, revision=revision, after=after, limit=limit)
+
+    async def put(
+        self, key: str, value: Callable[[int], bytes], *, expect: int | None = None
+    ) -> Entry:
+        """See ``Store``; raises ``StorageFull`` before anything is accepted."""
+        self._check()
+        return await self._inner.put(key, value, expect=expect)
+
+    async def delete(
+        self,
+        key: str,
+        *,
+        value: Callable[[int], bytes] | None = None,
+        expect: int | None = None,
+    ) -> Entry:
+        """See ``Store``; raises ``StorageFull`` before anything is accepted."""
+        self._check()
+        return await self._inner.delete(key, value=value, expect=expect)
+
+    def watch(self, prefix: str, *, after: int) -> Subscription:
+        """See ``Store``."""
+        return self._inner.watch(prefix, after=after)
+
+    async def compact(self, revision: int) -> None:
+        """See ``Store``."""
+        await self._inner.compact(revision)
+
+    async def close(self) -> None:
+        """See ``Store``."""
+        await self._inner.close()
+
+    def _check(self) -> None:
+        if self.full or (self.refuse > 0.0 and self._rng.uniform(0.0, 1.0) < self.refuse):
+            raise StorageFull("the disk is full")
