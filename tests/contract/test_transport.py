@@ -11,8 +11,10 @@ from grange.api.status import ServiceUnavailable
 from grange.api.wire import ADMIN, JSON, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.transport import Transport
+from grange.sim.faults import Network
 
 
 class Server:
@@ -63,13 +65,16 @@ def server() -> Server:
     return Server()
 
 
-@pytest.fixture(params=["inprocess", pytest.param("http", marks=pytest.mark.e2e)])
+@pytest.fixture(params=["inprocess", "network", pytest.param("http", marks=pytest.mark.e2e)])
 async def transport(
     request: pytest.FixtureRequest, server: Server, clock: Clock, log: Logger
 ) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
         if request.param == "inprocess":
             yield await stack.enter_async_context(doors.inprocess(server.handle))
+        elif request.param == "network":  # on a good day it is a transport like any other
+            inner = await stack.enter_async_context(doors.inprocess(server.handle))
+            yield Network(clock=clock, rng=Stream(0)).transport(inner, "anybody")
         else:
             yield await stack.enter_async_context(doors.http(server.handle, clock, log))
 

@@ -58,8 +58,9 @@ class Chaos:
         self.mend()
 
     def mend(self) -> None:
-        """The network is good, everybody runs, nothing is cut off."""
+        """The network is good, everybody runs, nothing is cut off, the disk has room."""
         self._world.network.calm()
+        self._world.disk.full = False
         for name in self._world.components:
             self._world.restart(name)
 
