@@ -114,6 +114,7 @@ class Heartbeat:
         self._clock = clock
         self._log = log
         self._status_due = 0.0
+        self._renewed = 0.0
 
     async def register(self) -> None:
         """Create the Node, or make an existing one ours; retries until the API takes it."""
@@ -159,7 +160,11 @@ class Heartbeat:
         self._log.info("node registered", capacity=dict(self._config.capacity))
 
     async def _beat(self) -> None:
+        silent_s = self._clock.monotonic() - self._renewed
         await self._renew()
+        if silent_s > self._config.timing.lease_duration_s:
+            # Whoever watches the Lease may have marked the node Unknown: say how it is now.
+            self._status_due = 0.0
         if self._clock.monotonic() >= self._status_due:
             try:
                 node = await self._client.get(NODE, self._config.name)
@@ -193,3 +198,4 @@ class Heartbeat:
                 "spec": spec,
             }
             await self._client.create(LEASE, document, LEASE_NAMESPACE)
+        self._renewed = self._clock.monotonic()

@@ -494,7 +494,8 @@ def launch(control: socket.socket, lock_fd: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended shims
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # What was passed to this program must not go on to the programs of containers.
+    # Nothing that was passed to this program may go on to the programs of containers: one that
+    # outlives its shim would hold the shim's connection open, and nobody would hear of its end.
     os.set_inheritable(control.fileno(), False)  # noqa: FBT003  positional only
     os.set_inheritable(lock_fd, False)  # noqa: FBT003  positional only
     _libc.prctl(_PR_SET_NAME, b"grange-launcher")
@@ -502,6 +503,8 @@ def launch(control: socket.socket, lock_fd: int) -> None:
         message, fds, _, _ = socket.recv_fds(control, _MESSAGE_LIMIT, 2)
         if not message:
             return
+        for fd in fds:  # recv_fds ignores its flags in Python 3.11
+            os.set_inheritable(fd, False)  # noqa: FBT003  positional only
         try:
             if os.fork() == 0:
                 control.close()

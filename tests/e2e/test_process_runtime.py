@@ -1,0 +1,471 @@
+"""Real processes: nothing survives its container, nothing is started twice, whoever is killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program, Run, RuntimeFailedError
+from grange.agent.runtimes.process import leftovers, shim
+from grange.agent.runtimes.process.files import Layout
+from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Threads
+
+pytestmark = pytest.mark.e2e
+
+UID = "8a1c2f0e-0000-4000-8000-000000000001"
+POD = PodSetup(UID, "default", "web", "node-1")
+ENV = {"PATH": os.environ["PATH"]}
+LIMIT_S = 20.0
+OWNER = Path(__file__).with_name("runtime_owner.py")
+
+
+def shell(script: str, **env: str) -> Program:
+    return Program(("sh", "-c", script), {**ENV, **env})
+
+
+def attempt(number: int = 0, container: str = "main") -> ContainerID:
+    return ContainerID(UID, container, number)
+
+
+def marked(data_dir: Path, container: str = "") -> list[int]:
+    """Processes that were started for containers below this directory; zombies do not count."""
+    wanted = f"{leftovers.MARK}={data_dir}/pods/".encode()
+    part = f"/containers/{container}/".encode() if container else b""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            environment = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            continue
+        if any(item.startswith(wanted) and part in item + b"/" for item in environment):
+            found.append(int(name))
+    return found
+
+
+def zombies_of(pid: int) -> list[str]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] == "Z" and int(fields[1]) == pid:
+                found.append(name)
+    return found
+
+
+@pytest.fixture
+async def offload() -> AsyncGenerator[Threads, None]:
+    threads = Threads("runtime", 2)
+    yield threads
+    threads.close()
+
+
+@asynccontextmanager
+async def opened(
+    data_dir: Path, clock: Clock, log: Logger, offload: Threads, **settings: int
+) -> AsyncIterator[ProcessRuntime]:
+    config = ProcessConfig(data_dir, **settings)  # type: ignore[arg-type]  # all of them are numbers
+    async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as runtime:
+        yield runtime
+
+
+@pytest.fixture
+async def runtime(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> AsyncGenerator[ProcessRuntime, None]:
+    async with opened(tmp_path, clock, log, offload) as made:
+        await made.prepare(POD)
+        yield made
+        for record in made.pods():
+            await made.remove(record.sandbox.uid)
+    assert marked(tmp_path) == []
+    assert zombies_of(os.getpid()) == []
+
+
+def run_of(runtime: ProcessRuntime, target: ContainerID) -> Run:
+    return next(run for pod in runtime.pods() for run in pod.runs if run.id == target)
+
+
+async def end_of(runtime: ProcessRuntime, target: ContainerID, clock: Clock) -> Run:
+    changed = asyncio.Event()
+    stop = runtime.watch(target.pod_uid, changed.set)
+    async with clock.timeout(LIMIT_S):
+        while run_of(runtime, target).running:
+            changed.clear()
+            await changed.wait()
+    stop()
+    return run_of(runtime, target)
+
+
+async def until_file(path: Path, clock: Clock) -> str:
+    """The content of a file that a program is about to write."""
+    async with clock.timeout(LIMIT_S):
+        while not (path.exists() and path.read_text().endswith("\n")):  # noqa: ASYNC240  tiny
+            await clock.sleep(0.01)
+    return path.read_text()  # noqa: ASYNC240  tiny
+
+
+# --- ends ----------------------------------------------------------------------------------------
+
+FAMILY = """
+trap '' TERM
+sh -c 'trap "" TERM; while :; do sleep 0.1; done' &
+setsid sh -c 'trap "" TERM; while :; do sleep 0.1; done' &
+(setsid sh -c 'sleep 600 & sleep 600 &' &)
+echo up > "$1"
+while :; do sleep 0.1; done
+"""
+
+
+async def test_sigkill_reaches_children_that_hide_in_other_sessions(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    """A daemon that left its group, its session and its parent still belongs to the container."""
+    program = Program(("sh", "-c", FAMILY, "sh", str(tmp_path / "up")), ENV)
+    run = await runtime.start(attempt(), program, ())
+    await until_file(tmp_path / "up", clock)
+    assert len(marked(tmp_path)) >= 4
+    await runtime.signal(run.id, signal.SIGTERM)
+    await clock.sleep(0.1)
+    assert run_of(runtime, run.id).running
+    await runtime.signal(run.id, signal.SIGKILL)
+    ended = await end_of(runtime, run.id, clock)
+    assert ended.exit_code == 137
+    assert marked(tmp_path) == []
+
+
+async def test_what_a_program_leaves_behind_ends_with_it(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    run = await runtime.start(attempt(), shell("setsid sleep 600 & sleep 600 & exit 0"), ())
+    assert (await end_of(runtime, run.id, clock)).reason == "Completed"
+    assert marked(tmp_path) == []
+
+
+async def test_a_program_ended_by_a_signal_says_which(
+    runtime: ProcessRuntime, clock: Clock
+) -> None:
+    run = await runtime.start(attempt(), shell("kill -SEGV $$"), ())
+    ended = await end_of(runtime, run.id, clock)
+    assert (ended.exit_code, ended.signal) == (139, signal.SIGSEGV)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "code", "says"),
+    [
+        ("script", "#!/no/such/interpreter\n", 0o755, 127, "interpreter"),
+        ("data", "just text\n", 0o644, 126, "Permission denied"),
+        ("odd", "\0\0\0\0", 0o755, 126, "not a program"),
+    ],
+)
+async def test_a_file_that_cannot_be_executed_is_named(
+    runtime: ProcessRuntime,
+    tmp_path: Path,
+    name: str,
+    content: str,
+    mode: int,
+    code: int,
+    says: str,
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    path.chmod(mode)
+    run = await runtime.start(attempt(), Program((str(path),), ENV), ())
+    assert (run.reason, run.exit_code) == ("StartError", code)
+    assert str(path) in run.message
+    assert says in run.message
+
+
+async def test_a_working_directory_that_is_not_there_is_named(runtime: ProcessRuntime) -> None:
+    program = Program(("sh", "-c", "true"), ENV, "/no/such/directory")
+    run = await runtime.start(attempt(), program, ())
+    assert (run.reason, run.exit_code) == ("StartError", 126)
+    assert "/no/such/directory" in run.message
+
+
+async def test_a_nul_byte_in_an_argument_is_an_answer(runtime: ProcessRuntime) -> None:
+    run = await runtime.start(attempt(), Program(("echo", "a\0b"), ENV), ())
+    assert (run.reason, run.exit_code) == ("StartError", 126)
+
+
+async def test_stop_all_leaves_nothing_running_and_the_records_in_place(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    polite = await runtime.start(attempt(0, "polite"), shell("exec sleep 600"), ())
+    rude = await runtime.start(
+        attempt(0, "rude"), shell("trap '' TERM; while :; do sleep 0.05; done"), ()
+    )
+    await runtime.stop_all(0.3)
+    assert marked(tmp_path) == []
+    assert run_of(runtime, polite.id).exit_code == 143
+    assert run_of(runtime, rude.id).exit_code in {137, 143}
+
+
+# --- what a program is given -----------------------------------------------------------------------
+
+
+async def test_a_program_gets_its_own_environment_and_no_descriptor(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    """The server's environment may hold tokens, and its descriptors its database."""
+    out = tmp_path / "out"
+    script = f"env -0 > {out}.env; ls /proc/self/fd > {out}.fds; echo done > {out}"
+    await runtime.start(attempt(), shell(script, GREETING="hello"), ())
+    await until_file(out, clock)
+    environment = Path(f"{out}.env").read_bytes().split(b"\0")  # noqa: ASYNC240  tiny
+    names = {item.partition(b"=")[0] for item in environment if item}
+    assert names <= {b"PATH", b"GREETING", b"GRANGE_RUN", b"PWD", b"OLDPWD", b"SHLVL", b"_"}
+    assert Path(f"{out}.fds").read_text().split() == ["0", "1", "2", "3"]  # noqa: ASYNC240  tiny
+
+
+def files_below(top: Path) -> list[Path]:
+    return [path for path in top.rglob("*") if path.is_file()]
+
+
+async def test_an_environment_never_touches_the_disk(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    await runtime.start(attempt(), shell("exec sleep 600", TOKEN="s3cr3t-s3cr3t"), ())  # noqa: S106
+    files = files_below(tmp_path)
+    assert any(path.name == "state.json" for path in files)
+    assert not [path for path in files if b"s3cr3t-s3cr3t" in path.read_bytes()]
+
+
+async def test_pods_are_private_to_their_user(runtime: ProcessRuntime, tmp_path: Path) -> None:
+    await runtime.start(attempt(), shell("exec sleep 600"), ())
+    for path in (tmp_path / "pods", tmp_path / "pods" / UID):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_command_beside_a_container_leaves_nothing_behind(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    run = await runtime.start(attempt(), shell("exec sleep 600"), ())
+    result = await runtime.run(run.id, shell("setsid sleep 600 & echo out; echo err >&2"), 5.0)
+    assert result.exit_code == 0
+    assert set(result.output.split()) == {"out", "err"}
+    assert len(marked(tmp_path)) == 1
+
+
+async def test_a_cancelled_command_is_killed(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    run = await runtime.start(attempt(), shell("exec sleep 600"), ())
+    with pytest.raises(TimeoutError):
+        async with clock.timeout(0.1):
+            await runtime.run(run.id, shell("sleep 600; true"), 600.0)
+    async with clock.timeout(LIMIT_S):
+        while len(marked(tmp_path)) != 1:
+            await clock.sleep(0.01)
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+async def test_a_follower_misses_nothing_across_rotation(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    script = "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line-$i; sleep 0.002; done"
+    async with opened(tmp_path, clock, log, offload, log_max_bytes=2000, log_files=50) as runtime:
+        await runtime.prepare(POD)
+        run = await runtime.start(attempt(), shell(script), ())
+        text = b""
+        async with clock.timeout(LIMIT_S):
+            async for piece in runtime.logs.read(run.id, LogQuery(follow=True)):
+                text += piece
+        await end_of(runtime, run.id, clock)
+        assert text.decode().split() == [f"line-{number}" for number in range(1, 401)]
+        names = sorted(item.name for item in Layout(tmp_path).attempt(run.id).glob("log*"))
+        assert len(names) > 5
+        tail = [piece async for piece in runtime.logs.read(run.id, LogQuery(tail_lines=100))]
+        assert b"".join(tail).decode().split() == [f"line-{n}" for n in range(301, 401)]
+        await runtime.remove(UID)
+
+
+async def test_old_log_files_are_let_go(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    async with opened(tmp_path, clock, log, offload, log_max_bytes=1000, log_files=3) as runtime:
+        await runtime.prepare(POD)
+        run = await runtime.start(attempt(), shell("seq 1 2000; printf unfinished"), ())
+        await end_of(runtime, run.id, clock)
+        files = list(Layout(tmp_path).attempt(run.id).glob("log*"))
+        assert sorted(item.name for item in files) == ["log", "log.1", "log.2"]
+        assert all(item.stat().st_size <= 1000 for item in files)
+        pieces = [piece async for piece in runtime.logs.read(run.id, LogQuery(tail_lines=2))]
+        assert b"".join(pieces) == b"2000\nunfinished"
+        await runtime.remove(UID)
+
+
+async def test_very_long_lines_come_back_whole(runtime: ProcessRuntime, clock: Clock) -> None:
+    script = "head -c 100000 /dev/zero | tr '\\0' x; echo; echo end"
+    run = await runtime.start(attempt(), shell(script), ())
+    await end_of(runtime, run.id, clock)
+    text = b"".join([piece async for piece in runtime.logs.read(run.id, LogQuery())])
+    assert text == b"x" * 100000 + b"\nend\n"
+    tail = b"".join([x async for x in runtime.logs.read(run.id, LogQuery(tail_lines=2))])
+    assert tail == text
+
+
+# --- crashes -------------------------------------------------------------------------------------
+
+
+async def test_a_killed_shim_takes_its_container_along(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    program = Program(("sh", "-c", FAMILY, "sh", str(tmp_path / "up")), ENV)
+    run = await runtime.start(attempt(), program, ())
+    await until_file(tmp_path / "up", clock)
+    state = Layout(tmp_path).read_state(run.id)
+    assert state is not None
+    os.kill(int(str(state["shim"])), signal.SIGKILL)
+    ended = await end_of(runtime, run.id, clock)
+    assert (ended.exit_code, ended.reason) == (137, "ContainerStatusUnknown")
+    assert "supervisor" in ended.message
+    async with clock.timeout(LIMIT_S):
+        while marked(tmp_path):
+            await clock.sleep(0.01)
+
+
+async def test_a_killed_launcher_is_replaced(runtime: ProcessRuntime, clock: Clock) -> None:
+    first = await runtime.start(attempt(0, "one"), shell("exec sleep 600"), ())
+    launcher = int(Path(f"/proc/{first.pid}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: ASYNC240  tiny
+    launcher = int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: ASYNC240  tiny
+    assert Path(f"/proc/{launcher}/comm").read_text().strip() == "grange-launcher"  # noqa: ASYNC240  tiny
+    os.kill(launcher, signal.SIGKILL)
+    await clock.sleep(0.05)
+    second = await runtime.start(attempt(0, "two"), shell("exec sleep 600"), ())
+    assert second.running
+    assert run_of(runtime, first.id).running
+
+
+async def test_a_second_server_on_the_same_directory_is_refused(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    config = ProcessConfig(tmp_path, lock_limit_s=0.05)
+    with pytest.raises(RuntimeFailedError, match="another server"):
+        async with ProcessRuntime(config, clock=clock, log=log, offload=offload):
+            pass
+    assert (await runtime.start(attempt(), shell("exec sleep 600"), ())).running
+
+
+async def test_an_unwritable_directory_is_refused_by_name(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(RuntimeFailedError, match=str(blocked)):
+        async with opened(blocked, clock, log, offload):
+            pass
+
+
+@pytest.mark.parametrize("change", [{"boot": "another boot"}, {"pid_start": 1}])
+async def test_a_reused_process_id_is_left_alone(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads, change: dict[str, object]
+) -> None:
+    """After a reboot, or when ids have gone round, the number belongs to somebody else."""
+    bystander = launched("sleep", "600")
+    try:
+        layout = Layout(tmp_path)
+        layout.make_pod(POD, "127.1.0.5")
+        layout.make_attempt(attempt(), (), {})
+        state: dict[str, object] = {
+            "id": str(attempt()),
+            "boot": shim.boot_id(),
+            "pid": bystander.pid,
+            "pid_start": shim.start_time(bystander.pid),
+            "started_at": 1.0,
+        }
+        layout.write_state(attempt(), {**state, **change})
+        async with opened(tmp_path, clock, log, offload) as runtime:
+            assert run_of(runtime, attempt()).reason == "ContainerStatusUnknown"
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+async def start_owner(
+    data_dir: Path, clock: Clock, *, wait: bool = True
+) -> subprocess.Popen[bytes]:
+    """A process with a runtime of its own that starts three containers and prints a line."""
+    owner = launched(sys.executable, str(OWNER), str(data_dir))
+    if wait:
+        await until_file(data_dir / "ready", clock)
+    return owner
+
+
+def launched(*command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def finish(owner: subprocess.Popen[bytes]) -> None:
+    owner.kill()
+    owner.wait()
+
+
+async def test_programs_survive_the_sigkill_of_their_server_and_are_taken_over(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    owner = await start_owner(tmp_path, clock)
+    finish(owner)
+    before = {name: session_leaders(marked(tmp_path, name)) for name in ("a", "b", "c")}
+    assert all(len(leaders) == 1 for leaders in before.values())
+    async with opened(tmp_path, clock, log, offload) as runtime:
+        after = {name: session_leaders(marked(tmp_path, name)) for name in before}
+        assert after == before
+        record = runtime.pods()[0]
+        assert {run.id.container for run in record.runs if run.running} == {"a", "b", "c"}
+        # The programs write all the time; a broken pipe would have killed them.
+        target = attempt(0, "a")
+        lines = await count_lines(runtime, target)
+        await clock.sleep(0.2)
+        assert await count_lines(runtime, target) > lines
+        await runtime.signal(target, signal.SIGTERM)
+        assert (await end_of(runtime, target, clock)).signal == signal.SIGTERM
+        await runtime.remove(record.sandbox.uid)
+    assert marked(tmp_path) == []
+
+
+async def count_lines(runtime: ProcessRuntime, target: ContainerID) -> int:
+    pieces = [piece async for piece in runtime.logs.read(target, LogQuery())]
+    return b"".join(pieces).count(b"\n")
+
+
+@pytest.mark.parametrize("delay_ms", [60, 120, 150, 170, 190, 210, 230, 260])
+async def test_nothing_is_doubled_whenever_the_server_is_killed(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads, delay_ms: int
+) -> None:
+    """Killed while it starts its containers: the next one sees all that were asked for."""
+    owner = await start_owner(tmp_path, clock, wait=False)
+    await clock.sleep(delay_ms / 1000)
+    finish(owner)
+    async with opened(tmp_path, clock, log, offload) as runtime:
+        await runtime.prepare(POD)
+        known = {run.id for pod in runtime.pods() for run in pod.runs if run.running}
+        for name in ("a", "b", "c"):
+            target = attempt(0, name)
+            count = len(marked(tmp_path, name))
+            assert (count > 0) == (target in known)
+            if target not in known:
+                await runtime.start(target, shell("exec sleep 600"), ())
+        assert all(len(session_leaders(marked(tmp_path, name))) == 1 for name in ("a", "b", "c"))
+        for record in runtime.pods():
+            await runtime.remove(record.sandbox.uid)
+    assert marked(tmp_path) == []
+
+
+def session_leaders(pids: list[int]) -> list[int]:
+    """Those of the processes that a shim started; the others are their children."""
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}") and os.getsid(pid) == pid]
