@@ -118,7 +118,11 @@ class Database:
     def __init__(self, file: Path, *, max_bytes: int = 0) -> None:
         self.file = file
         self.statements = 0
-        self._connection = _connect(file)
+        self._inserts = {1: _insert(1)}
+        try:
+            self._connection = _connect(file)
+        except sqlite3.Error as error:
+            raise translated(error, file) from error
         try:
             self._prepare(max_bytes)
         except sqlite3.Error as error:
@@ -127,7 +131,6 @@ class Database:
         except StoreError:
             self.close()
             raise
-        self._inserts = {1: _insert(1)}
 
     def _prepare(self, max_bytes: int) -> None:
         if self._number("PRAGMA application_id") != APPLICATION_ID:

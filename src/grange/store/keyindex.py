@@ -87,8 +87,9 @@ class KeyIndex:
             last, beyond = len(self._chunks), 0
         else:
             last, beyond = self._locate(end, inclusive=False)
-        full = sum(len(chunk) for chunk in self._chunks[at:last])
-        return max(0, full - within + beyond)
+        if (last, beyond) <= (at, within):  # ``after`` is behind the whole prefix
+            return 0
+        return sum(len(chunk) for chunk in self._chunks[at:last]) - within + beyond
 
     def _start(self, prefix: str, after: str) -> tuple[int, int]:
         if after >= prefix:
