@@ -54,7 +54,8 @@ def phase_of(current: str, tracks: Sequence[Track], ending: Ending) -> Phase:
 def _phase_event(tracks: Sequence[Track], ending: Ending) -> PhaseEvent | None:
     mains = [track for track in tracks if track.role is Role.MAIN]
     others = [track for track in tracks if track.role is not Role.SIDECAR]
-    alive = any(track.state in states.ALIVE for track in others)
+    # Sidecars included: a finished pod is one of which nothing runs any more.
+    alive = any(track.state in states.ALIVE for track in tracks)
     if not alive and all(track.state is State.DONE for track in mains):
         failed = ending is Ending.DEADLINE or any(track.failed for track in others)
         return PhaseEvent.FAILED if failed else PhaseEvent.SUCCEEDED

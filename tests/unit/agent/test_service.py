@@ -1,0 +1,512 @@
+"""The agent as a whole: from a bound pod to its status and its end."""
+
+from typing import Any
+
+import pytest
+from tests.unit.agent.builders import container, document
+from tests.unit.agent.world import World, world
+
+from grange.agent.probes import Answer
+from grange.agent.runtimes.fake import Script
+from grange.api.kinds import CONFIGMAP, LEASE, NODE, POD, SECRET
+from grange.api.status import NotFound, ServiceUnavailable
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+
+READINESS: dict[str, Any] = {"readinessProbe": {"tcpSocket": {"port": 80}}}
+Tools = tuple[Clock, Stream, Logger]
+
+
+@pytest.fixture
+def tools(clock: Clock, rng: Stream, log: Logger) -> Tools:
+    return clock, rng, log
+
+
+# --- start to end ----------------------------------------------------------------------------------
+
+
+async def test_a_bound_pod_runs_and_is_ready(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        assert await there.until_ready() < 0.1
+        pod = await there.pod()
+        assert pod.status.phase == "Running"
+        assert pod.status.pod_ip.startswith("127.")
+        assert pod.status.host_ip == "127.0.0.1"
+        status = await there.main()
+        assert (status.ready, status.started, status.restart_count) == (True, True, 0)
+        assert status.state.running is not None
+        assert status.container_id.startswith("process://")
+
+
+async def test_a_pod_of_another_node_is_left_alone(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(nodeName="node-2"))
+        await there.clock.sleep(5)
+        assert there.machine.starts == []
+        assert (await there.pod()).status.phase == "Pending"
+
+
+async def test_a_pod_bound_later_is_picked_up(tools: Tools) -> None:
+    async with world(*tools) as there:
+        unbound = document()
+        del unbound["spec"]["nodeName"]
+        await there.create(unbound)
+        await there.clock.sleep(1)
+        target = {"apiVersion": "v1", "kind": "Node", "name": "node-1"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "target": target}
+        binding["metadata"] = {"name": "web"}
+        await there.client.post(POD, "web", "default", "binding", binding)
+        assert await there.until_ready() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("program", "phase", "code", "reason"),
+    [("well", "Succeeded", 0, "Completed"), ("badly", "Failed", 3, "Error")],
+)
+async def test_a_pod_that_is_not_restarted_ends(
+    tools: Tools, program: str, phase: str, code: int, reason: str
+) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program=program), restartPolicy="Never"))
+        await there.until_phase(phase)
+        ended = (await there.main()).state.terminated
+        assert ended is not None
+        assert (ended.exit_code, ended.reason) == (code, reason)
+        await there.clock.sleep(60)
+        assert len(there.starts()) == 1
+
+
+async def test_restarts_back_off_and_are_counted(tools: Tools) -> None:
+    """At once, then after 1, 2, 4, 8 seconds: seconds of back-off beside one of running."""
+    async with world(*tools) as there:
+        began = there.clock.monotonic()
+        await there.create(document(container(program="badly")))
+        times = []
+        for count in range(1, 7):
+            await there.until(lambda count=count: started(there, count))  # type: ignore[misc]
+            times.append(round(there.clock.monotonic() - began))
+        assert times == [0, 1, 3, 6, 11, 20]
+        await there.clock.sleep(1.5)
+        status = await there.main()
+        assert status.restart_count == 5
+        assert status.state.waiting is not None
+        assert status.state.waiting.reason == "CrashLoopBackOff"
+        assert "back-off 16s" in status.state.waiting.message
+        assert status.last_state.terminated is not None
+        assert status.last_state.terminated.exit_code == 3
+        assert (await there.pod()).status.phase == "Running"
+        assert "BackOff" in {reason for reason, _ in await there.events()}
+
+
+async def started(there: World, count: int) -> bool:
+    return len(there.starts()) >= count
+
+
+async def test_a_long_good_run_forgives_earlier_crashes(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="long")))
+        await there.clock.sleep(900 * 4 + 10)
+        assert len(there.starts()) == 5
+        assert (await there.main()).state.running is not None
+
+
+async def test_on_failure_restarts_only_failures(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="badly"), restartPolicy="OnFailure"))
+        await there.until(lambda: started(there, 3))
+        there.machine.scripts["badly"] = Script(duration_s=1.0)
+        await there.until_phase("Succeeded")
+        status = await there.main()
+        assert status.restart_count == 3
+        assert status.state.terminated is not None
+        assert status.state.terminated.exit_code == 0
+
+
+async def test_a_program_that_is_not_there_is_named(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="nope"), restartPolicy="Never"))
+        await there.until_phase("Failed")
+        ended = (await there.main()).state.terminated
+        assert ended is not None
+        assert (ended.reason, ended.exit_code) == ("StartError", 127)
+        assert "nope" in ended.message
+        await there.clock.sleep(1)
+        assert any("nope" in message for _, message in await there.events())
+
+
+async def test_init_containers_run_one_after_another_before_the_others(tools: Tools) -> None:
+    async with world(*tools) as there:
+        inits = [container("one", "well"), container("two", "well")]
+        await there.create(document(initContainers=inits))
+        await there.clock.sleep(0.5)
+        assert (await there.condition("Initialized"))[0] == "False"
+        waiting = (await there.main()).state.waiting
+        assert waiting is not None
+        assert waiting.reason == "PodInitializing"
+        assert (await there.pod()).status.phase == "Pending"
+        await there.until_ready()
+        assert [target.container for target in there.machine.starts] == ["one", "two", "main"]
+        assert (await there.condition("Initialized"))[0] == "True"
+
+
+async def test_a_failed_init_container_fails_a_pod_that_never_restarts(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(
+            document(initContainers=[container("init", "badly")], restartPolicy="Never")
+        )
+        await there.until_phase("Failed")
+        assert there.starts() == []
+
+
+async def test_a_sidecar_starts_first_and_stops_last(tools: Tools) -> None:
+    async with world(*tools) as there:
+        side = container("side", restartPolicy="Always")
+        await there.create(
+            document(container(program="well"), initContainers=[side], restartPolicy="Never")
+        )
+        await there.until_phase("Succeeded")
+        assert [target.container for target in there.machine.starts] == ["side", "main"]
+        ended = (await there.main(container="side")).state.terminated
+        assert ended is not None
+        assert ended.signal == 15
+
+
+async def test_a_pod_past_its_deadline_is_failed(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(activeDeadlineSeconds=30))
+        await there.until_ready()
+        await there.clock.sleep(29)
+        assert (await there.pod()).status.phase == "Running"
+        await there.until_phase("Failed")
+        assert (await there.pod()).status.reason == "DeadlineExceeded"
+
+
+# --- deletion ------------------------------------------------------------------------------------
+
+
+async def test_deletion_stops_the_programs_and_then_the_object_goes(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="slow-to-stop")))
+        await there.until_ready()
+        await there.client.delete(POD, "web", "default")
+        await there.clock.sleep(1)
+        assert (await there.condition("Ready"))[0] == "False"
+        assert round(await there.until_gone()) == 4
+        assert there.machine.pods == {}
+
+
+async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(
+            document(container(program="stubborn"), terminationGracePeriodSeconds=12)
+        )
+        await there.until_ready()
+        await there.client.delete(POD, "web", "default")
+        assert round(await there.until_gone()) == 12
+
+
+async def test_a_shorter_grace_given_later_counts(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="stubborn")))
+        await there.until_ready()
+        await there.client.delete(POD, "web", "default")
+        await there.clock.sleep(3)
+        await there.client.delete(POD, "web", "default", grace_period_s=5)
+        assert round(await there.until_gone()) == 2
+
+
+async def test_a_pod_deleted_by_force_is_stopped_too(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="stubborn")))
+        await there.until_ready()
+        await there.client.delete(POD, "web", "default", grace_period_s=0)
+        assert not await there.exists()
+        await there.clock.sleep(3)
+        assert there.machine.pods == {}
+
+
+async def test_a_pod_of_the_same_name_is_another_pod(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        first = (await there.pod()).metadata.uid
+        await there.client.delete(POD, "web", "default", grace_period_s=0)
+        await there.create(document())
+        await there.until_ready()
+        await there.clock.sleep(5)
+        assert first not in there.machine.pods
+        assert list(there.machine.pods) == [(await there.pod()).metadata.uid]
+
+
+async def test_a_finished_pod_can_be_deleted(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="well"), restartPolicy="Never"))
+        await there.until_phase("Succeeded")
+        await there.client.delete(POD, "web", "default")
+        await there.until_gone()
+        await there.clock.sleep(1)
+        assert there.machine.pods == {}
+
+
+# --- probes --------------------------------------------------------------------------------------
+
+
+async def test_a_ready_pod_is_seen_within_a_tenth_of_a_second(tools: Tools) -> None:
+    async with world(*tools) as there:
+        there.prober.answers["main"] = Answer(ok=False, message="not yet")
+        await there.create(document(container(**READINESS)))
+        await there.clock.sleep(0.35)
+        assert (await there.condition("Ready"))[0] == "False"
+        there.prober.answers.clear()
+        assert await there.until_ready() < 0.2
+        asked = len(there.prober.asked)
+        await there.clock.sleep(60)
+        assert len(there.prober.asked) - asked == 6  # the usual period from here on
+
+
+async def test_a_probe_that_never_passes_is_told_on_the_pod_and_in_few_events(
+    tools: Tools,
+) -> None:
+    async with world(*tools) as there:
+        there.prober.answers["main"] = Answer(ok=False, message="connection refused at 1.2.3.4:80")
+        await there.create(document(container(**READINESS)))
+        await there.clock.sleep(600)
+        status, reason, message = await there.condition("Ready")
+        assert (status, reason) == ("False", "ContainersNotReady")
+        assert "unready status: [main]" in message
+        assert "Readiness probe failed: connection refused at 1.2.3.4:80" in message
+        assert (await there.main()).state.running is not None
+        unhealthy = [message for reason, message in await there.events() if reason == "Unhealthy"]
+        assert unhealthy == ["Readiness probe failed: connection refused at 1.2.3.4:80"]
+        assert len([item for item in there.writes if item[1].endswith("/web/status")]) <= 3
+        assert len(there.prober.asked) < 90
+
+
+async def test_a_failing_liveness_probe_restarts_the_container(tools: Tools) -> None:
+    async with world(*tools) as there:
+        probe = {"tcpSocket": {"port": 80}, "periodSeconds": 2, "failureThreshold": 3}
+        await there.create(document(container(livenessProbe=probe)))
+        await there.until_ready()
+        await there.clock.sleep(10)
+        there.prober.answers["main"] = Answer(ok=False, message="stuck")
+        await there.until(lambda: started(there, 2), limit_s=10)
+        there.prober.answers.clear()
+        await there.until_ready()
+        assert (await there.main()).restart_count == 1
+        await there.clock.sleep(60)
+        assert len(there.starts()) == 2
+        reasons = [reason for reason, _ in await there.events()]
+        assert {"Unhealthy", "Killing"} <= set(reasons)
+
+
+async def test_a_startup_probe_holds_the_others_back(tools: Tools) -> None:
+    async with world(*tools) as there:
+        there.prober.answers["main"] = Answer(ok=False, message="starting")
+        startup = {"tcpSocket": {"port": 80}, "periodSeconds": 1, "failureThreshold": 30}
+        liveness = {"tcpSocket": {"port": 80}, "periodSeconds": 1, "failureThreshold": 1}
+        await there.create(document(container(startupProbe=startup, livenessProbe=liveness)))
+        await there.clock.sleep(20)
+        assert len(there.starts()) == 1
+        assert (await there.main()).started is False
+        there.prober.answers.clear()
+        await there.until_ready()
+        assert (await there.main()).started is True
+
+
+async def test_a_startup_probe_gives_the_time_that_it_promises(tools: Tools) -> None:
+    """Thirty failures a second apart, although the first ones come in quicker succession."""
+    async with world(*tools) as there:
+        there.prober.answers["main"] = Answer(ok=False, message="starting")
+        startup = {"tcpSocket": {"port": 80}, "periodSeconds": 1, "failureThreshold": 30}
+        await there.create(document(container(startupProbe=startup)))
+        took = await there.until(lambda: started(there, 2))
+        assert 28 <= took <= 33
+
+
+# --- what containers need ------------------------------------------------------------------------
+
+
+async def test_a_missing_config_map_is_named_and_waited_for(tools: Tools) -> None:
+    async with world(*tools) as there:
+        env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cfg", "key": "a"}}}]
+        await there.create(document(container(env=env)))
+        await there.clock.sleep(5)
+        waiting = (await there.main()).state.waiting
+        assert waiting is not None
+        assert waiting.reason == "CreateContainerConfigError"
+        assert 'ConfigMap "cfg"' in waiting.message
+        assert (await there.pod()).status.phase == "Pending"
+        await there.client.create(
+            CONFIGMAP, {"metadata": {"name": "cfg"}, "data": {"a": "1"}}, "default"
+        )
+        await there.until_ready()
+        assert there.machine.environments[there.starts()[0]]["A"] == "1"
+        assert (await there.main()).restart_count == 0
+
+
+async def test_secrets_and_addresses_reach_the_environment(tools: Tools) -> None:
+    async with world(*tools) as there:
+        secret = {"metadata": {"name": "s"}, "stringData": {"token": "s"}}
+        await there.client.create(SECRET, secret, "default")
+        env = [{"name": "URL", "value": "http://$(POD_IP)/$(TOKEN)"}]
+        env_from = [{"prefix": "", "secretRef": {"name": "s"}}]
+        await there.create(document(container(env=env, envFrom=env_from)))
+        await there.until_ready()
+        given = there.machine.environments[there.starts()[0]]
+        assert given["token"] == "s"  # noqa: S105  not a real one
+        assert given["POD_IP"] == (await there.pod()).status.pod_ip
+        assert given["NODE_NAME"] == "node-1"
+        assert given["URL"].endswith("/$(TOKEN)")
+
+
+async def test_a_runtime_that_cannot_is_asked_again(tools: Tools) -> None:
+    async with world(*tools) as there:
+        there.machine.refusal = "no space left on device"
+        await there.create(document())
+        await there.clock.sleep(3)
+        waiting = (await there.main()).state.waiting
+        assert waiting is not None
+        assert waiting.reason == "CreateContainerError"
+        assert "no space left" in waiting.message
+        there.machine.refusal = ""
+        await there.until_ready()
+
+
+async def test_a_pod_that_does_not_fit_is_refused(tools: Tools) -> None:
+    async with world(*tools) as there:
+        big = container(resources={"requests": {"cpu": "3"}})
+        await there.create(document(big))
+        await there.until_ready()
+        await there.create(document(big, name="other"))
+        await there.until_phase("Failed", "other")
+        other = await there.pod("other")
+        assert other.status.reason == "OutOfcpu"
+        assert "requested: 3000, used: 3000, capacity: 4000" in other.status.message
+        assert (await there.condition("Ready"))[0] == "True"
+
+
+# --- the node --------------------------------------------------------------------------------------
+
+
+async def test_the_node_is_registered_and_keeps_renewing_its_lease(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.clock.sleep(1)
+        node = await there.node()
+        assert node.status.capacity["cpu"] == "4"
+        assert node.metadata.labels["kubernetes.io/hostname"] == "node-1"
+        assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
+        before = (await there.client.get(LEASE, "node-1", "kube-node-lease")).spec.renew_time
+        there.writes.clear()
+        await there.clock.sleep(100)
+        after = (await there.client.get(LEASE, "node-1", "kube-node-lease")).spec.renew_time
+        assert after != before
+        assert len(there.writes) == 10
+
+
+async def test_a_deleted_node_registers_again(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.clock.sleep(1)
+        await there.client.delete(NODE, "node-1")
+        await there.clock.sleep(301)
+        assert (await there.node()).metadata.name == "node-1"
+
+
+async def test_an_api_that_is_away_costs_no_pod(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        there.gate = lambda request: ServiceUnavailable("away")
+        await there.clock.sleep(20)
+        there.machine.end(there.starts()[0], there.clock.now(), 1)
+        await there.clock.sleep(20)
+        assert len(there.starts()) == 2
+        there.gate = lambda request: None
+        await there.clock.sleep(40)
+        assert (await there.main()).restart_count == 1
+        assert (await there.condition("Ready"))[0] == "True"
+
+
+async def test_a_quiet_pod_causes_no_writes(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(**READINESS)))
+        await there.until_ready()
+        there.writes.clear()
+        await there.clock.sleep(250)
+        assert [path for _, path in there.writes if "/pods/" in path] == []
+
+
+# --- crashes of the agent --------------------------------------------------------------------------
+
+
+async def test_the_next_agent_takes_running_pods_over(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(**READINESS)))
+        await there.until_ready()
+        there.machine.end(there.starts()[0], there.clock.now(), 1)
+        await there.until(lambda: started(there, 2))
+        await there.until_ready()
+        address = (await there.pod()).status.pod_ip
+        there.crash_agent()
+        await there.clock.sleep(5)
+        there.start_agent()
+        await there.clock.sleep(5)
+        assert len(there.starts()) == 2
+        assert (await there.main()).restart_count == 1
+        assert (await there.condition("Ready"))[0] == "True"
+        assert (await there.pod()).status.pod_ip == address
+        there.machine.end(there.starts()[1], there.clock.now(), 1)
+        await there.until(lambda: started(there, 3))
+        assert there.starts()[2].attempt == 2
+
+
+async def test_what_ended_while_no_agent_looked_is_reported(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="badly"), restartPolicy="Never"))
+        await there.until_ready()
+        there.crash_agent()
+        await there.clock.sleep(5)
+        there.start_agent()
+        await there.until_phase("Failed")
+        assert len(there.starts()) == 1
+
+
+async def test_a_pod_deleted_while_no_agent_looked_is_ended(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(program="stubborn")))
+        await there.until_ready()
+        there.crash_agent()
+        await there.client.delete(POD, "web", "default", grace_period_s=0)
+        there.start_agent()
+        await there.clock.sleep(5)
+        assert there.machine.pods == {}
+
+
+async def test_a_lost_container_is_restarted_by_policy(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        there.machine.lose(there.starts()[0], there.clock.now())
+        await there.until(lambda: started(there, 2))
+        await there.until_ready()
+        last = (await there.main()).last_state.terminated
+        assert last is not None
+        assert (last.reason, last.exit_code) == ("ContainerStatusUnknown", 137)
+
+
+async def test_a_pod_that_the_runtime_forgot_is_not_run_twice_when_it_must_not(
+    tools: Tools,
+) -> None:
+    """A machine that lost its disk: what ran with Never has failed, and is not run again."""
+    async with world(*tools) as there:
+        await there.create(document(restartPolicy="Never"))
+        await there.until_ready()
+        there.crash_agent()
+        for uid in list(there.machine.pods):
+            await there.runtime.remove(uid)
+        there.start_agent()
+        await there.until_phase("Failed")
+        assert len(there.starts()) == 1
+        with pytest.raises(NotFound):
+            await there.client.get(POD, "nobody", "default")

@@ -1,0 +1,186 @@
+"""A node agent over a scripted machine and a real API server in memory, in virtual time."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from tests.unit.agent import builders
+
+from grange.agent.config import NodeConfig, Timing
+from grange.agent.probes import Answer, ProbeTarget
+from grange.agent.runtime import ContainerID
+from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
+from grange.agent.service import NodeAgent
+from grange.api.kinds import BUILT_IN, EVENT, NODE, POD
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import ContainerStatus, Pod, Probe, condition
+from grange.api.meta import Document
+from grange.api.scheme import Scheme
+from grange.api.status import ApiError, NotFound
+from grange.api.wire import ADMIN, Request, Response
+from grange.apiserver.application import Application
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import registry
+from grange.base.rng import Stream
+from grange.base.tasks import Child, Nursery
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
+from grange.store.memory import MemoryStore
+
+CAPACITY = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+SCRIPTS = {
+    "forever": Script(),
+    "well": Script(duration_s=1.0),
+    "badly": Script(duration_s=1.0, exit_code=3),
+    "long": Script(duration_s=900.0, exit_code=1),
+    "stubborn": Script(term_s=None),
+    "slow-to-stop": Script(term_s=5.0, term_exit_code=0),
+}
+
+
+class FakeProber:
+    """Answers as the test says: by container name; yes where it says nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.answers: dict[str, Answer] = {}
+        self.asked: list[tuple[str, float]] = []
+
+    async def ask(self, probe: Probe, target: ProbeTarget) -> Answer:
+        del probe
+        self.asked.append((target.container.name, self._clock.monotonic()))
+        return self.answers.get(target.container.name, Answer(ok=True))
+
+
+class World:
+    """Handles to everything in one test."""
+
+    def __init__(self, clock: Clock, rng: Stream, log: Logger, nursery: Nursery) -> None:
+        self.clock, self.rng, self.log = clock, rng, log
+        self.nursery = nursery
+        self.application = Application(
+            MemoryStore(), Scheme(BUILT_IN), clock=clock, rng=rng, log=Logger("api"), authn=None
+        )
+        self.client = Client(InProcess(self.application.handle, ADMIN), clock=clock)
+        self.writes: list[tuple[str, str]] = []
+        self.gate: Callable[[Request], ApiError | None] = lambda request: None
+        self.machine = FakeMachine(SCRIPTS)
+        self.runtime = FakeRuntime(self.machine, clock)
+        self.prober = FakeProber(clock)
+        self._agents: list[Child[None]] = []
+
+    async def _watched(self, request: Request) -> Response:
+        error = self.gate(request)
+        if error is not None:
+            from grange.api import codec
+
+            return Response(error.code, codec.encode(error.status().document()))
+        if request.method != "GET" and "/events" not in request.path:
+            self.writes.append((request.method, request.path))
+        return await self.application.handle(request)
+
+    def start_agent(
+        self, *, capacity: Mapping[str, str] = CAPACITY, timing: Timing | None = None
+    ) -> None:
+        """An agent with informers of its own."""
+        client = Client(InProcess(self._watched, ADMIN), clock=self.clock)
+        informers = InformerFactory(client, clock=self.clock, rng=self.rng, log=self.log)
+        deps = Deps(client, informers, self.clock, self.rng, self.log, registry())
+        config = NodeConfig(builders.NODE, capacity, timing=timing or Timing())
+        agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
+
+        async def both() -> None:
+            async with Nursery("agent and informers") as nursery:
+                nursery.start(informers.run())
+                nursery.start(agent.run())
+
+        self._agents.append(self.nursery.start(both()))
+
+    def crash_agent(self) -> None:
+        """The agent ends without a word; the machine goes on."""
+        for agent in self._agents:
+            agent.cancel()
+        self._agents.clear()
+
+    # --- objects -------------------------------------------------------------------------------
+
+    async def create(self, document: Document) -> Pod:
+        return await self.client.create(POD, document, "default")
+
+    async def pod(self, name: str = "web") -> Pod:
+        return await self.client.get(POD, name, "default")
+
+    async def node(self) -> Node:
+        return await self.client.get(NODE, builders.NODE)
+
+    async def main(self, name: str = "web", container: str = "main") -> ContainerStatus:
+        found = await self.pod(name)
+        everything = [*found.status.container_statuses, *found.status.init_container_statuses]
+        return next(item for item in everything if item.name == container)
+
+    async def condition(self, kind: str, name: str = "web") -> tuple[str, str, str]:
+        found = condition(await self.pod(name), kind)
+        return (found.status, found.reason, found.message) if found else ("", "", "")
+
+    async def events(self) -> list[tuple[str, str]]:
+        listing = await self.client.list(EVENT, "default")
+        return [(item.reason, item.message) for item in listing.items]
+
+    async def exists(self, name: str = "web") -> bool:
+        try:
+            await self.pod(name)
+        except NotFound:
+            return False
+        return True
+
+    def starts(self, container: str = "main") -> list[ContainerID]:
+        return [target for target in self.machine.starts if target.container == container]
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], limit_s: float = 60.0) -> float:
+        """Wait for a condition; answers with how many virtual seconds that took."""
+        began = self.clock.monotonic()
+        async with self.clock.timeout(limit_s):
+            while not await condition():
+                await self.clock.sleep(0.01)
+        return self.clock.monotonic() - began
+
+    async def until_ready(self, name: str = "web") -> float:
+        async def ready() -> bool:
+            return (await self.condition("Ready", name))[0] == "True"
+
+        return await self.until(ready)
+
+    async def until_phase(self, phase: str, name: str = "web") -> float:
+        async def reached() -> bool:
+            return (await self.pod(name)).status.phase == phase
+
+        return await self.until(reached)
+
+    async def until_gone(self, name: str = "web") -> float:
+        async def gone() -> bool:
+            return not await self.exists(name)
+
+        return await self.until(gone)
+
+
+@asynccontextmanager
+async def world(
+    clock: Clock, rng: Stream, log: Logger, *, agent: bool = True
+) -> AsyncIterator[World]:
+    """A world that ends with its block."""
+    async with Nursery("world") as nursery:
+        there = World(clock, rng, log, nursery)
+        await there.application.bootstrap()
+        if agent:
+            there.start_agent()
+            await there.until(lambda: _is_registered(there))
+        yield there
+        nursery.cancel()
+    for uid in list(there.machine.pods):
+        await there.runtime.remove(uid)
+
+
+async def _is_registered(there: World) -> bool:
+    return bool((await there.client.list(NODE)).items)
