@@ -5,6 +5,7 @@ so that callers attach the field's path themselves.
 """
 
 import re
+from functools import lru_cache
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _LABEL_1035 = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
@@ -18,6 +19,8 @@ DNS_LABEL_MAX = 63
 DNS_SUBDOMAIN_MAX = 253
 CONFIG_KEY_MAX = 253
 PORT_NAME_MAX = 15
+
+_REMEMBERED = 2048  # label keys and values come again and again; checking one costs a microsecond
 
 
 def _too_long(limit: int) -> str:
@@ -60,6 +63,7 @@ def check_dns_subdomain(name: str) -> str | None:
     )
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def check_qualified_name(name: str) -> str | None:
     """Label or annotation key, ``[prefix/]name``: a message, or None when it is one."""
     prefix, slash, local = name.rpartition("/")
@@ -77,6 +81,7 @@ def check_qualified_name(name: str) -> str | None:
     )
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def check_label_value(value: str) -> str | None:
     """Value of a label; it may be empty: a message, or None when it is one."""
     if len(value) > DNS_LABEL_MAX:

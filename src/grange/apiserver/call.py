@@ -73,7 +73,9 @@ def warning_headers(warnings: Sequence[str]) -> Mapping[str, str]:
         return {}
     texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings]
     shown = ", ".join(f'299 - "{text}"' for text in texts)
-    return {"Warning": shown.encode("ascii", "backslashreplace").decode()}
+    # Field names come from the caller: nothing of them may end the header.
+    printable = "".join(char if " " <= char <= "~" else "?" for char in shown)
+    return {"Warning": printable}
 
 
 class _Identity(msgspec.Struct):

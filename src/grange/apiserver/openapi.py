@@ -8,9 +8,14 @@ from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import NotAcceptable, NotFound
 from grange.api.wire import Response
-from grange.apiserver.negotiation import accepts_json
+from grange.apiserver.negotiation import accepts_json, parse_accept
 
 _V2, _V3 = "/openapi/v2", "/openapi/v3"
+_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+# swagger "2.0", info {title "Grange"} and nothing else. kubectl asks for version 2 as protobuf when
+# version 3 does not know a kind, and gives up with a riddle when it is refused; given a document
+# without definitions it goes on to say that there is no such kind.
+_V2_EMPTY = b"\x0a\x032.0\x12\x08\x0a\x06Grange"
 
 
 class OpenAPI:
@@ -29,12 +34,15 @@ class OpenAPI:
         """The answer for an OpenAPI path; None for any other path.
 
         Raises:
-            NotAcceptable: the caller takes only protobuf (kubectl then does without).
+            NotAcceptable: the caller takes no JSON.
             NotFound: no such group and version.
         """
         if path not in {_V2, _V3} and not path.startswith(f"{_V3}/"):
             return None
-        if not accepts_json(headers.get("accept", "")):
+        accept = headers.get("accept", "")
+        if not accepts_json(accept):
+            if path == _V2 and any(media.type == _V2_PROTOBUF for media in parse_accept(accept)):
+                return Response(200, _V2_EMPTY, _V2_PROTOBUF)
             raise NotAcceptable("OpenAPI is served as application/json only")
         body, digest = self._body(path)
         etag = f'"{digest}"'

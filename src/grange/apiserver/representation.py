@@ -38,7 +38,7 @@ class View:
 
     info: AnyKind
     form: Form
-    include: str = "Metadata"
+    include: tables.Include = "Metadata"
 
     @property
     def identity(self) -> tuple[str, str]:
