@@ -323,6 +323,16 @@ class Cache:
         """The live entry of a node: to look at, not to change."""
         return self._nodes.get(name)
 
+    def clear(self) -> None:
+        """Drop everything, to be built anew; generations and the tree's version go on."""
+        version = self._tree.version
+        self._nodes.clear()
+        self._images.clear()
+        self._states.clear()
+        self._assumed.clear()
+        self._tree = NodeTree()
+        self._tree.version = version + 1
+
     # --- snapshots ---------------------------------------------------------------------------
 
     def update_node_info_snapshot(self, snapshot: NodeInfoSnapshot) -> None:

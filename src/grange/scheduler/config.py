@@ -1,0 +1,40 @@
+"""The scheduler's settings."""
+
+from dataclasses import dataclass, field
+
+from grange.scheduler.queue import QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    """Settings; the defaults suit a few thousand nodes.
+
+    Attributes:
+        scheduler_names: pods whose ``schedulerName`` is one of these are ours.
+        assume_ttl_s: how long a written binding may stay unconfirmed; 0 trusts the informer for
+            ever, which is right unless something else removes pods unseen.
+        binders: how many bindings are written at once; the server commits them in groups.
+        backlog: deciding pauses while so many placed pods wait for a binder, so that a more
+            urgent pod is never behind more than these.
+        writers: how many conditions are written at once.
+        slice_s: how long deciding may hold the event loop before others get a turn.
+        slice_pods: the same in pods.
+        queue: backoff and timeouts.
+    """
+
+    scheduler_names: frozenset[str] = frozenset({"default-scheduler", "grange"})
+    assume_ttl_s: float = 0.0
+    binders: int = 256
+    backlog: int = 512
+    writers: int = 16
+    slice_s: float = 0.005
+    slice_pods: int = 256
+    queue: QueueSettings = field(default_factory=QueueSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name in ("binders", "backlog", "writers", "slice_pods"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if not self.scheduler_names:
+            raise ValueError("scheduler_names must name at least one scheduler")

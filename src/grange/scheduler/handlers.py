@@ -1,0 +1,122 @@
+"""From the informers' events to the cache and the queue.
+
+Every handler looks at what the cache and the queue already hold rather than at what the event
+claims, because events can be missed, merged or repeated.
+"""
+
+from collections.abc import Callable
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod, is_finished
+from grange.scheduler.cache import Cache
+from grange.scheduler.clusterevents import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    Subject,
+    node_update,
+    pod_update,
+)
+from grange.scheduler.framework import Profile
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.queue import SchedulingQueue
+
+
+class Handlers:
+    """Keeps cache and queue up to date.
+
+    Args:
+        profile: signs the pods that are queued.
+        cache: the state of the cluster.
+        queue: the pods that wait.
+        names: the ``schedulerName``s that are ours.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        cache: Cache,
+        queue: SchedulingQueue,
+        names: frozenset[str],
+        now: Callable[[], float],
+    ) -> None:
+        self._profile = profile
+        self._cache = cache
+        self._queue = queue
+        self._names = names
+        self._now = now
+
+    # --- pods --------------------------------------------------------------------------------
+
+    def pod_added(self, pod: Pod) -> None:
+        """A pod appeared."""
+        if pod.spec.node_name:
+            self._assigned(pod)
+        else:
+            self._waiting(pod)
+
+    def pod_updated(self, old: Pod, new: Pod) -> None:
+        """A pod changed, perhaps by being bound."""
+        if new.spec.node_name:
+            self._assigned(new)
+        else:
+            self._waiting(new, old)
+
+    def pod_deleted(self, pod: Pod) -> None:
+        """A pod is gone; what it held, assumed or real, is free."""
+        self._queue.delete(pod.metadata.uid)
+        self._release(pod)
+
+    def _assigned(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._queue.delete(uid)
+        if is_finished(pod):
+            self._release(pod)
+            return
+        if self._cache.tracks(uid) and not self._cache.is_assumed_pod(pod):
+            before = self._cache.get_pod(pod)
+            self._cache.update_pod(before, pod)
+            event = pod_update(before, pod, Subject.ASSIGNED_POD)
+            if event is not None:
+                self._queue.move(event, self._now(), before, pod)
+            return
+        self._cache.add_pod(pod)
+        self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
+
+    def _waiting(self, pod: Pod, old: Pod | None = None) -> None:
+        uid = pod.metadata.uid
+        ours = pod.spec.scheduler_name in self._names
+        if not ours or pod.metadata.deletion_timestamp or is_finished(pod):
+            self._queue.delete(uid)
+            return
+        if self._cache.tracks(uid):
+            return  # its binding is on the way; the confirmation will show it bound
+        info = PodInfo.of(pod)
+        self._profile.sign(info)
+        event = None if old is None else pod_update(old, pod, Subject.UNSCHEDULED_POD)
+        self._queue.update(info, event, self._now())
+
+    def _release(self, pod: Pod) -> None:
+        if self._cache.tracks(pod.metadata.uid):
+            self._cache.remove_pod(pod)
+            self._queue.move(ASSIGNED_POD_DELETE, self._now(), pod, None)
+
+    # --- nodes -------------------------------------------------------------------------------
+
+    def node_added(self, node: Node) -> None:
+        """A node appeared."""
+        self._cache.add_node(node)
+        self._queue.move(NODE_ADD, self._now(), None, node)
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        """A node changed; heartbeats matter to nobody."""
+        self._cache.update_node(old, new)
+        event = node_update(old, new)
+        if event is not None:
+            self._queue.move(event, self._now(), old, new)
+
+    def node_deleted(self, node: Node) -> None:
+        """A node went away; its pods are the concern of others."""
+        if node.metadata.name in self._cache.node_tree:
+            self._cache.remove_node(node)

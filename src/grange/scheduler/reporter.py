@@ -1,0 +1,143 @@
+"""Tells the owner of a pod why it waits: the PodScheduled condition and an event.
+
+Both are written only when what they say changes, and only the newest word on a pod is ever sent, so
+a pod that fails again and again for the same reason costs nothing.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+
+from grange.api import conditions, timestamps
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Condition
+from grange.api.status import ApiError, Conflict, Invalid, NotFound
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.client.client import Client
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+POD_SCHEDULED = "PodScheduled"
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+SCHEDULING_GATED = "SchedulingGated"
+
+_BACKOFF = Exponential(initial_s=0.2, cap_s=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    pod: Pod
+    reason: str
+    message: str
+
+
+class Reporter:
+    """Writes conditions; ``run`` as many writers as may be at work at once.
+
+    Args:
+        client: where to.
+        recorder: for events; run by its owner.
+        clock, log: as everywhere.
+    """
+
+    def __init__(self, client: Client, recorder: Recorder, *, clock: Clock, log: Logger) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._log = log
+        self._said: dict[str, tuple[str, str]] = {}
+        self._waiting: dict[str, _Word] = {}
+        self._wake = asyncio.Event()
+        self.writes = 0
+
+    def unschedulable(self, pod: Pod, message: str, *, reason: str = UNSCHEDULABLE) -> None:
+        """The pod found no node; nothing happens if that was said already."""
+        uid = pod.metadata.uid
+        said = self._said.get(uid)
+        if said is None:
+            have = conditions.find(pod.status.conditions, POD_SCHEDULED)
+            if have is not None and have.status == "False":
+                said = (have.reason, have.message)
+        self._said[uid] = (reason, message)
+        if said == (reason, message):
+            return
+        self._waiting[uid] = _Word(pod, reason, message)
+        self._wake.set()
+        if reason != SCHEDULING_GATED:
+            self._recorder.event(pod, WARNING, "FailedScheduling", message, kind=POD)
+
+    def scheduled(self, pod: Pod, node_name: str) -> None:
+        """The pod is bound; the server has set the condition."""
+        self.forget(pod.metadata.uid)
+        message = f"Successfully assigned {pod.key} to {node_name}"
+        self._recorder.event(pod, NORMAL, "Scheduled", message, kind=POD)
+
+    def forget(self, uid: str) -> None:
+        """Nothing more is to be said about the pod."""
+        self._said.pop(uid, None)
+        self._waiting.pop(uid, None)
+
+    async def run(self) -> None:
+        """Write until cancelled. What the server refuses for good is logged and dropped."""
+        while True:
+            while self._waiting:
+                uid = next(iter(self._waiting))
+                await self._write(uid, self._waiting.pop(uid))
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _write(self, uid: str, word: _Word) -> None:
+        tries = 0
+        while uid not in self._waiting and uid in self._said:
+            try:
+                await self._patch(word)
+                return
+            except NotFound:
+                return
+            except Conflict:
+                fresh = await self._fresh(word)
+                if fresh is None:
+                    return
+                word = fresh
+            except Invalid as error:
+                self._log.warning("condition refused", pod=str(word.pod.key), error=error)
+                return
+            except ApiError as error:
+                self._log.warning("condition not written", pod=str(word.pod.key), error=error)
+            tries += 1
+            await self._clock.sleep(_BACKOFF.delay(tries))
+
+    async def _fresh(self, word: _Word) -> _Word | None:
+        """The same word about the pod as it is now; None when it is no longer true."""
+        meta = word.pod.metadata
+        try:
+            pod: Pod = await self._client.get(POD, meta.name, meta.namespace)
+        except NotFound:
+            return None
+        except ApiError:
+            return word
+        if pod.spec.node_name or pod.metadata.uid != meta.uid:
+            return None
+        return _Word(pod, word.reason, word.message)
+
+    async def _patch(self, word: _Word) -> None:
+        self.writes += 1
+        meta = word.pod.metadata
+        now = timestamps.rfc3339(self._clock.now())
+        wanted = Condition(
+            type=POD_SCHEDULED, status="False", reason=word.reason, message=word.message
+        )
+        whole = conditions.set_condition(word.pod.status.conditions, wanted, now)
+        mine = conditions.find(whole, POD_SCHEDULED)
+        patch = {
+            # Fenced: between the decision and this write the pod may have been bound or replaced.
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": {"conditions": [msgspec.to_builtins(mine)]},
+        }
+        await self._client.patch(
+            POD, meta.name, meta.namespace, patch=patch, type="strategic", subresource="status"
+        )

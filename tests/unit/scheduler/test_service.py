@@ -1,0 +1,438 @@
+"""The service against a real API server: what is placed, said, retried, and never done twice."""
+
+from typing import Any
+
+import pytest
+from tests.unit.scheduler.world import Handler, World, refusal, world
+
+from grange.api.kinds import EVENT, NODE, POD
+from grange.api.meta import Document
+from grange.api.status import Timeout
+from grange.api.wire import Request, Response
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.scheduler import plugins
+from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.service import SchedulerConfig
+from grange.sim import builders
+
+SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+
+
+def names(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+async def reasons(made: World) -> list[tuple[str, str]]:
+    events = await made.client.list(EVENT, "default")
+    return [(event.reason, event.involved_object.name) for event in events.items]
+
+
+async def test_waiting_pods_are_bound_and_said_to_be(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b")
+        await made.add_pods(*names("p", 6), requests={"cpu": "500m"})
+        scheduler = await made.start()
+        await made.settle()
+        placed = await made.pods()
+        assert sorted(placed.values()) == ["a"] * 3 + ["b"] * 3
+        assert scheduler.cache.assumed_count == 0  # confirmed by the informer
+        assert scheduler.cache.pod_count == 6
+        assert len(scheduler.queue) == 0
+        assert {found for found, _ in await reasons(made)} == {"Scheduled"}
+        assert made.writes("/binding") == 6
+
+
+async def test_a_pod_that_fits_nowhere_says_why_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The condition and the event appear, and further failures for the same reason write nothing."""
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b", "c", capacity=SMALL)
+        await made.add_pods("big", requests={"cpu": "8"})
+        await made.start()
+        await made.settle()
+        assert await made.message("big") == "0/3 nodes are available: 3 Insufficient cpu."
+        assert ("FailedScheduling", "big") in await reasons(made)
+        before = len(made.requests)
+        for number in range(5):
+            await made.add_pods(f"other{number}", requests={"cpu": "10m"})
+            await made.settle()
+            await made.delete(f"other{number}")
+        await made.settle(700.0)  # also the leftover flush, twice
+        assert await made.message("big") == "0/3 nodes are available: 3 Insufficient cpu."
+        assert made.writes("/big/status") == 1
+        # Nothing about the big pod: each other pod costs a binding and an event.
+        assert len(made.requests) - before <= 10
+
+
+async def test_capacity_that_appears_is_used(clock: Clock, rng: Stream, log: Logger) -> None:
+    """A new node, a deleted pod, a removed taint and a new label each bring a waiting pod in."""
+    async with world(clock, rng, log) as made:
+        await made.start()
+        await made.add_pods("first", requests={"cpu": "1"})
+        await made.settle()
+        assert await made.message("first") == "no nodes available to schedule pods"
+        await made.add_nodes("a", capacity=SMALL)
+        await made.settle()
+        assert (await made.pods())["first"] == "a"
+        await made.add_pods("second", requests={"cpu": "1"})
+        await made.settle()
+        assert await made.message("second") == "0/1 nodes are available: 1 Insufficient cpu."
+        await made.delete("first")
+        await made.settle()
+        assert (await made.pods())["second"] == "a"
+        taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+        await made.add_nodes("b", capacity=SMALL, taints=taints)
+        await made.add_pods("third", requests={"cpu": "1"})
+        await made.settle()
+        assert await made.message("third") == (
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {k: v}."
+        )
+        await made.client.patch(NODE, "b", patch={"spec": {"taints": []}})
+        await made.settle()
+        assert (await made.pods())["third"] == "b"
+        await made.add_pods("fourth", nodeSelector={"disk": "ssd"})
+        await made.settle()
+        assert "didn't match" in await made.message("fourth")
+        await made.client.patch(NODE, "a", patch={"metadata": {"labels": {"disk": "ssd"}}})
+        await made.settle()
+        assert (await made.pods())["fourth"] == "a"
+
+
+async def test_urgent_pods_go_first(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        await made.add_pods("low1", "low2", requests={"cpu": "1"})
+        await made.add_pods("high", requests={"cpu": "1"}, priority=10)
+        await made.start()
+        await made.settle()
+        assert await made.pods() == {"high": "a", "low1": "", "low2": ""}
+
+
+async def test_only_our_pods_are_placed(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a")
+        await made.add_pods("theirs", schedulerName="somebody-else")
+        await made.add_pods("ours", schedulerName="grange")
+        await made.add_pods("gated", schedulingGates=[{"name": "quota"}])
+        await made.start()
+        await made.settle()
+        assert await made.pods() == {"theirs": "", "ours": "a", "gated": ""}
+        assert await made.message("gated") == "Scheduling is blocked by gates: quota"
+        patch: Document = {"spec": {"schedulingGates": None}}
+        await made.client.patch(POD, "gated", "default", patch=patch)
+        await made.settle()
+        assert (await made.pods())["gated"] == "a"
+
+
+async def test_check_104_a_refused_binding_frees_its_capacity_at_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """While one pod backs off after the error, another may have its place."""
+    async with world(clock, rng, log) as made:
+        refused: list[str] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/unlucky/binding") and len(refused) < 2:
+                refused.append(request.path)
+                return refusal(503, "ServiceUnavailable")
+            return await handle(request)
+
+        made.gate = gate
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("unlucky", requests={"cpu": "1"})
+        await made.settle(0.5)
+        assert len(refused) == 1
+        assert scheduler.cache.pod_count == 0
+        await made.add_pods("quick", requests={"cpu": "1"})
+        await made.settle()
+        assert (await made.pods())["quick"] == "a"
+        await made.delete("quick")
+        await made.settle(30.0)
+        assert (await made.pods())["unlucky"] == "a"
+
+
+async def test_check_105_a_pod_deleted_while_it_is_bound_leaves_no_charge(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/binding"):
+                await clock.sleep(5.0)
+            return await handle(request)
+
+        made.gate = gate
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(1.0)
+        assert scheduler.cache.assumed_count == 1
+        await made.delete("p")
+        await made.settle(1.0)
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, 0)
+        await made.settle(10.0)
+        assert len(scheduler.queue) == 0
+        assert scheduler.cache.pod_count == 0
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_an_unknown_outcome_is_read_back_and_never_bound_elsewhere(
+    clock: Clock, rng: Stream, log: Logger, *, landed: bool
+) -> None:
+    """The write is lost, or made and its answer lost; meanwhile the capacity stays reserved."""
+    async with world(clock, rng, log) as made:
+        lost: list[str] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/binding") and not lost:
+                lost.append(request.path)
+                if landed:
+                    await handle(request)
+                raise Timeout("no answer")
+            return await handle(request)
+
+        made.gate = gate
+        await made.add_nodes("a", "b", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle()
+        assert (await made.pods())["p"] == "a"
+        assert len(lost) == 1
+        assert made.writes("/binding") == (1 if landed else 2)
+        assert scheduler.cache.assumed_count == 0
+        assert scheduler.cache.pod_count == 1
+
+
+async def test_while_the_server_is_silent_nothing_is_given_away(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A binding without an answer may have been made: its capacity is not for others."""
+    async with world(clock, rng, log) as made:
+        silent = True
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if silent and "/pods/" in request.path:
+                raise Timeout("no answer")
+            return await handle(request)
+
+        made.gate = gate
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(1.0)
+        await made.add_pods("q", requests={"cpu": "1"}, priority=5)
+        await made.settle(120.0)
+        assert scheduler.cache.assumed_count == 1
+        assert await made.pods() == {"p": "", "q": ""}
+        silent = False
+        await made.settle(30.0)
+        assert await made.pods() == {"p": "a", "q": ""}
+
+
+async def test_two_schedulers_never_bind_a_pod_twice(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The loser of each race meets a conflict, takes its assumption back, and both settle."""
+    async with world(clock, rng, log) as made:
+        accepted: list[str] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            response = await handle(request)
+            if request.path.endswith("/binding") and response.status < 300:
+                accepted.append(request.path)
+            return response
+
+        made.gate = gate
+        await made.add_nodes(*names("n", 4))
+        one = await made.start()
+        other = await made.start()
+        await made.add_pods(*names("p", 40), requests={"cpu": "100m"})
+        await made.settle(40.0)
+        placed = await made.pods()
+        assert all(placed.values())
+        assert sorted(accepted) == sorted(set(accepted))
+        assert len(accepted) == 40
+        assert made.writes("/binding") > 40  # or there was no race to lose
+        for scheduler in (one, other):
+            assert scheduler.cache.assumed_count == 0
+            assert scheduler.cache.pod_count == 40
+            assert len(scheduler.queue) == 0
+
+
+async def test_a_scheduler_that_starts_again_finds_everything(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Nothing but the API remembers: what was assumed and not written is decided anew."""
+    async with world(clock, rng, log) as made:
+
+        async def stuck(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/binding") and made.writes("/binding") > 3:
+                await clock.sleep(1e6)
+            return await handle(request)
+
+        made.gate = stuck
+        await made.add_nodes("a", "b", capacity=SMALL)
+        await made.add_pods(*names("p", 8), requests={"cpu": "250m"})
+        await made.start(SchedulerConfig(binders=1))
+        await made.settle()
+        assert sum(1 for node in (await made.pods()).values() if node) == 3
+        made.gate = None
+        successor = await made.start()
+        await made.settle()
+        placed = await made.pods()
+        assert sorted(placed.values()) == ["a"] * 4 + ["b"] * 4
+        assert successor.cache.pod_count == 8
+
+
+async def test_a_node_that_disappears_takes_no_more_pods(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b", capacity=SMALL)
+        await made.start()
+        await made.add_pods("p", "q", requests={"cpu": "1"})
+        await made.settle()
+        await made.client.delete(NODE, "a")
+        await made.add_pods("r", requests={"cpu": "100m"})
+        await made.settle()
+        assert await made.message("r") == "0/1 nodes are available: 1 Insufficient cpu."
+        await made.add_nodes("a", capacity=SMALL)
+        await made.settle()
+        # The pod that was on the old node of that name still counts.
+        assert await made.message("r") == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+async def test_finished_pods_hold_nothing(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("job", requests={"cpu": "1"})
+        await made.settle()
+        await made.add_pods("next", requests={"cpu": "1"})
+        await made.settle()
+        patch: Document = {"status": {"phase": "Succeeded"}}
+        await made.client.patch(POD, "job", "default", patch=patch, subresource="status")
+        await made.settle()
+        assert (await made.pods())["next"] == "a"
+        assert scheduler.cache.pod_count == 1
+
+
+async def test_pods_bound_by_others_are_respected(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        await made.add_pods("taken", requests={"cpu": "900m"}, nodeName="a")
+        await made.start()
+        await made.add_pods("p", requests={"cpu": "200m"})
+        await made.settle()
+        assert await made.message("p") == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+async def test_a_corrupted_cache_is_rebuilt(clock: Clock, rng: Stream, log: Logger) -> None:
+    """A pod whose cached node is not its node can only be a bug or a lost history: start over."""
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle()
+        pod = await made.pod("p")
+        scheduler.cache.remove_pod(pod)
+        info = PodInfo.of(pod)
+        scheduler.cache.add_pod(info.on("b"))
+        await made.client.patch(POD, "p", "default", patch={"metadata": {"labels": {"k": "v"}}})
+        await made.settle()
+        node = scheduler.cache.node_info("a")
+        assert node is not None
+        assert node.usage.cpu_milli == 1000
+        await made.add_pods("q", requests={"cpu": "1"})
+        await made.settle()
+        assert (await made.pods())["q"] == "b"
+
+
+async def test_expired_assumptions_are_queued_again(clock: Clock, rng: Stream, log: Logger) -> None:
+    """With a deadline set, a binding that never shows up is given up and the pod tried again."""
+    async with world(clock, rng, log) as made:
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/binding") and made.writes("/binding") == 1:
+                return Response(201, b"{}")  # says yes and does nothing
+            return await handle(request)
+
+        made.gate = gate
+        await made.add_nodes("a", capacity=SMALL)
+        await made.start(SchedulerConfig(assume_ttl_s=30.0))
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(20.0)
+        assert (await made.pods())["p"] == ""
+        await made.settle(30.0)
+        assert (await made.pods())["p"] == "a"
+
+
+class _Ledger:
+    """Reserves everything and refuses the first permit; remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        self.told.append(f"reserve {node_name}")
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.told.append(f"unreserve {node_name}")
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        if self.told.count("reserve a") == 1:
+            return Status(Code.UNSCHEDULABLE, ("not yet",))
+        return SUCCESS
+
+
+async def test_check_114_a_refused_permit_takes_the_reservation_back(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        ledger = _Ledger()
+        plugin = Plugin("Ledger", reserve=ledger, permit=ledger)
+        profile = Profile([*plugins.DEFAULT, plugin])
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start(profile=profile)
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle()
+        assert ledger.told == ["reserve a", "unreserve a"]
+        assert scheduler.cache.pod_count == 0
+        assert await made.message("p") == "0/1 nodes are available: not yet."
+        await made.settle(700.0)
+        assert (await made.pods())["p"] == "a"
+
+
+async def test_many_pods_are_decided_in_slices(clock: Clock, rng: Stream, log: Logger) -> None:
+    """Other tasks get their turn between slices, however many pods wait."""
+    async with world(clock, rng, log) as made:
+        await made.add_nodes(*names("n", 5))
+        await made.add_pods(*names("p", 200), requests={"cpu": "10m"})
+        scheduler = await made.start(SchedulerConfig(slice_pods=10, backlog=50, binders=8))
+        largest = 0
+        while scheduler.cache.pod_count < 200:
+            before = scheduler.engine_decisions()
+            await clock.sleep(0)
+            largest = max(largest, scheduler.engine_decisions() - before)
+        assert largest <= 10
+        await made.settle()
+        assert all((await made.pods()).values())
+
+
+@pytest.mark.parametrize("field", ["binders", "backlog", "writers", "slice_pods"])
+def test_settings_that_cannot_work_are_refused(field: str) -> None:
+    options: dict[str, Any] = {field: 0}
+    with pytest.raises(ValueError, match=field):
+        SchedulerConfig(**options)
+
+
+def test_a_pod_document_of_the_builders_is_what_the_server_takes() -> None:
+    assert builders.pod("p").spec.containers[0].command
