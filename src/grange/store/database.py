@@ -259,7 +259,7 @@ class Database:
         return mark
 
     def vacuum(self, pages: int) -> int:
-        """Give up to ``pages`` free pages back to the file system; keep a fifth for reuse.
+        """Give up to ``pages`` free pages back to the file system; a fifth of the file may stay free.
 
         Returns:
             How many more are worth giving back.
@@ -268,11 +268,13 @@ class Database:
             sqlite3.Error: nothing was given back.
         """
         free = self._number("PRAGMA freelist_count")
-        spare = free - self._number("PRAGMA page_count") // 5
+        total = self._number("PRAGMA page_count")
+        spare = (5 * free - total) // 4  # afterwards free - spare is a fifth of total - spare
         if spare <= 0:
             return 0
         self.statements += 1
-        self._connection.execute(f"PRAGMA incremental_vacuum({min(spare, pages)})").fetchall()
+        # A row without columns comes for each page; only executescript reads on behind the first.
+        self._connection.executescript(f"PRAGMA incremental_vacuum({min(spare, pages)})")
         return max(0, spare - pages)
 
     def close(self) -> None:
