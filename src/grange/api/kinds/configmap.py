@@ -8,7 +8,7 @@ from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
-from grange.api.validation.content import check_frozen, check_size
+from grange.api.validation.content import check_frozen, check_size, decode_base64
 
 FIELDS = ("data", "binaryData")
 
@@ -27,6 +27,9 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     for field, content in (("data", data), ("binaryData", binary)):
         for key in content:
             faults.named(f"{field}[{key}]", key, names.check_config_key(key))
+    for key, text in binary.items():
+        if decode_base64(text) is None:
+            faults.invalid(f"binaryData[{key}]", text, "must be base64")
     for key in data:
         if key in binary:
             faults.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from grange.api import timestamps
 from grange.api.meta import Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -36,12 +35,6 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     if transitions is not None and transitions < 0:
         message = "must be greater than or equal to 0"
         faults.invalid("spec.leaseTransitions", transitions, message)
-    for field in ("acquireTime", "renewTime"):
-        if instant := spec.get(field):
-            try:
-                timestamps.parse(instant)
-            except timestamps.TimestampError as error:
-                faults.invalid(f"spec.{field}", instant, str(error))
     return faults.causes
 
 

@@ -1,7 +1,6 @@
 """Secret: keys and values that are not for every eye; values are base64 on the wire."""
 
 import base64
-import binascii
 
 import msgspec
 
@@ -12,7 +11,7 @@ from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
-from grange.api.validation.content import check_frozen, check_size
+from grange.api.validation.content import check_frozen, check_size, decode_base64
 
 OPAQUE = "Opaque"
 # What the well-known types promise their readers.
@@ -32,15 +31,6 @@ class Secret(Resource, frozen=True):
     immutable: bool | None = None
 
 
-def decode(text: str) -> bytes | None:
-    """The bytes of one value, or None when it is no base64."""
-    try:
-        # Line breaks inside the text are common in hand-made secrets, and allowed.
-        return base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
 def _default(document: Document) -> None:
     if not document.get("type"):
         document["type"] = OPAQUE
@@ -56,7 +46,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     data = document.get("data") or {}
     for key, text in data.items():
         faults.named(f"data[{key}]", key, names.check_config_key(key))
-        if decode(text) is None:
+        if decode_base64(text) is None:
             # The value itself stays out of the message: it is a secret.
             faults.invalid(f"data[{key}]", "", "must be base64; use stringData for plain text")
     for key in _REQUIRED_KEYS.get(document.get("type", ""), ()):

@@ -1,11 +1,22 @@
 """Rules that ConfigMap and Secret share."""
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
 
 from grange.api.meta import Document
 from grange.api.validation.causes import Faults
 
 SIZE_MAX_BYTES = 1 << 20
+
+
+def decode_base64(text: str) -> bytes | None:
+    """The bytes of one value, or None when it is no base64."""
+    try:
+        # Line breaks inside the text are common in hand-made secrets, and allowed.
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return None
 
 
 def check_size(contents: Iterable[Mapping[str, str]], faults: Faults) -> None:
