@@ -68,17 +68,14 @@ class Indexer(Generic[R]):
         items = self._items
         return [items[key] for key in self._buckets[name].get(value, ())]
 
-    def put(self, obj: R) -> R | None:
-        """Store an object and return the one it replaces; for the informer only."""
-        key = obj.key
-        old = self._items.get(key)
+    def put(self, key: ObjectKey, obj: R, old: R | None) -> None:
+        """Store an object in the place of ``old``, which is what is there; for the informer only."""
         self._items[key] = obj
         for name, function in self._functions.items():
             before = tuple(function(old)) if old is not None else ()
             after = tuple(function(obj))
             if before != after:
                 self._move(name, key, before, after)
-        return old
 
     def remove(self, key: ObjectKey) -> R | None:
         """Drop an object and return it; for the informer only."""

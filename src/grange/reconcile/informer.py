@@ -36,6 +36,7 @@ R = TypeVar("R", bound=Resource)
 
 
 _HEALTHY_S = 1.0  # a watch that lasts so long ends a series of failures
+_TURN_EVENTS = 128  # a server in this process may always have more: let the others run, too
 _BACKOFF = Exponential(initial_s=0.2, cap_s=30.0, jitter=0.5)
 
 
@@ -138,6 +139,7 @@ class Informer(Generic[R]):
         self._handlers: list[_Handler[R]] = []
         self._version = ""  # resume from here; empty means list first
         self._seen = 0  # the same as a number, where it is one
+        self._heard = 0.0  # when the watch last said anything
         self._attempt = 0  # consecutive failures
         self._lists = self._watches = self._events = self._dropped = 0
         self._undecodable = self._failures = self._handler_errors = 0
@@ -260,15 +262,38 @@ class Informer(Generic[R]):
         """Make the store equal to a list and tell the difference."""
         for key in [obj.key for obj in self.store if obj.key not in listed]:
             self._forget(key)
-        for obj in listed.values():
-            self._store(obj)
+        for key, obj in listed.items():
+            self._store(key, obj)
 
     # --- watch ------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         """One watch, until the server ends it; raises whatever else ends it."""
         self._watches += 1
-        started = self._clock.monotonic()
+        started = self._heard = self._clock.monotonic()
+        failure: Exception | None = None
+        # A guard beside the reader costs nothing for an event; a timeout around each would.
+        async with Nursery("watch") as nursery:
+            nursery.start(self._guard(nursery), name=f"guard {self._kind.qualified}")
+            failure = await self._read()
+            nursery.cancel()
+        if self._clock.monotonic() - started >= _HEALTHY_S:
+            self._attempt = 0
+        elif failure is None:
+            failure = ServiceUnavailable("the watch ended as soon as it had begun")
+        if failure is not None:
+            raise failure
+
+    async def _guard(self, nursery: Nursery) -> None:
+        """End the watch when nothing has been heard for too long."""
+        limit = self._settings.stale_after_s
+        while (idle := self._clock.monotonic() - self._heard) < limit:
+            await self._clock.sleep(limit - idle)
+        self._log.warning("watch went silent", after_s=limit)
+        nursery.cancel()
+
+    async def _read(self) -> Exception | None:
+        """Apply events until the watch ends; what ended it, None if it was the server's wish."""
         batches = self._client.watch_batches(
             self._kind,
             self._namespace,
@@ -277,31 +302,25 @@ class Informer(Generic[R]):
             fields=self._fields,
             timeout_s=self._settings.watch_s * self._rng.uniform(1.0, 2.0),
         )
-        healthy = True
+        in_turn = 0
         async with aclosing(batches):
-            while True:
-                try:
-                    async with self._clock.timeout(self._settings.stale_after_s):
-                        batch = await anext(batches, None)
-                except TimeoutError:
-                    self._log.warning("watch went silent", after_s=self._settings.stale_after_s)
-                    break
-                healthy = self._clock.monotonic() - started >= _HEALTHY_S
-                if healthy:
-                    self._attempt = 0
-                if batch is None:
-                    break
-                self._apply(batch)
-                # A server in this process may always have more: let the others run, too.
-                await self._clock.sleep(0)
-        if not healthy:
-            raise ServiceUnavailable("the watch ended as soon as it had begun")
+            try:
+                async for batch in batches:
+                    self._heard = self._clock.monotonic()
+                    self._apply(batch)
+                    in_turn += len(batch)
+                    if in_turn >= _TURN_EVENTS:
+                        in_turn = 0
+                        await self._clock.sleep(0)
+            except (ApiError, _OutOfOrder, _WentBack) as error:
+                return error
+        return None
 
     def _apply(self, batch: Sequence[WatchEvent[R]]) -> None:
+        self._events += len(batch)
         for event in batch:
-            self._events += 1
             version = event.object.metadata.resource_version
-            number = _comparable(version)
+            number = int(version) if version.isdecimal() else None
             if number is None:
                 self._change(event)
             elif event.type == "BOOKMARK":
@@ -327,31 +346,29 @@ class Informer(Generic[R]):
         return (_comparable(old.metadata.resource_version) or 0) >= number
 
     def _change(self, event: WatchEvent[R]) -> None:
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                self._store(event.object)
-            case "DELETED":
-                self._forget(event.object.key, event.object)
-            case "UNDECODABLE":
-                self._undecodable += 1
-                self._log.error(
-                    "change left out: the object does not fit our view", key=event.object.key
-                )
-            case _:
-                pass  # a bookmark of a server whose versions are not numbers
+        kind = event.type
+        if kind in {"MODIFIED", "ADDED"}:
+            self._store(event.object.key, event.object)
+        elif kind == "DELETED":
+            self._forget(event.object.key, event.object)
+        elif kind == "UNDECODABLE":
+            self._undecodable += 1
+            self._log.error(
+                "change left out: the object does not fit our view", key=event.object.key
+            )
 
     # --- store, then handlers ---------------------------------------------------------------
 
-    def _store(self, obj: R) -> None:
-        old = self.store.get(obj.key)
+    def _store(self, key: ObjectKey, obj: R) -> None:
+        old = self.store.get(key)
         if old is not None:
             if old.metadata.uid != obj.metadata.uid:
-                self._forget(obj.key)
+                self._forget(key)
                 old = None
             elif old.metadata.resource_version == obj.metadata.resource_version:
                 self._dropped += 1
                 return
-        self.store.put(obj)
+        self.store.put(key, obj, old)
         for handler in self._handlers:
             if old is None:
                 if handler.on_add is not None:
