@@ -8,6 +8,7 @@ state is the present one with the later rows undone, and writes only ever append
 Everything here blocks and runs on one lane of ``base.offload``, one call at a time.
 """
 
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ class Loaded:
 def translated(error: sqlite3.Error, file: Path) -> StoreError:
     """The room's own error for one of the library's."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(file)):
         return StorageFull(
             f"{file}: no space left on the disk, or the size limit is reached: "
             "nothing of this write is kept; free space, then try again"
@@ -78,7 +79,18 @@ def translated(error: sqlite3.Error, file: Path) -> StoreError:
         return _corrupt(file, str(error))
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
         return StoreError(f"{file} cannot be written ({error}): check its permissions and the disk")
-    return StoreError(f"{file}: {error}")
+    name = getattr(error, "sqlite_errorname", "")
+    return StoreError(
+        f"{file}: {error}{name and f' ({name})'}: check the disk and the system's log"
+    )
+
+
+def _no_space(file: Path) -> bool:
+    # SQLite says "full" only for its data; for its shared index a full disk is an I/O error.
+    try:
+        return shutil.disk_usage(file.parent).free < PAGE_BYTES
+    except OSError:
+        return False
 
 
 def is_harmless(error: sqlite3.Error) -> bool:

@@ -4,11 +4,12 @@ The lock is the kernel's (``flock``), so it ends with the process however that e
 stays behind on purpose: removing it would let two processes lock two different files of one name.
 """
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
-from grange.store.errors import StoreBusy, StoreError
+from grange.store.errors import StorageFull, StoreBusy, StoreError
 
 DATABASE = "store.db"
 LOCK = "store.lock"
@@ -33,6 +34,7 @@ class DataDirectory:
 
         Raises:
             StoreBusy: another process (or another store of this one) has it; names the process.
+            StorageFull: there is no space for it.
             StoreError: it cannot be made or written; says why and what to do.
         """
         try:
@@ -82,6 +84,8 @@ class DataDirectory:
 def _unusable(path: Path, error: OSError) -> StoreError:
     reason = error.strerror or str(error)
     where = error.filename or path
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFull(f"{where}: {reason}: free space, then try again")
     return StoreError(
         f"{path} cannot hold data ({where}: {reason}): "
         "make it a directory that this user can write, or choose another data directory"

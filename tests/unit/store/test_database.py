@@ -1,11 +1,19 @@
+import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from grange.store.change import Change
-from grange.store.database import APPLICATION_ID, FORMAT, Database, History
-from grange.store.errors import StoreCorrupt, StoreError, StoreTooNew
+from grange.store.database import (
+    APPLICATION_ID,
+    FORMAT,
+    Database,
+    History,
+    is_harmless,
+    translated,
+)
+from grange.store.errors import StorageFull, StoreCorrupt, StoreError, StoreTooNew
 from grange.store.interface import Entry
 
 
@@ -131,6 +139,27 @@ def test_size_limit_refuses_as_a_full_disk_does(file: Path) -> None:
     assert refused.value.sqlite_errorcode == sqlite3.SQLITE_FULL
     assert len(database.load().entries) > 50
     database.close()
+
+
+def io_error() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    return error
+
+
+def test_io_error_on_a_full_disk_is_told_as_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's shared index is not grown by its own write calls, so it cannot tell."""
+    file = tmp_path / "store.db"
+    assert "SQLITE_IOERR_SHMSIZE" in str(translated(io_error(), file))
+    assert not isinstance(translated(io_error(), file), StorageFull)
+    assert not isinstance(translated(io_error(), file / "absent" / "store.db"), StorageFull)
+    full = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
+    assert isinstance(translated(io_error(), file), StorageFull)
+    assert not is_harmless(io_error())
 
 
 # --- files that cannot be used -----------------------------------------------------------------
