@@ -202,13 +202,13 @@ class SystemProber:
                 address, number, ssl=tls, limit=_HEAD_LIMIT
             )
             try:
-                writer.write(_request(action, address, number))
+                writer.write(request(action, address, number))
                 line = await reader.readline()
             finally:
                 await _close(writer)
         except (OSError, ValueError) as error:
             return _unreachable(address, number, error)
-        return _http_answer(line)
+        return http_answer(line)
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -245,7 +245,8 @@ def _unreachable(address: str, port: int, error: Exception) -> Answer:
     return Answer(ok=False, message=f"{address}:{port}: {said}")
 
 
-def _request(action: HTTPGetAction, address: str, port: int) -> bytes:
+def request(action: HTTPGetAction, address: str, port: int) -> bytes:
+    """The request of an HTTP probe; given headers replace the usual ones."""
     given: Mapping[str, str] = {
         item.get("name", ""): item.get("value", "") for item in action.http_headers
     }
@@ -260,7 +261,8 @@ def _request(action: HTTPGetAction, address: str, port: int) -> bytes:
     return "\r\n".join([*safe, "Connection: close", "", ""]).encode()
 
 
-def _http_answer(line: bytes) -> Answer:
+def http_answer(line: bytes) -> Answer:
+    """What a status line says: 2xx and 3xx are success."""
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         return Answer(ok=False, message="the answer is not HTTP")

@@ -1,0 +1,170 @@
+"""What the agent says about a pod."""
+
+from typing import Any
+
+import pytest
+from tests.unit.agent.builders import at, container, pod, run
+
+from grange.agent import admission, lifecycle, status
+from grange.agent.config import Timing
+from grange.agent.lifecycle import Ending, Track
+from grange.agent.status import Place
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Document
+
+TIMING = Timing()
+PLACE = Place("127.0.0.1", "127.1.2.3")
+
+
+def build(
+    view: Pod, tracks: list[Track], *, ending: Ending = Ending.NONE, seconds: float = 0
+) -> Document:
+    return status.build(view, tracks, PLACE, {}, ending=ending, now=at(seconds))
+
+
+def conditions(document: Document) -> dict[str, str]:
+    return {item["type"]: item["status"] for item in document["conditions"]}
+
+
+def ended(*codes: int, policy: str = "Never") -> tuple[Pod, list[Track]]:
+    view = pod(*[container(f"c{n}") for n in range(len(codes))], restartPolicy=policy)
+    tracks = lifecycle.tracks_of(view)
+    for track, code in zip(tracks, codes, strict=True):
+        track.on_created(run(track.name))
+        track.on_ended(run(track.name, end=1, code=code), at(1), TIMING, pod_ends=False)
+    return view, tracks
+
+
+def test_nothing_has_happened_yet() -> None:
+    view = pod()
+    made = build(view, lifecycle.tracks_of(view))
+    assert made["phase"] == "Pending"
+    waiting = made["containerStatuses"][0]["state"]
+    assert waiting == {"waiting": {"reason": "ContainerCreating"}}
+    assert conditions(made) == {
+        "PodScheduled": "True", "Initialized": "True", "ContainersReady": "False", "Ready": "False",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("codes", "phase"), [((0,), "Succeeded"), ((0, 0), "Succeeded"), ((0, 2), "Failed")]
+)
+def test_all_must_succeed(codes: tuple[int, ...], phase: str) -> None:
+    assert build(*ended(*codes))["phase"] == phase
+
+
+def test_a_restarting_pod_is_running() -> None:
+    view, tracks = ended(1, policy="Always")
+    made = build(view, tracks)
+    assert made["phase"] == "Running"
+    state = made["containerStatuses"][0]
+    assert state["state"]["waiting"]["reason"] == "Restarting"
+    assert state["lastState"]["terminated"]["exitCode"] == 1
+
+
+def test_a_finished_phase_stays() -> None:
+    view, tracks = ended(0)
+    finished = pod(status={"phase": "Failed"})
+    assert build(finished, tracks)["phase"] == "Failed"
+    del view
+
+
+def test_times_move_only_with_their_status() -> None:
+    view = pod()
+    tracks = lifecycle.tracks_of(view)
+    first = build(view, tracks)
+    later = build(pod(status=first), tracks, seconds=60)
+    assert later == first
+    tracks[0].on_created(run())
+    tracks[0].started = tracks[0].ready = True
+    ready = build(pod(status=first), tracks, seconds=60)
+    times = {item["type"]: item["lastTransitionTime"] for item in ready["conditions"]}
+    assert times["Ready"] == "2026-01-01T12:01:00Z"
+    assert times["Initialized"] == "2026-01-01T12:00:00Z"
+
+
+def test_conditions_of_others_are_kept() -> None:
+    gate = {"type": "example.com/gate", "status": "True", "lastTransitionTime": "x"}
+    view = pod(status={"conditions": [gate]})
+    assert gate in build(view, lifecycle.tracks_of(view))["conditions"]
+
+
+def test_a_missed_deadline_is_explained() -> None:
+    view, tracks = ended(0)
+    made = build(view, tracks, ending=Ending.DEADLINE)
+    assert (made["phase"], made["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_a_terminated_container_says_when_and_why() -> None:
+    view, tracks = ended(3)
+    terminated = build(view, tracks)["containerStatuses"][0]["state"]["terminated"]
+    assert terminated["startedAt"] == "2026-01-01T12:00:00Z"
+    assert terminated["finishedAt"] == "2026-01-01T12:00:01Z"
+    assert (terminated["exitCode"], terminated["reason"]) == (3, "Error")
+
+
+def test_the_last_runs_can_be_read_back_from_a_status() -> None:
+    view, tracks = ended(3)
+    found = status.runs_of(pod(container("c0"), status=build(view, tracks)))
+    (back,) = found["c0"]
+    assert (back.exit_code, back.finished_at, back.id.attempt) == (3, at(1), 0)
+    (track,) = lifecycle.tracks_of(view)
+    track.on_created(run("c0", attempt=2))
+    running = status.runs_of(pod(container("c0"), status=build(view, [track])))
+    assert running["c0"][0].running
+    assert running["c0"][0].id.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("resources", "quality"),
+    [
+        ({}, "BestEffort"),
+        ({"requests": {"cpu": "0"}}, "BestEffort"),
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        (
+            {"requests": {"cpu": "1000m", "memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1Gi"}},
+            "Guaranteed",
+        ),
+        (
+            {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}},
+            "Burstable",
+        ),
+    ],
+)
+def test_quality_of_service(resources: dict[str, Any], quality: str) -> None:
+    assert status.qos_class(pod(container(resources=resources))) == quality
+
+
+def test_one_plain_container_makes_a_pod_burstable() -> None:
+    full = container("a", resources={"limits": {"cpu": "1", "memory": "1Gi"}})
+    assert status.qos_class(pod(full, container("b"))) == "Burstable"
+
+
+# --- admission -----------------------------------------------------------------------------------
+
+
+def asking(**requests: str) -> Pod:
+    return pod(container(resources={"requests": requests}))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "reason"),
+    [
+        ({"cpu": "2"}, [{"cpu": "2"}], None),
+        ({"cpu": "2"}, [{"cpu": "2001m"}], "OutOfcpu"),
+        ({"memory": "1Gi"}, [{"memory": "8Gi"}], "OutOfmemory"),
+        ({}, [{"cpu": "9"}], None),
+        ({}, [{}, {}, {}], "OutOfpods"),
+        ({"example.com/gpu": "1"}, [], None),
+        ({"example.com/gpu": "1"}, [{"example.com/gpu": "1"}], "OutOfexample.com/gpu"),
+        ({"example.com/other": "1"}, [], "OutOfexample.com/other"),
+    ],
+)
+def test_a_pod_is_taken_when_it_fits(
+    wanted: dict[str, str], others: list[dict[str, str]], reason: str | None
+) -> None:
+    room = {"cpu": "4", "memory": "8Gi", "pods": "3", "example.com/gpu": "1"}
+    refused = admission.refusal(asking(**wanted), [asking(**item) for item in others], room)
+    assert (refused[0] if refused else None) == reason
