@@ -265,8 +265,9 @@ class Cluster(RuleBasedStateMachine):
     @rule(index=st.integers(0, 9))
     def bind(self, index: int) -> None:
         pod = self.pick(index)
-        target = identity.pinned_node(pod) or (sorted(self.nodes)[0] if self.nodes else "")
-        if not pod.spec.node_name and target in self.nodes and not pod.metadata.deletion_timestamp:
+        eligible = self.eligible()
+        target = identity.pinned_node(pod) or (eligible[0] if eligible else "")
+        if not pod.spec.node_name and target in eligible and not pod.metadata.deletion_timestamp:
             self.put(replace(pod, spec=replace(pod.spec, node_name=target)))
 
     @precondition(lambda self: self.live)
