@@ -19,6 +19,7 @@ DNS_LABEL_MAX = 63
 DNS_SUBDOMAIN_MAX = 253
 CONFIG_KEY_MAX = 253
 PORT_NAME_MAX = 15
+_QUALIFIED_MAX = DNS_SUBDOMAIN_MAX + 1 + DNS_LABEL_MAX
 
 _REMEMBERED = 2048  # label keys and values come again and again; checking one costs a microsecond
 
@@ -63,9 +64,16 @@ def check_dns_subdomain(name: str) -> str | None:
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def check_qualified_name(name: str) -> str | None:
     """Label or annotation key, ``[prefix/]name``: a message, or None when it is one."""
+    # Nothing long is remembered: a stranger may send a different megabyte each time.
+    if len(name) > _QUALIFIED_MAX:
+        return f"must be no more than {_QUALIFIED_MAX} characters"
+    return _check_qualified_name(name)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _check_qualified_name(name: str) -> str | None:
     prefix, slash, local = name.rpartition("/")
     if slash:
         fault = check_dns_subdomain(prefix)
@@ -81,12 +89,18 @@ def check_qualified_name(name: str) -> str | None:
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def check_label_value(value: str) -> str | None:
     """Value of a label; it may be empty: a message, or None when it is one."""
+    if not value:
+        return None
     if len(value) > DNS_LABEL_MAX:
         return _too_long(DNS_LABEL_MAX)
-    if not value or _QUALIFIED.fullmatch(value):
+    return _check_label_value(value)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _check_label_value(value: str) -> str | None:
+    if _QUALIFIED.fullmatch(value):
         return None
     return (
         "must be empty or consist of letters, digits, '-', '_' and '.', "

@@ -21,7 +21,7 @@ CASES: list[tuple[Callable[[str], str | None], list[str], list[str]]] = [
     (
         names.check_qualified_name,
         ["a", "A_b.c-d", "example.com/Name", "a" * 63],
-        ["", "/a", "example.com/", "Ex.com/a", "a/b/c", "-a", "a" * 64, "a b"],
+        ["", "/a", "example.com/", "Ex.com/a", "a/b/c", "-a", "a" * 64, "a b", "a" * 400],
     ),
     (names.check_label_value, ["", "a", "A_b.c"], ["-a", "a b", "a" * 64, "a/b"]),
     (names.check_port_name, ["http", "a-1", "1a"], ["", "1", "a--b", "-a", "A", "a" * 16]),

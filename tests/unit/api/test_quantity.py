@@ -79,7 +79,7 @@ def test_parse_refuses_what_is_no_quantity(text: str) -> None:
 def test_parse_refuses_booleans_and_other_types() -> None:
     for wrong in (True, None, [1]):
         with pytest.raises(quantity.QuantityError):
-            quantity.parse(wrong)  # type: ignore[arg-type]
+            quantity.parse(wrong)  # type: ignore[arg-type] # wrong on purpose
 
 
 @settings(max_examples=200, deadline=None)

@@ -172,7 +172,10 @@ def test_fields_read_back_as_they_were(items: list[FieldRequirement]) -> None:
 
 def test_fields_match_through_a_reader() -> None:
     held = {"spec.nodeName": "n1", "status.phase": "Running"}
-    read = lambda path: held.get(path, "")  # noqa: E731
+
+    def read(path: str) -> str:
+        return held.get(path, "")
+
     assert Fields.parse("spec.nodeName=n1,status.phase!=Failed").matches(read)
     assert not Fields.parse("spec.nodeName==n2").matches(read)
     assert Fields.parse("spec.other=").matches(read)

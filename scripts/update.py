@@ -1,0 +1,136 @@
+"""``make update``: write again what is generated from the source.
+
+Usage: ``python scripts/update.py [--check]``: with ``--check`` nothing is written and the exit code
+says whether everything is up to date. Kubernetes' schemas change with a release, not with our
+source: ``scripts/make_schema.py`` fetches and writes those.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from grange.api import tables
+from grange.api.kinds import BUILT_IN
+from grange.api.meta import Document
+from grange.api.schema.definitions import PREFIX, Definitions, builtin
+from grange.api.scheme import AnyKind
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAD = """# Kinds
+
+What the API server serves, generated from `src/grange/api/kinds` by `make update`. Kinds of
+Kubernetes have the fields of its release 1.36; `kubectl explain KIND` shows them all. A further kind
+is one module there and one line in `kinds/__init__.py`.
+"""
+
+
+def kinds_page() -> str:
+    """docs/kinds.md."""
+    parts = [HEAD, *_overview(), ""]
+    for info in BUILT_IN:
+        parts += [*_section(info), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _overview() -> Iterator[str]:
+    yield "| kind | resource | short names | group and version | in a namespace |"
+    yield "|---|---|---|---|---|"
+    for info in BUILT_IN:
+        link = f"[{info.kind}](#{info.kind.lower()})"
+        short = ", ".join(f"`{name}`" for name in info.short_names) or "none"
+        scope = "yes" if info.namespaced else "no"
+        yield f"| {link} | `{info.plural}` | {short} | `{info.api_version}` | {scope} |"
+
+
+def _section(info: AnyKind) -> Iterator[str]:
+    yield f"## {info.kind}"
+    yield ""
+    module = sys.modules[info.view.__module__]
+    yield (module.__doc__ or "").strip().partition("\n\n")[0]
+    yield ""
+    paths = ("status", *info.subresources) if info.has_status else info.subresources
+    if paths:
+        yield f"Subresources: {', '.join(f'`{path}`' for path in sorted(paths))}."
+        yield ""
+    fields = sorted({"metadata.name", "metadata.namespace", *info.fields})
+    if not info.namespaced:
+        fields.remove("metadata.namespace")
+    yield f"Field selectors: {', '.join(f'`{path}`' for path in fields)}."
+    yield ""
+    yield "| column | shown | meaning |"
+    yield "|---|---|---|"
+    for column in tables.columns_of(info):
+        shown = "always" if column.priority == 0 else "`-o wide`"
+        yield f"| {column.name.upper()} | {shown} | {column.description} |"
+    if info.definitions:
+        yield ""
+        yield "| field | type | meaning |"
+        yield "|---|---|---|"
+        yield from _fields(info)
+
+
+def _fields(info: AnyKind) -> Iterator[str]:
+    """The fields of a kind of our own; Kubernetes' documentation has those of the others."""
+    own = Definitions(info.definitions, builtin())
+    waiting: list[tuple[str, Document]] = [("", own.get(info.schema) or {})]
+    while waiting:
+        path, schema = waiting.pop(0)
+        inner = []
+        for name, part in schema.get("properties", {}).items():
+            at = f"{path}.{name}" if path else name
+            if at in ("apiVersion", "kind", "metadata"):
+                continue
+            target = str(part.get("$ref", "")).removeprefix(PREFIX)
+            required = ", required" if name in schema.get("required", ()) else ""
+            yield f"| `{at}` | {_type(part, target)}{required} | {_meaning(part)} |"
+            if target in info.definitions:
+                inner.append((at, info.definitions[target]))
+        waiting = inner + waiting
+
+
+def _type(part: Document, target: str) -> str:
+    if target:
+        return target.rpartition(".")[2]
+    if part["type"] == "array":
+        return f"list of {str(part['items'].get('$ref', part['items'].get('type'))).rpartition('.')[2]}"
+    if "additionalProperties" in part:
+        return f"map of {part['additionalProperties']['type']}"
+    if "enum" in part:
+        return " or ".join(f"`{choice}`" for choice in part["enum"])
+    return str(part["type"])
+
+
+def _meaning(part: Document) -> str:
+    default = part.get("default")
+    text = str(part.get("description", ""))
+    return f"{text} Default: `{default}`." if default not in (None, {}) else text
+
+
+PAGES: dict[str, Callable[[], str]] = {"docs/kinds.md": kinds_page}
+
+
+def stale() -> list[str]:
+    """The generated files that differ from what their source says."""
+    return [
+        name
+        for name, page in PAGES.items()
+        if not (ROOT / name).exists() or (ROOT / name).read_text(encoding="utf-8") != page()
+    ]
+
+
+def main() -> None:
+    """Write, or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether all is up to date")
+    check = parser.parse_args().check
+    found = stale()
+    for name in found:
+        print(f"{name}: {'out of date; run `make update`' if check else 'written'}")
+        if not check:
+            (ROOT / name).write_text(PAGES[name](), encoding="utf-8")
+    sys.exit(1 if check and found else 0)
+
+
+if __name__ == "__main__":
+    main()
