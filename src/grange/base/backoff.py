@@ -58,6 +58,13 @@ class TokenBucket:
         self._tokens -= 1.0
         return 0.0 if self._tokens >= 0.0 else -self._tokens / self._rate
 
+    def try_take(self, now: float) -> bool:
+        """Take one token if it is there; whether it was."""
+        if self.reserve(now) == 0.0:
+            return True
+        self._tokens += 1.0
+        return False
+
 
 class FailureLimiter:
     """Per-item exponential delays and one bucket shared by all items: the longer wait wins.

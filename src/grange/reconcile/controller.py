@@ -91,6 +91,7 @@ class Controller:
             for outcome in ("done", "requeue", "terminal", "error")
         }
         self._seconds = counters.seconds.labels(name)
+        counters.depth.labels(name).set_function(self.queue.__len__)
         self._counts = dict.fromkeys(self._counters, 0)
         self._active = 0
 

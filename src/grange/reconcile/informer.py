@@ -193,6 +193,7 @@ class Informer(Generic[R]):
     async def run(self) -> None:
         """Keep the copy up to date until cancelled; failures of the API are retried for ever."""
         while True:
+            asked_s = 0.0
             try:
                 if not self._version:
                     await self._list()
@@ -206,9 +207,11 @@ class Informer(Generic[R]):
                     self._version = ""
                 self._failures += 1
                 self._log.warning("list or watch failed", attempt=self._attempt + 1, error=error)
+                asked_s = float(error.details.retry_after_seconds)
             # The first trouble after good times is retried at once: mostly it is a connection
             # that ended or a history that was compacted. From the second on it waits.
-            await self._clock.sleep(self._settings.backoff.delay(self._attempt, self._rng))
+            delay_s = self._settings.backoff.delay(self._attempt, self._rng)
+            await self._clock.sleep(max(delay_s, asked_s))
             self._attempt += 1
 
     # --- list -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from weakref import WeakKeyDictionary
 
-from grange.base.metrics import CollectorRegistry, Counter, Histogram
+from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram
 
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 
@@ -14,6 +14,7 @@ class Instruments:
         reconciles: grange_reconcile_total by controller and outcome (done, requeue, terminal,
             error).
         seconds: grange_reconcile_seconds by controller.
+        depth: grange_workqueue_depth by controller.
         events: grange_recorder_events_total by component and outcome (sent, counted, dropped,
             failed).
     """
@@ -30,6 +31,12 @@ class Instruments:
             "Duration of one reconcile.",
             ["controller"],
             buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.depth = Gauge(
+            "grange_workqueue_depth",
+            "Keys that wait for a worker, delayed ones not counted.",
+            ["controller"],
             registry=registry,
         )
         self.events = Counter(

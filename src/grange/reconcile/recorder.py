@@ -3,18 +3,21 @@
 ``event`` only notes; ``run`` sends. Events that say the same about the same object become one
 Event whose ``count`` and ``lastTimestamp`` grow, also while it still waits to be sent. The queue
 is bounded: when the server is slow or away, further events are dropped and counted, and the caller
-never notices.
+never notices. So is what is said about one object (25 at once, then one in five minutes, as in the
+field): a message that changes with every failure must not fill the store.
 """
 
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TypeVar
 
 from grange.api import timestamps
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import ApiError, NotFound
+from grange.base.backoff import TokenBucket
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import CollectorRegistry, registry
@@ -22,12 +25,16 @@ from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.reconcile.metrics import instruments
 
+V = TypeVar("V")
+
 NORMAL = "Normal"
 WARNING = "Warning"
 
 _EVENTS = KindInfo("", "v1", "Event", "events", Resource, "")  # answers are only acknowledged
 _KINDS: dict[type[Resource], AnyKind] = {info.view: info for info in BUILT_IN}
 _REMEMBERED = 4096  # as many as the field's correlator
+_BURST = 25
+_REFILL_S = 300.0
 _FRESH_S = 600.0  # a repetition after longer is a new Event
 _MESSAGE_CHARS = 1024  # the API's limit
 
@@ -89,6 +96,7 @@ class Recorder:
         self._limit = limit
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._queue: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, ...], TokenBucket] = OrderedDict()
         self._wanted: asyncio.Event = asyncio.Event()
         counters = instruments(metrics if metrics is not None else registry()).events
         self._counters = {
@@ -138,15 +146,14 @@ class Recorder:
                 "resourceVersion": meta.resource_version,
             }
             series = self._new(involved, type, reason, message, stamp)
-        if not series.queued and len(self._queue) >= self._limit:
-            self._count("dropped")
-            return
-        series.last, series.last_at = stamp, now
-        self._remember(identity, series)
-        if not series.queued:
+        if series.queued or self._admits(identity[:5], now):
+            series.last, series.last_at = stamp, now
+            _remember(self._series, identity, series)
             series.queued = True
             self._queue[identity] = series
-        self._wanted.set()
+            self._wanted.set()
+        else:
+            self._count("dropped")
 
     def statistics(self) -> RecorderStatistics:
         """Counts since the start, and how many wait now."""
@@ -189,11 +196,15 @@ class Recorder:
         }
         return _Series(document, namespace, name, 1, stamp, 0.0)
 
-    def _remember(self, identity: tuple[str, ...], series: _Series) -> None:
-        self._series[identity] = series
-        self._series.move_to_end(identity)
-        while len(self._series) > _REMEMBERED:
-            self._series.popitem(last=False)
+    def _admits(self, about: tuple[str, ...], now: float) -> bool:
+        """Whether one more Event may wait, and may be said about this object."""
+        if len(self._queue) >= self._limit:
+            return False
+        bucket = self._buckets.get(about)
+        if bucket is None:
+            bucket = TokenBucket(rate_per_s=1.0 / _REFILL_S, burst=_BURST)
+        _remember(self._buckets, about, bucket)
+        return bucket.try_take(now)
 
     async def _send(self, identity: tuple[str, ...], series: _Series) -> None:
         try:
@@ -217,3 +228,11 @@ class Recorder:
     def _count(self, outcome: str) -> None:
         self._counts[outcome] += 1
         self._counters[outcome].inc()
+
+
+def _remember(memory: OrderedDict[tuple[str, ...], V], key: tuple[str, ...], value: V) -> None:
+    """Keep the value as the newest; forget the oldest beyond the limit."""
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > _REMEMBERED:
+        memory.popitem(last=False)

@@ -113,3 +113,12 @@ def test_default_limiter_is_the_field_s() -> None:
     delays = [limiter.when("x", 0) for _ in range(20)]
     assert delays[:4] == [0.005, 0.01, 0.02, 0.04]
     assert delays[-1] == 1000.0
+
+
+def test_try_take_refuses_without_debt() -> None:
+    """Those who are turned away must not push the next turn further into the future."""
+    bucket = TokenBucket(rate_per_s=1.0, burst=2)
+    assert [bucket.try_take(0.0) for _ in range(5)] == [True, True, False, False, False]
+    assert not bucket.try_take(0.5)
+    assert bucket.try_take(1.0)
+    assert not bucket.try_take(1.5)

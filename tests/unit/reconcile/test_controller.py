@@ -201,13 +201,19 @@ async def test_outcomes_are_counted_per_controller(clock: Clock, rng: Stream, lo
         return Done()
 
     metrics = registry()
-    for name in ("one", "two"):
-        controller = Controller(name, reconcile, clock=clock, rng=rng, log=log, metrics=metrics)
-        controller.enqueue(A)
-        await drive(controller, clock, 1)
+    one, controller = (
+        Controller(name, reconcile, clock=clock, rng=rng, log=log, metrics=metrics)
+        for name in ("one", "two")
+    )
+    for each in (one, controller):
+        each.enqueue(A)
+        await drive(each, clock, 1)
     text = exposition(metrics).decode()
     assert 'grange_reconcile_total{controller="one",outcome="done"} 1.0' in text
     assert 'grange_reconcile_seconds_count{controller="two"} 1.0' in text
+    controller.enqueue(A)
+    controller.enqueue(B)
+    assert 'grange_workqueue_depth{controller="two"} 2.0' in exposition(metrics).decode()
 
 
 async def test_cancelling_stops_reconciles_at_work(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -13,7 +13,7 @@ from tests.unit.reconcile.fake_api import Collection, Faults, Handler, failed, p
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
-from grange.api.status import ServiceUnavailable
+from grange.api.status import ServiceUnavailable, TooManyRequests
 from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
@@ -238,6 +238,21 @@ async def test_failures_back_off_and_recover(clock: Clock, log: Logger) -> None:
     assert max(gaps) <= 30
     assert len(asked) < 40
     assert clock.monotonic() < 331
+
+
+async def test_busy_server_is_given_the_time_it_asks_for(clock: Clock, log: Logger) -> None:
+    server = Collection()
+    asked: list[float] = []
+
+    async def handler(request: Request) -> Response:
+        asked.append(clock.monotonic())
+        if len(asked) <= 5:  # as often as the client asks by itself
+            return failed(TooManyRequests("busy", retry_after_s=10))
+        return await server.handle(request)
+
+    async with running(handler, clock, log) as (informer, _):
+        await informer.synced.wait()
+    assert asked[:6] == [0, 10, 20, 30, 40, 50]
 
 
 async def test_server_that_ends_every_watch_at_once_is_not_hammered(

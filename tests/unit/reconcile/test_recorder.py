@@ -3,7 +3,7 @@
 from tests.unit.reconcile.builders import create_pod
 from tests.unit.reconcile.noting import Noting
 
-from grange.api.kinds import EVENT, NODE, POD
+from grange.api.kinds import EVENT, NODE
 from grange.api.kinds.event import Event
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta
@@ -163,11 +163,35 @@ async def test_long_messages_are_cut_to_what_the_api_takes(
     assert len(event.message) == 1024
 
 
-async def test_memory_of_past_events_is_bounded(
+async def test_one_object_cannot_flood_the_store(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log, limit=10)
-    pod = Pod(api_version="v1", kind="Pod", metadata=ObjectMeta(name="a", namespace="default"))
-    for number in range(6000):
-        recorder.event(pod, NORMAL, "R", str(number), kind=POD)
-    assert recorder.statistics().dropped == 5990
+    """A message that changes with every failure would else make an Event for each."""
+    recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)
+    pod = await create_pod(client, "a")
+    other = await create_pod(client, "b")
+    for number in range(100):
+        recorder.event(pod, WARNING, "Failed", f"attempt {number}")
+    recorder.event(other, NORMAL, "Started", "all is well")
+    await recorder.flush()
+    assert len(await events(client)) == 26
+    assert recorder.statistics().dropped == 75
+    await clock.sleep(300)
+    recorder.event(pod, WARNING, "Failed", "still")
+    await recorder.flush()
+    assert len(await events(client)) == 27
+
+
+async def test_repetitions_beyond_the_limit_are_counted_when_the_next_is_sent(
+    client: Client, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)
+    pod = await create_pod(client, "a")
+    for _ in range(40):
+        recorder.event(pod, WARNING, "Failed", "again")
+        await recorder.flush()
+    assert [event.count for event in await events(client)] == [25]
+    await clock.sleep(300)
+    recorder.event(pod, WARNING, "Failed", "again")
+    await recorder.flush()
+    assert [event.count for event in await events(client)] == [41]
