@@ -18,6 +18,8 @@ from grange.base.clock import Clock
 from grange.base.tasks import Child, Nursery
 from grange.reconcile.recorder import WARNING, Recorder
 
+_FAST_COMMAND_S = 0.1  # a command costs a process, a connection next to nothing
+
 
 class ProbingTools(Protocol):
     """The part of a worker's tools that probing needs."""
@@ -80,7 +82,10 @@ class Probing:
             task.cancel()
 
     def _record(self, kind: Kind, probe: Probe, track: Track) -> Record:
-        record = Record(kind, probe, fast_s=self._tools.config.timing.probe_fast_s)
+        fast_s = self._tools.config.timing.probe_fast_s
+        if probe.exec is not None:
+            fast_s = max(fast_s, _FAST_COMMAND_S)
+        record = Record(kind, probe, fast_s=fast_s)
         if kind is Kind.READINESS and track.ready:
             record.passing = True
         track.probes[kind.value] = record
