@@ -1,0 +1,48 @@
+"""The example in docs/reconcile.md does what it says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from grange.api.kinds import CONFIGMAP
+from grange.api.kinds.configmap import ConfigMap
+from grange.api.meta import ObjectKey, ObjectMeta
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import registry
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.reconcile.controller import Controller, Done, Result
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
+
+PAGE = Path(__file__).parents[3] / "docs" / "reconcile.md"
+
+
+async def test_controller_in_one_screen_works(
+    client: Client, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    names: dict[str, Any] = {
+        "CONFIGMAP": CONFIGMAP,
+        "ConfigMap": ConfigMap,
+        "Controller": Controller,
+        "Deps": Deps,
+        "Done": Done,
+        "ObjectKey": ObjectKey,
+        "Result": Result,
+    }
+    (example, *_) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(example, names)  # noqa: S102  our own page
+    informers = InformerFactory(client, clock=clock, rng=rng, log=log)
+    deps = Deps(client, informers, clock, rng, log, registry())
+    greeter = names["Greeter"](deps)
+    async with Nursery() as nursery:
+        nursery.start(informers.run())
+        nursery.start(greeter.run())
+        meta = ObjectMeta(name="a", namespace="default")
+        await client.create(CONFIGMAP, ConfigMap(metadata=meta))
+        await clock.sleep(1)
+        nursery.cancel()
+    greeted = await client.get(CONFIGMAP, "a", "default")
+    assert greeted.metadata.labels == {"greeted": "yes"}
