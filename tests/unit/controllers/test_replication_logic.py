@@ -6,6 +6,7 @@ audit record has no counterpart yet. An alert is the InsufficientNodes condition
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.unit.controllers import builders
@@ -357,8 +358,8 @@ def test_w9_victims_are_ranked_and_the_ranking_is_total() -> None:
     """In P2 the victim was whatever a hash set yielded."""
     owner = builders.controller(placement="Packed")
 
-    def member(name: str, node: str = "ok", **facts: object) -> Pod:
-        return builders.pod(owner, name=name, node=node, **facts)  # type: ignore[arg-type]  # facts by name
+    def member(name: str, node: str = "ok", **facts: Any) -> Pod:
+        return builders.pod(owner, name=name, node=node, **facts)
 
     in_order = [
         member("ineligible", node="bad"),

@@ -15,6 +15,7 @@ import msgspec
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
+from tests.unit.controllers import builders
 
 from grange.api.kinds import pod as pods
 from grange.api.kinds.node import Node
@@ -24,7 +25,6 @@ from grange.api.meta import Condition, controller_of
 from grange.controllers.replication import identity, logic, podtemplate
 from grange.controllers.replication.scheduling import Demand
 from grange.reconcile.expectations import Expectations
-from tests.unit.controllers import builders
 
 NODES = ("n0", "n1", "n2", "n3", "n4")
 SELECTED = {"use": "yes"}
@@ -167,6 +167,8 @@ class Cluster(RuleBasedStateMachine):
         staying = [
             pod for pod in situation.owned if logic.is_active(pod) and pod.metadata.uid not in gone
         ]
+        if any(removal.why == "Surplus" for removal in plan.delete):
+            assert len(staying) >= replicas
         if plan.create:
             assert len(staying) + len(plan.create) <= replicas
         assert all(

@@ -1,6 +1,7 @@
 """Eligibility, status, held places and slow start: the parts between decision and API."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -95,10 +96,10 @@ def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
     ],
 )
 def test_status_says_why_a_controller_is_not_reconciled(
-    spec: dict[str, object], nodes: list[str], failure: str, reason: str
+    spec: dict[str, Any], nodes: list[str], failure: str, reason: str
 ) -> None:
     made = builders.pod(builders.controller(), node="a")
-    owner = builders.controller(**spec)  # type: ignore[arg-type]
+    owner = builders.controller(**spec)
     result = outcome(logic.Situation(owner, [made], nodes), failure)
     assert said(result)["Reconciled"] == ("False", reason)
 
