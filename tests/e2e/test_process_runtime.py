@@ -236,7 +236,7 @@ def files_below(top: Path) -> list[Path]:
 async def test_an_environment_never_touches_the_disk(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:
-    await runtime.start(attempt(), shell("exec sleep 600", TOKEN="s3cr3t-s3cr3t"), ())  # noqa: S106
+    await runtime.start(attempt(), shell("exec sleep 600", KEY="s3cr3t-s3cr3t"), ())
     files = files_below(tmp_path)
     assert any(path.name == "state.json" for path in files)
     assert not [path for path in files if b"s3cr3t-s3cr3t" in path.read_bytes()]

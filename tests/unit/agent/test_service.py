@@ -1,5 +1,6 @@
 """The agent as a whole: from a bound pod to its status and its end."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ async def test_restarts_back_off_and_are_counted(tools: Tools) -> None:
         await there.create(document(container(program="badly")))
         times = []
         for count in range(1, 7):
-            await there.until(lambda count=count: started(there, count))  # type: ignore[misc]
+            await there.until(partial(started, there, count))
             times.append(round(there.clock.monotonic() - began))
         assert times == [0, 1, 3, 6, 11, 20]
         await there.clock.sleep(1.5)

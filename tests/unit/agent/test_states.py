@@ -1,6 +1,7 @@
 """The tables: nothing is a dead end, nothing comes back from the end."""
 
 from enum import Enum
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -80,3 +81,9 @@ def test_a_diagram_draws_each_pair_once() -> None:
         "    Green --> Red: off\n"
         "    Green --> [*]\n"
     )
+
+
+def test_the_documentation_shows_the_tables_as_they_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "agent.md").read_text()
+    for name, diagram in states.diagrams().items():
+        assert f"<!-- {name} -->\n```mermaid\n{diagram}```\n" in page, "run make update"
