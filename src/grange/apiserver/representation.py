@@ -16,7 +16,11 @@ from grange.api.status import BadRequest
 from grange.apiserver import stored
 from grange.apiserver.negotiation import Form, object_form
 
-_INCLUDES = ("None", "Metadata", "Object")
+_INCLUDES: dict[str, tables.Include] = {
+    "None": "None",
+    "Metadata": "Metadata",
+    "Object": "Object",
+}
 
 
 class _Envelope(msgspec.Struct):
@@ -56,9 +60,10 @@ def negotiate(info: AnyKind, headers: Mapping[str, str], query: Mapping[str, str
     form = object_form(headers.get("accept", ""))
     if form is not Form.TABLE:
         return View(info, form)
-    include = query.get("includeObject") or "Metadata"
-    if include not in _INCLUDES:
-        raise BadRequest(f'includeObject must be one of {", ".join(_INCLUDES)}, not "{include}"')
+    asked = query.get("includeObject") or "Metadata"
+    include = _INCLUDES.get(asked)
+    if include is None:
+        raise BadRequest(f'includeObject must be one of {", ".join(_INCLUDES)}, not "{asked}"')
     return View(info, form, include)
 
 
