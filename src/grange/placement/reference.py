@@ -6,7 +6,6 @@ not just close.
 """
 
 from collections.abc import Sequence
-from math import sqrt
 
 from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request, Resources, Usage
 
@@ -101,34 +100,23 @@ def least_allocated(
     return total // parts if parts else 0
 
 
-def _spread(fractions: list[float]) -> float:
-    if len(fractions) == 2:
-        return abs(fractions[0] - fractions[1]) / 2.0
-    if len(fractions) < 2:
-        return 0.0
-    mean = sum(fractions) / len(fractions)
-    return sqrt(sum((item - mean) * (item - mean) for item in fractions) / len(fractions))
-
-
-def _balance(cpu: int, memory: int, allocatable: Resources) -> int:
-    fractions = []
-    if allocatable.cpu_milli:
-        fractions.append(min(1.0, float(cpu) / float(allocatable.cpu_milli)))
-    if allocatable.memory_bytes:
-        fractions.append(min(1.0, float(memory) / float(allocatable.memory_bytes)))
-    return int((1.0 - _spread(fractions)) * MAX_SCORE)
-
-
 def balanced_allocation(request: Request, allocatable: Resources, usage: Usage) -> int:
     """Whether the pod evens out CPU and memory: 75 changes nothing, more is better.
 
-    Uses real requests, before and after.
+    Uses real requests, before and after. The distance of the two used fractions counts, capped at
+    1 each; with only one of the resources on the node there is nothing to balance.
     """
-    need = request.resources
-    after = _balance(
-        usage.cpu_milli + need.cpu_milli, usage.memory_bytes + need.memory_bytes, allocatable
-    )
-    before = _balance(usage.cpu_milli, usage.memory_bytes, allocatable)
+    cpu_total, memory_total = allocatable.cpu_milli, allocatable.memory_bytes
+    if not cpu_total or not memory_total:
+        return 75
+    cpu, memory = usage.cpu_milli, usage.memory_bytes
+    # Of two values the standard deviation is half their distance.
+    spread = abs(min(1.0, cpu / cpu_total) - min(1.0, memory / memory_total)) / 2.0
+    before = int((1.0 - spread) * MAX_SCORE)
+    cpu += request.resources.cpu_milli
+    memory += request.resources.memory_bytes
+    spread = abs(min(1.0, cpu / cpu_total) - min(1.0, memory / memory_total)) / 2.0
+    after = int((1.0 - spread) * MAX_SCORE)
     return 50 + (50 + after - before) // 2
 
 

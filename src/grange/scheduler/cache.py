@@ -217,6 +217,11 @@ class Cache:
             raise CacheError(f"pod {pod.key} is not in the cache")
         return state.info.pod
 
+    def info(self, uid: str) -> PodInfo | None:
+        """What is known of a pod by its UID; None for an unknown one."""
+        state = self._states.get(uid)
+        return None if state is None else state.info
+
     def is_assumed_pod(self, pod: Pod) -> bool:
         """Whether the pod is assumed and neither confirmed, forgotten nor expired.
 

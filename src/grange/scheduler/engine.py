@@ -20,7 +20,6 @@ a decision, as plugins whose verdicts depend on other nodes (``Scope.CLUSTER``) 
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +29,7 @@ from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.scheduler import serial
 from grange.scheduler.decision import Rejection, Tally, pre_filter
 from grange.scheduler.framework import (
+    SUCCESS,
     CycleState,
     Filter,
     Normalise,
@@ -42,7 +42,7 @@ from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 _BLOCK = 256
 # Up to so many rows the scalar forms are cheaper than some forty small array operations.
-_FEW_ROWS = 8
+_FEW_ROWS = 16
 # Above this share of all rows, starting anew is cheaper than patching.
 _MANY_ROWS = 0.25
 # Kept results: about 30 bytes a row and class, so at most some 120 MB.
@@ -75,7 +75,7 @@ class EngineStatistics:
 class _Normalised:
     """One normalised score of a class: raw by row, and the maximum over feasible rows."""
 
-    __slots__ = ("most", "plugin", "raw", "reverse", "weight")
+    __slots__ = ("flat", "most", "plugin", "raw", "reverse", "weight")
 
     def __init__(self, plugin: Score, weight: int, raw: Integers) -> None:
         self.plugin = plugin
@@ -83,6 +83,7 @@ class _Normalised:
         self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
         self.raw = raw
         self.most = 0
+        self.flat = not raw.any()  # nothing but zeros: there is no maximum to follow
 
     def one(self, row: int) -> int:
         if self.most == 0:
@@ -173,20 +174,23 @@ class _Class:
         """Find the maxima anew; True if any moved."""
         moved = False
         for score in self._normalised:
+            if score.flat:
+                continue
             most = int(score.raw.max(initial=0, where=self._feasible))
             moved |= most != score.most
             score.most = most
         return moved
 
-    def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
-        total = self._worth.copy()
+    def _rekey(self, snapshot: NodeInfoSnapshot, rows: Rows | None = None) -> None:
+        """Compute keys from what they are made of: of these rows, or of all."""
+        rows = snapshot.table.all if rows is None else rows
+        total = self._worth[rows].copy()
         for score in self._normalised:
-            scaled = kernels.normalised(score.raw, score.most, reverse=score.reverse)
+            scaled = kernels.normalised(score.raw[rows], score.most, reverse=score.reverse)
             total += score.weight * scaled
-        size = len(total)
-        keys = (total << TIE_BITS) + snapshot.ties[:size]
-        keys[~self._feasible] = -1
-        self._keys[:size] = keys
+        keys = (total << TIE_BITS) + snapshot.ties[rows]
+        keys[~self._feasible[rows]] = -1
+        self._keys[rows] = keys
         self._maxima = self._blocks.max(axis=1)
 
     # --- what changed ------------------------------------------------------------------------
@@ -206,14 +210,23 @@ class _Class:
             self._rekey(snapshot)
             return
         for row in rows:
-            if self._feasible[row]:
-                total = int(self._worth[row])
-                for score in self._normalised:
-                    total += score.one(row)
-                self._keys[row] = (total << TIE_BITS) + int(snapshot.ties[row])
-            else:
-                self._keys[row] = -1
-            block = row // _BLOCK
+            self._set_key(row, snapshot)
+
+    def _set_key(self, row: int, snapshot: NodeInfoSnapshot) -> None:
+        if self._feasible[row]:
+            total = int(self._worth[row])
+            for score in self._normalised:
+                total += score.one(row)
+            key = (total << TIE_BITS) + int(snapshot.ties[row])
+        else:
+            key = -1
+        block = row // _BLOCK
+        before = self._keys[row]
+        self._keys[row] = key
+        if key >= self._maxima[block]:
+            self._maxima[block] = key
+        elif before == self._maxima[block]:
+            # Only when its largest key shrinks does a block have to be searched.
             self._maxima[block] = self._blocks[block].max()
 
     def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:
@@ -221,10 +234,8 @@ class _Class:
         pod, state = self._pod, self._state
         was_feasible = bool(self._feasible[row])
         if node_changed:
-            self._allowed[row] = all(plugin.filter(state, pod, info).ok for plugin in self._by_node)
-        feasible = bool(self._allowed[row]) and all(
-            plugin.filter(state, pod, info).ok for plugin in self._by_usage
-        )
+            self._allowed[row] = _passes(self._by_node, state, pod, info)
+        feasible = bool(self._allowed[row]) and _passes(self._by_usage, state, pod, info)
         self._feasible[row] = feasible
         if feasible:
             worth = 0
@@ -237,6 +248,7 @@ class _Class:
             if node_changed or score.plugin.scope is not Scope.NODE:
                 raw = score.plugin.score(state, pod, info)
                 score.raw[row] = raw
+                score.flat = score.flat and raw == 0
             now = raw if feasible else 0
             then = before if was_feasible else 0
             moved |= now != then and (now > score.most or then == score.most)
@@ -260,8 +272,20 @@ class _Class:
             again = anew if score.plugin.scope is Scope.NODE else rows
             if len(again):
                 score.raw[again] = score.plugin.score_rows(pod, table, again)
-        self._find_maxima()
-        self._rekey(snapshot)
+                score.flat = score.flat and not score.raw[again].any()
+        if self._find_maxima():
+            self._statistics.rescaled += 1
+            self._rekey(snapshot)
+        else:
+            self._rekey(snapshot, rows)
+
+
+def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:
+    for plugin in filters:
+        status = plugin.filter(state, pod, info)
+        if status is not SUCCESS and not status.ok:
+            return False
+    return True
 
 
 class Engine:
@@ -279,7 +303,7 @@ class Engine:
         self._kept_rows = kept_rows
         self._profile = profile
         self._snapshot = snapshot
-        self._classes: OrderedDict[Hashable, _Class] = OrderedDict()
+        self._classes: OrderedDict[int, _Class] = OrderedDict()
         self.statistics = EngineStatistics()
 
     def decide(self, pod: PodInfo, state: CycleState | None = None) -> str | Rejection:

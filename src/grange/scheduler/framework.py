@@ -21,6 +21,8 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 T = TypeVar("T")
 
+_REGISTER_MAX = 50_000  # signatures; some 20 MB at worst
+
 
 class Code(Enum):
     """How a plugin answers.
@@ -137,6 +139,9 @@ class PreFilterResult:
 
     status: Status = SUCCESS
     node_names: frozenset[str] | None = None
+
+
+PASS = PreFilterResult()
 
 
 class PreFilter(Protocol):
@@ -269,12 +274,25 @@ class Profile:
         self.queue_sort = sorts[0]
         self.bind = binds[0]
         self._fragments = [item.signature for item in plugins if item.signature]
+        self._numbers: dict[Hashable, int] = {}
+        self._next_number = 0
         for item in plugins:
             if (item.filter or item.score) and item.signature is None:
                 raise ValueError(f"plugin {item.name} filters or scores and has no signature")
 
-    def sign(self, pod: PodInfo) -> Hashable:
-        """The pod's signature: pods with equal ones are placed alike in every state of things."""
+    def sign(self, pod: PodInfo) -> int:
+        """Number the pod's signature: pods with equal numbers are placed alike in any state.
+
+        The number is kept on the pod. Equal signatures have equal numbers until so many different
+        ones were seen that the register is emptied; after that they may get another number.
+        """
         if pod.signature is None:
-            pod.signature = tuple(fragment(pod) for fragment in self._fragments)
+            fragments = tuple(fragment(pod) for fragment in self._fragments)
+            number = self._numbers.get(fragments)
+            if number is None:
+                if len(self._numbers) >= _REGISTER_MAX:
+                    self._numbers.clear()
+                number = self._numbers[fragments] = self._next_number
+                self._next_number += 1
+            pod.signature = number
         return pod.signature

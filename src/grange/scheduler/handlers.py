@@ -74,14 +74,16 @@ class Handlers:
         if is_finished(pod):
             self._release(pod)
             return
-        if self._cache.tracks(uid) and not self._cache.is_assumed_pod(pod):
-            before = self._cache.get_pod(pod)
-            self._cache.update_pod(before, pod)
+        known = self._cache.info(uid)
+        info = PodInfo.of(pod) if known is None else known.seen_as(pod)
+        if known is not None and not self._cache.is_assumed_pod(pod):
+            before = known.pod
+            self._cache.update_pod(before, info)
             event = pod_update(before, pod, Subject.ASSIGNED_POD)
             if event is not None:
                 self._queue.move(event, self._now(), before, pod)
             return
-        self._cache.add_pod(pod)
+        self._cache.add_pod(info)
         self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
 
     def _waiting(self, pod: Pod, old: Pod | None = None) -> None:

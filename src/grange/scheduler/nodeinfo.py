@@ -5,7 +5,7 @@ pods. Its parts are immutable values that a change replaces, so a copy of a ``No
 references and shares everything that did not change since.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
@@ -36,7 +36,7 @@ class PodInfo(msgspec.Struct):
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
         has_required_anti_affinity: it refuses company.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
-        signature: filled in by the profile: pods with equal signatures are placed alike.
+        signature: filled in by the profile: pods with equal numbers are placed alike.
     """
 
     pod: Pod
@@ -47,7 +47,7 @@ class PodInfo(msgspec.Struct):
     has_affinity: bool
     has_required_anti_affinity: bool
     claims: tuple[str, ...]
-    signature: Hashable | None = None
+    signature: int | None = None
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
@@ -81,6 +81,16 @@ class PodInfo(msgspec.Struct):
             far,
             claims,
         )
+
+    def seen_as(self, pod: Pod) -> Self:
+        """The same for another version of the pod, computed anew only if the spec differs.
+
+        Raises:
+            QuantityError: a request is no quantity.
+        """
+        if pod.spec == self.pod.spec and pod.metadata.uid == self.uid:
+            return msgspec.structs.replace(self, pod=pod)
+        return self.of(pod)
 
     def on(self, node_name: str) -> Self:
         """The same for a copy of the pod that is on the node."""

@@ -13,8 +13,8 @@ def zone_of(node: Node) -> str:
     The separator contains NUL, which no label can, so a region alone never looks like a zone.
     """
     labels = node.metadata.labels
-    region = next((labels[key] for key in _REGION_KEYS if labels.get(key)), "")
-    zone = next((labels[key] for key in _ZONE_KEYS if labels.get(key)), "")
+    region = labels.get(_REGION_KEYS[0]) or labels.get(_REGION_KEYS[1]) or ""
+    zone = labels.get(_ZONE_KEYS[0]) or labels.get(_ZONE_KEYS[1]) or ""
     return f"{region}:\0:{zone}" if region or zone else ""
 
 

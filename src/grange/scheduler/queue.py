@@ -17,7 +17,7 @@ Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
 
 import heapq
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import floor, inf
@@ -114,7 +114,7 @@ class _Requeue(Enum):
 _Key = tuple[float, ...]
 # Pods with the same rejectors and signature get the same answer to every event. No signature where
 # some rejector's hints are not functions of it.
-_GroupKey = tuple[frozenset[str], Hashable]
+_GroupKey = tuple[frozenset[str], int | None]
 
 
 @dataclass(slots=True)

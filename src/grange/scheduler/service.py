@@ -50,6 +50,11 @@ class Scheduler:
         self._clock = deps.clock
         self._log = deps.log.bind(component="scheduler")
         self._metrics = instruments(deps.metrics)
+        attempts, bindings = self._metrics.attempts, self._metrics.bindings
+        self._attempts = {
+            result: attempts.labels(result) for result in ("scheduled", "unschedulable", "error")
+        }
+        self._outcomes = {outcome: bindings.labels(outcome.value) for outcome in Outcome}
         self._nodes = deps.informers.informer(NODE)
         self._pods = deps.informers.informer(POD)
         self.cache = Cache(ttl_s=self._config.assume_ttl_s)
@@ -204,12 +209,12 @@ class Scheduler:
     def _follow(self, outcome: Placed | Unplaced | Dropped) -> None:
         match outcome:
             case Placed():
-                self._metrics.attempts.labels("scheduled").inc()
+                self._attempts["scheduled"].inc()
                 self._binding[outcome.info.uid] = outcome
                 self._placed.append(outcome)
             case Unplaced(queued, rejection):
                 result = "error" if rejection.error else "unschedulable"
-                self._metrics.attempts.labels(result).inc()
+                self._attempts[result].inc()
                 reason = SCHEDULER_ERROR if rejection.error else UNSCHEDULABLE
                 self._reporter.unschedulable(queued.info.pod, rejection.message, reason=reason)
             case Dropped():
@@ -266,7 +271,7 @@ class Scheduler:
     def _settle(self, placed: Placed, outcome: Outcome) -> None:
         """What follows from how a binding ended."""
         self._binding.pop(placed.info.uid, None)
-        self._metrics.bindings.labels(outcome.value).inc()
+        self._outcomes[outcome].inc()
         now = self._clock.monotonic()
         if outcome is Outcome.BOUND:
             self.cache.finish_binding(placed.info.pod, now)

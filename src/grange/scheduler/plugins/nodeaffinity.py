@@ -7,6 +7,7 @@ from grange.placement import kernels, nodeaffinity
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import (
+    PASS,
     SUCCESS,
     Code,
     CycleState,
@@ -32,7 +33,7 @@ class _Names:
     ) -> PreFilterResult:
         """Terms that name their nodes spare the look at all others."""
         if pod.affinity.required is None:
-            return PreFilterResult()
+            return PASS
         names = nodeaffinity.required_names(pod.affinity)
         if names is not None and not names:
             return PreFilterResult(_CONFLICT)

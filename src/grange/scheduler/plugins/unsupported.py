@@ -5,7 +5,7 @@ beside others. Placing such a pod without them would break the promise silently.
 """
 
 from grange.api.kinds.pod import PodSpec
-from grange.scheduler.framework import Code, CycleState, Plugin, PreFilterResult, Status
+from grange.scheduler.framework import PASS, Code, CycleState, Plugin, PreFilterResult, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -30,10 +30,10 @@ class _Unsupported:
         """Reject what cannot be honoured."""
         spec = pod.pod.spec
         if spec.affinity is None and not spec.topology_spread_constraints:
-            return PreFilterResult()
+            return PASS
         found = _rules(spec)
         if not found:
-            return PreFilterResult()
+            return PASS
         reason = f"this scheduler does not support {' and '.join(found)} yet"
         return PreFilterResult(Status(Code.UNRESOLVABLE, (reason,)))
 
