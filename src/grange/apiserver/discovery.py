@@ -190,7 +190,7 @@ def _aggregated_kind(info: AnyKind) -> Document:
     parts = [
         {
             "subresource": part.name,
-            "responseKind": {"group": "", "version": "v1", "kind": part.kind}
+            "responseKind": {"group": part.group, "version": part.version, "kind": part.kind}
             if part.kind
             else kind,
             "verbs": sorted(part.verbs),

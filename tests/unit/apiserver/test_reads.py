@@ -16,6 +16,7 @@ from tests.unit.apiserver.server import (
 
 from grange.api.kinds import BUILT_IN, POD
 from grange.api.meta import Document
+from grange.api.scheme import AnyKind
 from grange.apiserver import selection, stored
 
 
@@ -233,7 +234,7 @@ async def test_list_of_metadata_only(server: Server) -> None:
 
 
 @pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.plural)
-def test_partial_reading_sees_what_whole_reading_sees(info: selection.AnyKind) -> None:
+def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind) -> None:
     """The readers of a kind are run on a part of the document; they must not miss the rest."""
     document: Document = {"metadata": {"name": "x", "labels": {"a": "b"}}}
     for path in info.fields:
