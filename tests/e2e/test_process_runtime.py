@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -340,14 +341,66 @@ async def test_a_killed_shim_takes_its_container_along(
 
 async def test_a_killed_launcher_is_replaced(runtime: ProcessRuntime, clock: Clock) -> None:
     first = await runtime.start(attempt(0, "one"), shell("exec sleep 600"), ())
-    launcher = int(Path(f"/proc/{first.pid}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: ASYNC240  tiny
-    launcher = int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])  # noqa: ASYNC240  tiny
+    launcher = launcher_of(first)
     assert Path(f"/proc/{launcher}/comm").read_text().strip() == "grange-launcher"  # noqa: ASYNC240  tiny
     os.kill(launcher, signal.SIGKILL)
     await clock.sleep(0.05)
     second = await runtime.start(attempt(0, "two"), shell("exec sleep 600"), ())
     assert second.running
     assert run_of(runtime, first.id).running
+
+
+def launcher_of(run: Run) -> int:
+    """The process that forked the shim that forked the program."""
+    return parent(parent(run.pid))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_a_machine_without_room_starts_nothing_and_may_be_asked_again(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    first = await runtime.start(attempt(0, "one"), shell("exec sleep 600"), ())
+    launcher = launcher_of(first)
+    before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)
+    resource.prlimit(launcher, resource.RLIMIT_NOFILE, (10, before[1]))
+    with pytest.raises(RuntimeFailedError, match="Too many open files"):
+        await runtime.start(attempt(0, "two"), shell("exec sleep 600"), ())
+    assert len(marked(tmp_path)) == 1
+    resource.prlimit(launcher, resource.RLIMIT_NOFILE, before)
+    assert (await runtime.start(attempt(0, "two"), shell("exec sleep 600"), ())).running
+
+
+async def test_a_full_disk_costs_log_lines_and_no_program(
+    runtime: ProcessRuntime, tmp_path: Path, clock: Clock
+) -> None:
+    """The files of this attempt cannot grow; the program is neither ended nor stopped."""
+    script = f"read line < {tmp_path}/go; seq 1 100000; echo done > {tmp_path}/out; exit 5"
+    os.mkfifo(tmp_path / "go")
+    run = await runtime.start(attempt(), shell(script), ())
+    shim_pid = parent(run.pid)
+    assert Path(f"/proc/{shim_pid}/comm").read_text() == "grange-shim\n"  # noqa: ASYNC240  tiny
+    resource.prlimit(shim_pid, resource.RLIMIT_FSIZE, (0, 0))
+    await offloaded_write(tmp_path / "go", clock)
+    await until_file(tmp_path / "out", clock)
+    ended = await end_of(runtime, run.id, clock)
+    assert (ended.exit_code, ended.reason) == (5, "Error")
+
+
+async def offloaded_write(fifo: Path, clock: Clock) -> None:
+    """Open a FIFO for writing once its reader is there, without blocking the loop."""
+    async with clock.timeout(LIMIT_S):
+        while True:
+            try:
+                fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                await clock.sleep(0.01)
+            else:
+                os.write(fd, b"go\n")
+                os.close(fd)
+                return
 
 
 async def test_a_second_server_on_the_same_directory_is_refused(

@@ -11,6 +11,7 @@ from grange.agent import probes
 from grange.agent.config import NodeConfig
 from grange.agent.events import Reason
 from grange.agent.lifecycle import Track
+from grange.agent.metrics import Instruments
 from grange.agent.probes import Kind, Prober, ProbeTarget, Record
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, Probe
@@ -39,6 +40,10 @@ class ProbingTools(Protocol):
     @property
     def config(self) -> NodeConfig:
         """Of the node."""
+
+    @property
+    def metrics(self) -> Instruments:
+        """What is counted."""
 
 
 class Probing:
@@ -107,6 +112,8 @@ class Probing:
         while True:
             before = record.failures, record.message
             answer = await self._tools.prober.ask(record.probe, target)
+            outcome = "ok" if answer.ok else "failed"
+            self._tools.metrics.probes.labels(record.kind.value, outcome).inc()
             verdict = record.take(answer, clock.monotonic())
             if not answer.ok and record.failures != before[0]:
                 self._tell(record, pod)

@@ -6,6 +6,7 @@ import signal
 from grange.agent import admission
 from grange.agent.config import NodeConfig
 from grange.agent.heartbeat import Heartbeat
+from grange.agent.metrics import instruments
 from grange.agent.probes import Prober, SystemProber
 from grange.agent.runtime import PodRecord, PodRuntime, RuntimeFailedError
 from grange.agent.worker import PodWorker, Tools
@@ -54,6 +55,7 @@ class NodeAgent:
             clock=deps.clock,
             log=self._log,
             config=config,
+            metrics=instruments(deps.metrics),
             admit=self._admit,
         )
         self._workers: dict[str, PodWorker] = {}

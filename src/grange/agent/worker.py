@@ -19,6 +19,7 @@ from grange.agent.environment import Facts
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
 from grange.agent.events import Reason
 from grange.agent.lifecycle import Abandon, Decision, Ending, Signal, Start, Track
+from grange.agent.metrics import Instruments
 from grange.agent.probes import Prober, ProbeTarget
 from grange.agent.probing import Probing
 from grange.agent.runtime import (
@@ -61,6 +62,7 @@ class Tools:
         recorder: where Events go.
         clock, log: as everywhere.
         config: of the node.
+        metrics: what is counted.
         admit: reason and message when the node cannot take a pod.
     """
 
@@ -71,6 +73,7 @@ class Tools:
     clock: Clock
     log: Logger
     config: NodeConfig
+    metrics: Instruments
     admit: Callable[[Pod], tuple[str, str] | None]
 
 
@@ -226,6 +229,7 @@ class PodWorker:
     def _on_ended(self, track: Track, run: Run, now: datetime, probing: Probing) -> None:
         probing.stop(track.name)
         track.on_ended(run, now, self._timing, pod_ends=self._ending is not Ending.NONE)
+        self._tools.metrics.ends.labels(run.reason).inc()
         self._log.info(
             "container ended",
             container=track.name,
@@ -299,7 +303,7 @@ class PodWorker:
                     await self._tools.runtime.signal(track.latest.id, number)
 
     async def _start(self, track: Track, probing: Probing) -> None:
-        now = self._tools.clock.now()
+        now, began = self._tools.clock.now(), self._tools.clock.monotonic()
         try:
             found = await sources.fetch(
                 self._tools.client,
@@ -320,6 +324,8 @@ class PodWorker:
         except ApiError as error:
             self._refused(track, CREATE_ERROR, f"the API cannot be asked: {error}", now)
         else:
+            self._tools.metrics.start_seconds.observe(self._tools.clock.monotonic() - began)
+            self._tools.metrics.starts.labels("started" if run.running else "not_executable").inc()
             track.on_created(run)
             if run.running:
                 self._event(NORMAL, Reason.STARTED, f"Started container {track.name}")
@@ -329,6 +335,7 @@ class PodWorker:
 
     def _refused(self, track: Track, reason: str, message: str, now: datetime) -> None:
         track.on_refused(reason, message, now, self._timing)
+        self._tools.metrics.starts.labels("refused").inc()
         self._event(WARNING, Reason.FAILED, message)
 
     async def _prepare(self, found: sources.Sources) -> None:
@@ -400,11 +407,14 @@ class PodWorker:
                 POD, meta.name, meta.namespace, patch=patch, subresource="status"
             )
         except (NotFound, Conflict):
+            self._tools.metrics.status_writes.labels("gone").inc()
             self._gone = True  # or another of the same name is in its place
             self._wake.set()
         except ApiError as error:
+            self._tools.metrics.status_writes.labels("failed").inc()
             self._failed("status not written", error)
         else:
+            self._tools.metrics.status_writes.labels("written").inc()
             self._failures = 0
             self._reported = document
             self._status = written.status

@@ -13,6 +13,7 @@ from grange.api.kinds import CONFIGMAP, LEASE, NODE, POD, SECRET
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import exposition
 from grange.base.rng import Stream
 
 READINESS: dict[str, Any] = {"readinessProbe": {"tcpSocket": {"port": 80}}}
@@ -482,6 +483,34 @@ async def test_a_pod_deleted_while_no_agent_looked_is_ended(tools: Tools) -> Non
         there.start_agent()
         await there.clock.sleep(5)
         assert there.machine.pods == {}
+
+
+async def test_a_worker_that_fails_is_made_anew_and_doubles_nothing(tools: Tools) -> None:
+    """A bug in one pod's handling costs a log line, not the node and not the pod."""
+    async with world(*tools) as there:
+        await there.create(document(container(**READINESS)))
+        await there.create(document(name="other"))
+        await there.until_ready()
+        there.prober.failure = ZeroDivisionError("a bug")
+        await there.clock.sleep(20)
+        there.prober.failure = None
+        await there.clock.sleep(20)
+        assert len(there.machine.starts) == 2
+        assert (await there.condition("Ready"))[0] == "True"
+        assert (await there.main()).restart_count == 0
+        await there.client.delete(POD, "web", "default")
+        await there.until_gone()
+
+
+async def test_what_happens_is_counted(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(container(**READINESS, program="badly")))
+        await there.clock.sleep(4)
+        found = exposition(there.registry).decode()
+        assert 'grange_agent_container_starts_total{outcome="started"} 3.0' in found
+        assert 'grange_agent_container_ends_total{reason="Error"} 2.0' in found
+        assert 'grange_agent_probes_total{kind="Readiness",outcome="ok"}' in found
+        assert 'grange_agent_status_writes_total{outcome="written"}' in found
 
 
 async def test_a_lost_container_is_restarted_by_policy(tools: Tools) -> None:

@@ -47,9 +47,12 @@ class FakeProber:
         self._clock = clock
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, float]] = []
+        self.failure: Exception | None = None
 
     async def ask(self, probe: Probe, target: ProbeTarget) -> Answer:
         del probe
+        if self.failure is not None:
+            raise self.failure
         self.asked.append((target.container.name, self._clock.monotonic()))
         return self.answers.get(target.container.name, Answer(ok=True))
 
@@ -60,6 +63,7 @@ class World:
     def __init__(self, clock: Clock, rng: Stream, log: Logger, nursery: Nursery) -> None:
         self.clock, self.rng, self.log = clock, rng, log
         self.nursery = nursery
+        self.registry = registry()
         self.application = Application(
             MemoryStore(), Scheme(BUILT_IN), clock=clock, rng=rng, log=Logger("api"), authn=None
         )
@@ -87,7 +91,7 @@ class World:
         """An agent with informers of its own."""
         client = Client(InProcess(self._watched, ADMIN), clock=self.clock)
         informers = InformerFactory(client, clock=self.clock, rng=self.rng, log=self.log)
-        deps = Deps(client, informers, self.clock, self.rng, self.log, registry())
+        deps = Deps(client, informers, self.clock, self.rng, self.log, self.registry)
         config = NodeConfig(builders.NODE, capacity, timing=timing or Timing())
         agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
 

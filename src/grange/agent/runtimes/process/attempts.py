@@ -179,6 +179,7 @@ class Attempt:
     def __init__(self, target: ContainerID, run: Run | None) -> None:
         self.target = target
         self.run = run
+        self.refusal = ""
         self.connection: Connection | None = None
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
@@ -189,7 +190,9 @@ class Attempt:
 
     def take(self, state: dict[str, object]) -> None:
         """Note what a shim or a file says."""
-        if "unforked" not in state:
+        if "unforked" in state:
+            self.refusal = os.strerror(number_of(state, "unforked"))
+        else:
             self.run = run_of(self.target, explained(state))
         self.changed.set()
 

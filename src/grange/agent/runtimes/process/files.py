@@ -96,8 +96,9 @@ class Layout:
             for mount in mounts:
                 _make_mount(container / "root", mount, volumes[mount.volume])
             directory = self.attempt(target)
-            # One without a state was never started: an earlier try got no further than this.
-            directory.mkdir(mode=0o700, exist_ok=not (directory / shim.STATE_FILE).exists())
+            if directory.exists() and not (directory / shim.STATE_FILE).exists():
+                shutil.rmtree(directory)  # an earlier try got no further than this
+            directory.mkdir(mode=0o700)
         except OSError as error:
             raise RuntimeFailedError(
                 f"cannot make {container}: {error.strerror} ({error.filename})"

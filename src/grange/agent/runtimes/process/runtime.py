@@ -258,7 +258,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             raise RuntimeFailedError(f"{target}: its process did not start in time") from error
         if attempt.run is None:
             pod.attempts[target.container].remove(attempt)
-            raise RuntimeFailedError(f"{target}: the machine has no room for another process")
+            raise RuntimeFailedError(f"{target}: cannot start a process: {attempt.refusal}")
         return attempt.run
 
     async def signal(self, target: ContainerID, number: int) -> None:
@@ -411,8 +411,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
         The disk is read on the loop: a few hundred bytes that were written a moment ago.
         """
-        refused = attempt.run is None and attempt.changed.is_set()
-        if not refused and (attempt.run is None or attempt.run.running):
+        if not attempt.refusal and (attempt.run is None or attempt.run.running):
             state = self._layout.read_state(attempt.target) or {}
             attempt.take(state if "finished_at" in state else self._bury(attempt.target, state))
         attempt.finish()

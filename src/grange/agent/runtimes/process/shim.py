@@ -368,7 +368,7 @@ class _Shim:
             return
         pid = self._process.pid
         self._state.update(pid=pid, pid_start=start_time(pid))
-        write_state(self._directory, self._state, durable=False)
+        self._record(durable=False)
         os.close(lock_fd)
         self._greet(self._first)
         self._process.poll.register(self._listener, select.POLLIN)
@@ -427,10 +427,18 @@ class _Shim:
     def _finish(self, outcome: dict[str, object]) -> None:
         self._logs.close()
         self._state.update(outcome, finished_at=time.time())
-        write_state(self._directory, self._state, durable=True)
+        self._record(durable=True)
         os.unlink(CONTROL_SOCKET, dir_fd=self._directory)
         for connection in self._connections.values():
             self._send(connection)
+
+    def _record(self, *, durable: bool) -> None:
+        try:
+            write_state(self._directory, self._state, durable=durable)
+        except OSError:
+            # A full disk: whoever is connected hears it all the same, and a server that comes
+            # later finds the socket while the program runs, and "lost" after its end.
+            return
 
 
 def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
@@ -478,7 +486,12 @@ def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None
         source.seek(0)
         spec = json.load(source)
     if request["op"] == "start":
-        _Shim(spec, str(request["directory"]), connection).run(lock_fd)
+        try:
+            made = _Shim(spec, str(request["directory"]), connection)
+        except OSError as error:  # no descriptor, no space: nothing was started
+            connection.send(json.dumps({"unforked": error.errno}).encode())
+            return
+        made.run(lock_fd)
     else:
         os.close(lock_fd)
         _run_command(spec, connection)
