@@ -46,7 +46,7 @@ def operations(draw: st.DrawFn, document: Any) -> dict[str, Any]:
     return operation
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data(), DOCUMENTS)
 def test_json_patch_agrees_with_an_independent_implementation(
     data: st.DataObject, document: dict[str, Any]

@@ -21,6 +21,14 @@ KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
 
 
+def takes_null(schema: Schema) -> bool:
+    """Whether null is a value for this (resolved) schema, and not another word for absent."""
+    if schema.get("nullable"):
+        return True
+    plain = "type" in schema or "enum" in schema or "format" in schema
+    return not plain and not schema.get(INT_OR_STRING)
+
+
 def reference(name: str) -> Schema:
     """A schema that stands for the definition of this name."""
     return {"$ref": f"{PREFIX}{name}"}

@@ -17,6 +17,7 @@ from grange.api.schema.definitions import (
     KEEPS_UNKNOWN,
     Definitions,
     Schema,
+    takes_null,
 )
 from grange.api.status import Cause
 from grange.api.validation.causes import shown
@@ -110,10 +111,10 @@ class Reporter:
 
     def _nullable(self, properties: Schema, field: str) -> bool:
         part = properties.get(field)
-        return part is not None and bool(self._definitions.resolve(part).get("nullable"))
+        return part is not None and takes_null(self._definitions.resolve(part))
 
     def _visit_map(self, schema: Schema, value: dict[str, Any], path: str) -> None:
-        nullable = self._definitions.resolve(schema).get("nullable")
+        nullable = takes_null(self._definitions.resolve(schema))
         for key in list(value):
             if value[key] is not None:
                 self.visit(schema, value[key], f"{path}[{key}]")
@@ -128,7 +129,7 @@ class Reporter:
         items = schema.get("items")
         if items is None:
             return
-        nullable = self._definitions.resolve(items).get("nullable")
+        nullable = takes_null(self._definitions.resolve(items))
         for index, item in enumerate(value):
             if item is not None:
                 self.visit(items, item, f"{path}[{index}]")
