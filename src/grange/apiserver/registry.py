@@ -290,16 +290,19 @@ def _conform(info: AnyKind, document: Document, options: WriteOptions) -> tuple[
     warnings: tuple[str, ...] = ()
     if causes:
         unknown = [cause for cause in causes if schema.is_unknown_field(cause)]
-        _refuse(info, document, [cause for cause in causes if cause not in unknown])
-        warnings = tuple(f'unknown field "{cause.field}"' for cause in unknown)
-        if options.field_validation == STRICT:
+        others = [cause for cause in causes if cause not in unknown]
+        warnings = tuple(cause.message for cause in unknown)
+        if unknown and options.field_validation == STRICT:
+            # A misspelt field is often why another one is missing: tell both, the cause first.
+            told = [*warnings, *(f"{cause.field}: {cause.message}" for cause in others)]
             raise BadRequest(
                 f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: '
-                f"strict decoding error: {', '.join(warnings)}",
+                f"strict decoding error: {', '.join(told)}",
                 kind=info.plural,
                 group=info.group,
-                causes=unknown,
+                causes=[*unknown, *others],
             )
+        _refuse(info, document, others)
         _refuse(info, document, schema.drop_unknown(document, info))
         if options.field_validation == IGNORE:
             warnings = ()
