@@ -124,7 +124,6 @@ class SQLiteStore:
         )
         self._compacted = loaded.compacted  # what nobody may ask for any more
         self._swept = loaded.compacted  # how far it is gone from the disk
-        self._sweep_to = loaded.compacted
         self._sweepers: list[asyncio.Future[None]] = []
         self._queue: list[Change] = []
         self._callers: list[asyncio.Future[Entry]] = []
@@ -334,7 +333,7 @@ class SQLiteStore:
         if revision <= self._compacted:
             return
         # First the promise, then the rows: whoever reads history checks the mark afterwards.
-        self._compacted = self._sweep_to = revision
+        self._compacted = revision
         done: asyncio.Future[None] = self._loop.create_future()
         self._sweepers.append(done)
         self._work.set()
@@ -418,20 +417,19 @@ class SQLiteStore:
         """One piece of compaction, so that writes never wait for more than one."""
         database = self._files.database
         settings = self._settings
+        target = self._compacted
         try:
-            if self._swept < self._sweep_to:
-                piece = partial(database.sweep, self._sweep_to, settings.sweep_rows)
+            if self._swept < target:
+                piece = partial(database.sweep, target, settings.sweep_rows)
                 self._swept = await self._lanes.writer.run(piece)
                 return
-            target = self._sweep_to
             left = await self._lanes.writer.run(partial(database.vacuum, settings.vacuum_pages))
         except sqlite3.Error as error:
             failure = translated(error, database.file)
-            self._log.error("compaction refused", revision=self._sweep_to, error=failure)
-            self._sweep_to = self._swept
+            self._log.error("compaction refused", revision=target, error=failure)
             self._fail_sweepers(failure)
             return
-        if not left and target == self._sweep_to:
+        if not left and target == self._compacted:
             sweepers, self._sweepers = self._sweepers, []
             for done in sweepers:
                 if not done.done():

@@ -29,22 +29,27 @@ Records = list[tuple[str, dict[str, object]]]
 
 
 class Lane(Inline):
-    """A lane that a test can hold shut or break."""
+    """A lane that a test can hold shut before or after the work, or break."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate = asyncio.Event()
+        self.gate, self.exit = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.exit.set()
         self.calls = 0
+        self.open_calls = 0  # so many calls pass the gate although it is shut
         self.failures: list[Exception] = []  # the next calls fail with these
         self.closed = False
 
     async def run(self, work: Callable[[], T]) -> T:
         self.calls += 1
-        await self.gate.wait()
+        if self.calls > self.open_calls:
+            await self.gate.wait()
         if self.failures:
             raise self.failures.pop(0)
-        return await super().run(work)
+        result = await super().run(work)
+        await self.exit.wait()
+        return result
 
     def close(self) -> None:
         super().close()
@@ -122,6 +127,25 @@ async def test_write_is_invisible_until_it_is_on_disk(tmp_path: Path, log: Logge
         assert [event.revision for event in await anext(watcher)] == [1]
         assert store.get("/a") == Entry("/a", b"body@1", 1, 1)
     assert crowd.done == [Entry("/a", b"body@1", 1, 1)]
+
+
+async def test_history_stops_at_what_is_acknowledged(tmp_path: Path, log: Logger) -> None:
+    """A commit can be on disk before the loop knows: a watcher must not see it before everybody."""
+    lane = Lane()
+    async with opened(tmp_path, log, lane, Settings(recent_events=1)) as store:
+        for _ in range(5):
+            await store.put("/a", body)
+        async with Nursery() as nursery:
+            lane.exit.clear()
+            nursery.start(store.put("/a", body))
+            await turns()
+            assert rows(tmp_path) == 6
+            watcher = store.watch("/", after=0)
+            assert [event.revision for event in await anext(watcher)] == [1, 2, 3, 4, 5]
+            assert watcher.progress == store.revision == 5
+            assert (await store.list("/", revision=3)).entries[0].revision == 3
+            lane.exit.set()
+            assert [event.revision for event in await anext(watcher)] == [6]
 
 
 async def test_writes_that_wait_share_one_transaction_of_one_statement(
@@ -361,6 +385,29 @@ async def test_writes_pass_between_the_pieces_of_a_compaction(tmp_path: Path, lo
                 order.append("written")
         assert order == ["written"] * 5 + ["compacted"]
         assert store.statistics().batches == 205
+
+
+async def test_second_compaction_waits_for_its_own_rows(tmp_path: Path, log: Logger) -> None:
+    lane = Lane()
+    async with opened(tmp_path, log, lane) as store:
+        for _ in range(10):
+            await store.put("/a", body)
+        left: list[int] = []
+
+        async def compact(revision: int) -> None:
+            await store.compact(revision)
+            left.append(rows(tmp_path))
+
+        async with Nursery() as nursery:
+            lane.open_calls = lane.calls + 1  # the sweep; then the vacuum waits
+            lane.gate.clear()
+            nursery.start(compact(3))
+            await turns()
+            nursery.start(compact(8))
+            await turns()
+            lane.gate.set()
+        assert left == [3, 3]
+        assert store.compacted == 8
 
 
 async def test_cancelled_compaction_goes_on(tmp_path: Path, log: Logger) -> None:
