@@ -30,16 +30,17 @@ class Plane:
 
     def start(self) -> str:
         """Start it and return the line that says where it serves."""
-        self.process = subprocess.Popen(
-            [
-                *GRANGE,
-                *("up", "--data-dir", str(self.directory), "--listen", "127.0.0.1:0"),
-                *("--nodes", str(self.nodes), "--no-switch", *self.words),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=(self.directory.parent / "up.stderr").open("a"),
-            text=True,
-        )
+        with (self.directory.parent / "up.stderr").open("a") as errors:
+            self.process = subprocess.Popen(
+                [
+                    *GRANGE,
+                    *("up", "--data-dir", str(self.directory), "--listen", "127.0.0.1:0"),
+                    *("--nodes", str(self.nodes), "--no-switch", *self.words),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("ready in"), (line, self.errors())
