@@ -352,5 +352,6 @@ async def _collect(chunks: AsyncIterator[bytes]) -> bytes:
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
-    if isinstance(chunks, AsyncGenerator):
-        await chunks.aclose()
+    close = getattr(chunks, "aclose", None)  # not every closable stream is a generator
+    if close is not None:
+        await close()
