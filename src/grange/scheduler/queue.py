@@ -174,7 +174,7 @@ class SchedulingQueue:
         self._log: deque[_Logged] = deque()
         self._log_start = 0
         self._tickets = 0
-        self._checked_at = -inf
+        self._check_due = -inf
         self._early = (-1, 0)
         self._counts = dict.fromkeys(Pool, 0)
 
@@ -346,8 +346,8 @@ class SchedulingQueue:
             while (head := heap.head()) is not None and head[0][0] < floor(now):
                 heap.pop()
                 self._enter(head[1], self._active, now)
-        if now - self._checked_at >= self._settings.leftover_check_s:
-            self._checked_at = now
+        if now >= self._check_due:
+            self._check_due = now + self._settings.leftover_check_s
             for pod in [pod for pods in self._unschedulable.values() for pod in pods.values()]:
                 if now - pod.timestamp > self._settings.leftover_s:
                     self._requeue(pod, _Requeue.AFTER_BACKOFF, now)
@@ -364,7 +364,7 @@ class SchedulingQueue:
         if self._settings.early_per_s and self._backoff.head() is not None:
             found.append(now if self._early_left(now) else floor(now) + 1.0)
         if self._unschedulable:
-            found.append(max(now, self._checked_at + self._settings.leftover_check_s))
+            found.append(max(now, self._check_due))
         return min(found, default=None)
 
     def statistics(self) -> QueueStatistics:
