@@ -122,6 +122,8 @@ class Listener:
             self._wanted_port,
             ssl=self._ssl_context,
             ssl_handshake_timeout=limits.head_s if self._ssl_context else None,
+            # A peer that keeps an idle connection in a pool does not answer a goodbye.
+            ssl_shutdown_timeout=limits.goodbye_s if self._ssl_context else None,
             backlog=1024,
         )
 

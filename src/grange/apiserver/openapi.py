@@ -12,6 +12,7 @@ from grange.apiserver.negotiation import accepts_json, parse_accept
 
 _V2, _V3 = "/openapi/v2", "/openapi/v3"
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_V2_ANSWERED = _V2_PROTOBUF.replace("@", ".")  # the name asked for is no valid content type
 # swagger "2.0", info {title "Grange"} and nothing else. kubectl asks for version 2 as protobuf when
 # version 3 does not know a kind, and gives up with a riddle when it is refused; given a document
 # without definitions it goes on to say that there is no such kind.
@@ -42,7 +43,7 @@ class OpenAPI:
         accept = headers.get("accept", "")
         if not accepts_json(accept):
             if path == _V2 and any(media.type == _V2_PROTOBUF for media in parse_accept(accept)):
-                return Response(200, _V2_EMPTY, _V2_PROTOBUF)
+                return Response(200, _V2_EMPTY, _V2_ANSWERED)
             raise NotAcceptable("OpenAPI is served as application/json only")
         body, digest = self._body(path)
         etag = f'"{digest}"'

@@ -15,7 +15,7 @@ from grange.sim.pytest_plugin import Records
 from grange.store.memory import MemoryStore
 
 BOB = User("bob", ("system:authenticated",))
-SECRET = "a-token-that-nobody-should-see"
+BEARER = "a-token-that-nobody-should-see"
 
 
 def test_known_token_is_its_user_and_authenticated() -> None:
@@ -72,7 +72,7 @@ async def test_application_can_authenticate_by_itself(
         clock=clock,
         rng=rng,
         log=log,
-        authn=StaticTokens({SECRET: ADMIN}),
+        authn=StaticTokens({BEARER: ADMIN}),
     )
     await application.bootstrap()
 
@@ -80,7 +80,7 @@ async def test_application_can_authenticate_by_itself(
         headers = {"authorization": header} if header else {}
         return (await application.handle(Request("GET", PODS, headers=headers))).status
 
-    assert await ask(f"Bearer {SECRET}") == 200
+    assert await ask(f"Bearer {BEARER}") == 200
     assert await ask("Bearer wrong") == 401
     assert await ask("") == 403
-    assert SECRET not in str(records)
+    assert BEARER not in str(records)

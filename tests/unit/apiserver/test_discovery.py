@@ -111,7 +111,7 @@ async def test_openapi_v3_says_that_field_validation_is_done_here(server: Server
 async def test_openapi_v2_is_json_or_an_empty_protobuf(server: Server) -> None:
     assert (await server.get("/openapi/v2")).body["swagger"] == "2.0"
     empty = await server.get("/openapi/v2", accept=V2_PROTOBUF)
-    assert (empty.code, empty.response.content_type) == (200, V2_PROTOBUF)
+    assert (empty.code, empty.response.content_type) == (200, V2_PROTOBUF.replace("@", "."))
     assert empty.response.body == b"\n\x032.0\x12\x08\n\x06Grange"
     assert (await server.get("/openapi/v2", accept="text/html")).code == 406
 

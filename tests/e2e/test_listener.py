@@ -1,0 +1,358 @@
+"""The listener on real sockets: what it bounds, how it answers what is malformed, how it ends."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from grange.api.meta import Document
+from grange.api.status import Conflict
+from grange.api.wire import ADMIN, ANONYMOUS, Request, Response
+from grange.apiserver.authn import StaticTokens
+from grange.apiserver.listener import BODY_MAX_BYTES, Limits, Listener
+from grange.app import pki
+from grange.base.clock import Clock
+from grange.base.log import Logger
+
+pytestmark = pytest.mark.e2e
+BEARER = "a-token"
+
+
+@dataclass
+class Handler:
+    """Echoes, streams and waits."""
+
+    seen: list[Request] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    entered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, request: Request) -> Response:
+        self.seen.append(request)
+        match request.path:
+            case "/stream":
+                return Response(200, chunks=self.stream())
+            case "/broken":
+                return Response(200, chunks=self.broken())
+            case "/large":
+                return Response(200, b"x" * 500_000, "text/plain")
+            case "/slow":
+                self.entered.set()
+                await self.stop.wait()
+        return Response(200, json.dumps({"got": len(request.body)}).encode(), headers={"X-A": "b"})
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"one\n"
+            await self.stop.wait()
+            yield b"two\n"
+        finally:
+            self.ended.set()
+
+    async def broken(self) -> AsyncGenerator[bytes, None]:
+        yield b"one\n"
+        raise Conflict("it broke")
+
+
+@dataclass
+class Answer:
+    code: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def status(self) -> Document:
+        document: Document = json.loads(self.body)
+        assert document["kind"] == "Status"
+        assert document["code"] == self.code
+        return document
+
+
+class Wire:
+    """One connection, spoken by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, raw: bytes) -> None:
+        self.writer.write(raw)
+
+    def ask(self, method: str, target: str, body: bytes = b"", *headers: str) -> None:
+        lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers]
+        if body:
+            lines.append(f"Content-Length: {len(body)}")
+        self.send("\r\n".join([*lines, "", ""]).encode() + body)
+
+    async def head(self) -> Answer:
+        raw = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = (line.partition(": ") for line in raw[1:] if line)
+        headers = {name.lower(): value for name, _, value in pairs}
+        return Answer(int(raw[0].split()[1]), headers, b"")
+
+    async def answer(self, *, bodiless: bool = False) -> Answer:
+        found = await self.head()
+        if not bodiless:
+            found.body = await self.reader.readexactly(int(found.headers["content-length"]))
+        return found
+
+    async def chunk(self) -> bytes:
+        size = int(await self.reader.readline(), 16)
+        data = await self.reader.readexactly(size)
+        await self.reader.readexactly(2)
+        return data
+
+    async def ended(self) -> bool:
+        try:
+            return await self.reader.read() == b""
+        except ConnectionError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+class Harness:
+    """A listener with its handler, and connections to it."""
+
+    def __init__(self, listener: Listener, handler: Handler) -> None:
+        self.listener = listener
+        self.handler = handler
+
+    @asynccontextmanager
+    async def wire(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Wire]:
+        opened = Wire(*await asyncio.open_connection("127.0.0.1", self.listener.port, ssl=tls))
+        try:
+            yield opened
+        finally:
+            await opened.close()
+
+
+Start = Callable[..., "contextlib.AbstractAsyncContextManager[Harness]"]
+
+
+@pytest.fixture
+def start(clock: Clock, log: Logger) -> Start:
+    @asynccontextmanager
+    async def started(
+        limits: Limits | None = None, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[Harness]:
+        handler = Handler()
+        listener = Listener(
+            handler,
+            authenticator=StaticTokens({BEARER: ADMIN}),
+            ssl_context=tls,
+            clock=clock,
+            log=log,
+            drain=handler.stop.set,
+            limits=limits,
+        )
+        async with listener:
+            yield Harness(listener, handler)
+
+    return started
+
+
+async def test_requests_arrive_decoded_and_answers_leave_whole(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("POST", "/a%20b/c?x=1%2C2&y=&x=3", b"12345", f"Authorization: Bearer {BEARER}")
+        answer = await wire.answer()
+        assert (answer.code, answer.body) == (200, b'{"got": 5}')
+        assert answer.headers["x-a"] == "b"
+        assert answer.headers["content-type"] == "application/json"
+        seen = harness.handler.seen[0]
+        assert (seen.method, seen.path, dict(seen.query)) == ("POST", "/a b/c", {"x": "3", "y": ""})
+        assert (seen.body, seen.user) == (b"12345", ADMIN)
+        wire.ask("GET", "/again")
+        assert (await wire.answer()).code == 200
+        assert harness.handler.seen[1].user == ANONYMOUS
+        wire.ask("GET", "/large")
+        assert len((await wire.answer()).body) == 500_000
+        wire.ask("HEAD", "/head")
+        assert (await wire.answer(bodiless=True)).headers["content-length"] == "10"
+
+
+async def test_https_is_spoken_with_our_own_authority(
+    start: Start, tmp_path: Path, clock: Clock
+) -> None:
+    keys = pki.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
+    client = ssl.create_default_context(cadata=keys.ca_pem.decode())
+    async with start(tls=keys.server_context()) as harness:
+        assert harness.listener.url.startswith("https://127.0.0.1:")
+        async with harness.wire(client) as wire:
+            wire.ask("GET", "/")
+            assert (await wire.answer()).code == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            async with harness.wire(ssl.create_default_context()):
+                pass
+
+
+async def test_unknown_credential_is_refused_before_the_handler(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("GET", "/", b"", "Authorization: Bearer wrong")
+        answer = await wire.answer()
+        assert (answer.code, answer.status["reason"]) == (401, "Unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert harness.handler.seen == []
+
+
+async def test_body_beyond_the_limit_is_refused_however_it_is_sent(start: Start) -> None:
+    async with start() as harness:
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", b"", f"Content-Length: {BODY_MAX_BYTES + 1}")
+            assert (await wire.answer()).status["reason"] == "RequestEntityTooLarge"
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", b"", "Transfer-Encoding: chunked")
+            piece = b"%x\r\n%b\r\n" % (65_536, b"x" * 65_536)
+            for _ in range(BODY_MAX_BYTES // 65_536 + 1):
+                wire.send(piece)
+            assert (await wire.answer()).code == 413
+        assert harness.handler.seen == []
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", b"x" * BODY_MAX_BYTES)
+            assert json.loads((await wire.answer()).body) == {"got": BODY_MAX_BYTES}
+
+
+async def test_chunked_body_is_read(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("POST", "/", b"", "Transfer-Encoding: chunked")
+        wire.send(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        assert json.loads((await wire.answer()).body) == {"got": 5}
+
+
+async def test_connection_that_sends_no_head_is_closed(start: Start) -> None:
+    limits = Limits(head_s=0.2)
+    async with start(limits) as harness, harness.wire() as silent, harness.wire() as dripping:
+        dripping.send(b"GET / HTTP/1.1\r\nHost:")
+        assert await silent.ended()
+        assert await dripping.ended()
+
+
+async def test_connection_that_sends_no_body_is_answered_and_closed(start: Start) -> None:
+    async with start(Limits(body_s=0.2)) as harness, harness.wire() as wire:
+        wire.ask("POST", "/", b"", "Content-Length: 10")
+        wire.send(b"12")
+        answer = await wire.answer()
+        assert (answer.code, answer.status["reason"]) == (504, "Timeout")
+        assert await wire.ended()
+        assert harness.handler.seen == []
+
+
+async def test_idle_connection_is_closed(start: Start) -> None:
+    async with start(Limits(idle_s=0.2)) as harness, harness.wire() as wire:
+        wire.ask("GET", "/")
+        assert (await wire.answer()).code == 200
+        assert await wire.ended()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nBad Header: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: minus\r\n\r\n",
+    ],
+    ids=["no-http", "bad-header", "long-header", "long-target", "bad-length"],
+)
+async def test_malformed_request_is_a_bad_request_with_a_status(start: Start, raw: bytes) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.send(raw)
+        answer = await wire.answer()
+        assert (answer.code, answer.status["reason"]) == (400, "BadRequest")
+        assert await wire.ended()
+        assert harness.handler.seen == []
+
+
+async def test_older_client_gets_its_answer_and_the_end(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.send(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await wire.answer()).code == 200
+        assert await wire.ended()
+
+
+async def test_stream_arrives_as_it_is_made(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("GET", "/stream")
+        head = await wire.head()
+        assert (head.code, head.headers["transfer-encoding"]) == (200, "chunked")
+        assert await wire.chunk() == b"one\n"
+        harness.handler.stop.set()
+        assert await wire.chunk() == b"two\n"
+        assert await wire.chunk() == b""
+        assert harness.handler.ended.is_set()
+        wire.ask("GET", "/again")
+        assert (await wire.answer()).code == 200
+
+
+async def test_client_that_goes_away_closes_its_stream(start: Start, clock: Clock) -> None:
+    async with start() as harness:
+        async with harness.wire() as wire:
+            wire.ask("GET", "/stream")
+            await wire.head()
+            assert await wire.chunk() == b"one\n"
+        async with clock.timeout(5):
+            await harness.handler.ended.wait()
+
+
+async def test_stream_that_breaks_ends_without_an_end(start: Start) -> None:
+    """The client must be able to tell a stream that broke from one that is complete."""
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("GET", "/broken")
+        await wire.head()
+        assert await wire.chunk() == b"one\n"
+        assert await wire.ended()
+
+
+async def test_closing_ends_streams_in_order_and_lets_requests_finish(start: Start) -> None:
+    async with start() as harness, harness.wire() as stream, harness.wire() as slow:
+        stream.ask("GET", "/stream")
+        await stream.head()
+        assert await stream.chunk() == b"one\n"
+        slow.ask("GET", "/slow")
+        await harness.handler.entered.wait()
+        await harness.listener.close()
+        assert await stream.chunk() == b"two\n"
+        assert await stream.chunk() == b""
+        assert (await slow.answer()).code == 200
+        assert await stream.ended()
+        with pytest.raises(OSError):  # noqa: PT011  refused or reset, as the system likes
+            async with harness.wire():
+                pass
+
+
+async def test_closing_does_not_wait_for_ever(start: Start, clock: Clock) -> None:
+    async with start(Limits(close_s=0.2)) as harness, harness.wire() as wire:
+        harness.listener._drain = None  # the handler is not told to end
+        wire.ask("GET", "/slow")
+        await harness.handler.entered.wait()
+        async with clock.timeout(5):
+            await harness.listener.close()
+        assert await wire.ended()
+
+
+async def test_address_in_use_is_an_error_that_names_it(
+    start: Start, clock: Clock, log: Logger
+) -> None:
+    async with start() as harness:
+        other = Listener(
+            harness.handler,
+            authenticator=None,
+            ssl_context=None,
+            clock=clock,
+            log=log,
+            port=harness.listener.port,
+        )
+        with pytest.raises(OSError, match="address already in use"):
+            await other.start()
+        await other.close()
+        assert other.port == 0
