@@ -44,6 +44,7 @@ class Limits:
         idle_s: between requests; longer than the 90 s after which Go clients drop a connection
             themselves, so that the server does not close one that is about to be used.
         close_s: how long running requests may take to end when the listener closes.
+        goodbye_s: how long a peer may take to answer the end of TLS.
     """
 
     body_bytes: int = BODY_MAX_BYTES
@@ -51,6 +52,7 @@ class Limits:
     body_s: float = 30.0
     idle_s: float = 120.0
     close_s: float = 5.0
+    goodbye_s: float = 0.5
 
 
 class Listener:
