@@ -186,7 +186,7 @@ class Database:
                 "SELECT revision, key, value, created, deleted, checksum FROM log ORDER BY revision"
             )
             for revision, key, value, created, deleted, checksum in rows:
-                if checksum != zlib.crc32(value, revision & 0xFFFFFFFF):
+                if checksum != _checksum(revision, value):
                     raise _corrupt(self.file, f"the value of {key} at {revision} is damaged")
                 if deleted:
                     entries.pop(key, None)
@@ -213,7 +213,6 @@ class Database:
             statement = self._inserts[size] = _insert(size)
         values: list[object] = []
         extend = values.extend
-        crc32 = zlib.crc32
         for change in changes:
             entry = change.entry
             before = change.before
@@ -225,7 +224,7 @@ class Database:
                     entry.created,
                     0 if before is None else before.revision,
                     change.deleted,
-                    crc32(entry.value, entry.revision & 0xFFFFFFFF),
+                    _checksum(entry.revision, entry.value),
                 )
             )
         values.extend([None] * ((size - len(changes)) * _COLUMNS))

@@ -116,6 +116,23 @@ def test_failed_sweep_leaves_no_transaction_behind(file: Path) -> None:
     database.close()
 
 
+def test_sweep_that_fails_halfway_is_undone(file: Path) -> None:
+    database = Database(file)
+    database.append([creation(1)])
+    first = Entry("/k/1", b"value", 1, 1)
+    database.append([Change(Entry("/k/1", b"value", 2, 1), first, deleted=False)])
+    database._run(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON mark BEGIN SELECT RAISE(FAIL, 'refused'); END"
+    )
+    with pytest.raises(sqlite3.IntegrityError, match="refused"):
+        database.sweep(2, 10)
+    assert database._number("SELECT count(*) FROM log") == 2
+    database._run("DROP TRIGGER refuse")
+    assert database.sweep(2, 10) == 2
+    assert database._number("SELECT count(*) FROM log") == 1
+    database.close()
+
+
 def test_vacuum_gives_space_back_in_pieces(file: Path) -> None:
     filled(file, 300)
     database = Database(file)

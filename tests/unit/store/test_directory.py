@@ -1,3 +1,4 @@
+import errno
 import os
 import stat
 from pathlib import Path
@@ -5,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grange.store.directory import DataDirectory
-from grange.store.errors import StoreBusy, StoreError
+from grange.store.errors import StorageFull, StoreBusy, StoreError
 
 
 def mode(path: Path) -> int:
@@ -53,4 +54,15 @@ def test_directory_with_a_database_that_is_a_directory_is_refused(tmp_path: Path
     with pytest.raises(StoreError, match=r"store\.db"):
         DataDirectory.acquire(tmp_path)
     (tmp_path / "store.db").rmdir()
+    DataDirectory.acquire(tmp_path).release()
+
+
+def test_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(lock: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", refuse)
+        with pytest.raises(StorageFull, match="free space"):
+            DataDirectory.acquire(tmp_path)
     DataDirectory.acquire(tmp_path).release()

@@ -537,6 +537,21 @@ async def test_unusable_database_leaves_the_directory_unlocked(tmp_path: Path, l
             await SQLiteStore.open(tmp_path, log=log, lanes=Lanes.inline())
 
 
+async def test_damaged_value_is_noticed_when_opening(tmp_path: Path, log: Logger) -> None:
+    async with opened(tmp_path, log) as store:
+        await store.put("/a", body)
+    raw = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    raw.execute("UPDATE log SET value = CAST('body@9' AS BLOB)")
+    raw.close()
+    with pytest.raises(StoreCorrupt, match="value of /a at 1 is damaged"):
+        await SQLiteStore.open(tmp_path, log=log, lanes=Lanes.inline())
+    raw = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    raw.execute("UPDATE log SET value = CAST('body@1' AS BLOB)")
+    raw.close()
+    async with opened(tmp_path, log) as store:
+        assert store.get("/a") == Entry("/a", b"body@1", 1, 1)
+
+
 async def test_cancelled_open_releases_everything(tmp_path: Path, log: Logger) -> None:
     lane = Lane()
     lane.gate.clear()
