@@ -1,24 +1,20 @@
 """Whether a node can take a pod: the last check, against what really runs there. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 
-from grange.api.kinds.pod import Pod
-from grange.placement import requests
+from grange.placement.requests import Resources
 
 
 def refusal(
-    pod: Pod, others: Iterable[Pod], allocatable: Mapping[str, str]
+    wanted: Resources, held: Sequence[Resources], room: Resources
 ) -> tuple[str, str] | None:
-    """Reason and message when the pod does not fit beside the others; None when it does.
+    """Reason and message when a pod does not fit beside the others; None when it does.
 
     Args:
-        pod: the new one.
-        others: the pods that hold resources of the node already.
-        allocatable: what the node gives to pods.
+        wanted: what the new one requests.
+        held: what each pod on the node requests.
+        room: what the node gives to pods.
     """
-    room = requests.allocatable(allocatable)
-    wanted = requests.pod_request(pod.spec).resources
-    held = [requests.pod_request(item.spec).resources for item in others]
     amounts = [
         ("cpu", wanted.cpu_milli, sum(item.cpu_milli for item in held), room.cpu_milli),
         ("memory", wanted.memory_bytes, sum(item.memory_bytes for item in held), room.memory_bytes),

@@ -176,8 +176,7 @@ class AgentLogs:
         uid = str(pod["metadata"]["uid"])
         attempts = [
             run.id
-            for record in self._runtime.pods()
-            if record.sandbox.uid == uid
+            for record in self._runtime.pods(uid)
             for run in record.runs
             if run.id.container == container
         ]

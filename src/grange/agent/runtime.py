@@ -266,8 +266,12 @@ class PodRuntime(Protocol):
     async def remove(self, pod_uid: str) -> None:
         """Kill what is left of the pod, wait for it, free its address and delete its files."""
 
-    def pods(self) -> list[PodRecord]:
-        """Every pod that is prepared, those taken over from an earlier runtime included."""
+    def pods(self, uid: str | None = None) -> list[PodRecord]:
+        """The pods that are prepared, those taken over from an earlier runtime included.
+
+        Args:
+            uid: only this one, so that asking for one does not cost as much as asking for all.
+        """
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back on the loop after every end of a run of the pod; returns how to stop that."""

@@ -14,6 +14,7 @@ from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.base.log import Logger
 from grange.base.tasks import Nursery, supervise
+from grange.placement import requests
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import Recorder
@@ -58,6 +59,7 @@ class NodeAgent:
             metrics=instruments(deps.metrics),
             admit=self._admit,
         )
+        self._room = requests.allocatable(config.capacity)
         self._workers: dict[str, PodWorker] = {}
         self._nursery: Nursery | None = None
         fields = f"spec.nodeName={config.name}" if config.own_pods_only else ""
@@ -136,12 +138,12 @@ class NodeAgent:
             self._workers.pop(uid, None)
 
     def _admit(self, pod: Pod) -> tuple[str, str] | None:
-        others = [
-            worker.pod
+        held = [
+            worker.requested
             for uid, worker in self._workers.items()
             if uid != pod.metadata.uid and worker.holds_resources
         ]
-        return admission.refusal(pod, others, self._config.capacity)
+        return admission.refusal(requests.pod_request(pod.spec).resources, held, self._room)
 
     def _strangers(self) -> list[PodRecord]:
         """Pods that the runtime has for this node and the API does not."""
@@ -196,6 +198,4 @@ async def end_other_nodes(runtime: PodRuntime, nodes: frozenset[str], log: Logge
 
 
 def _is_running(runtime: PodRuntime, uid: str) -> bool:
-    return any(
-        run.running for record in runtime.pods() if record.sandbox.uid == uid for run in record.runs
-    )
+    return any(run.running for record in runtime.pods(uid) for run in record.runs)

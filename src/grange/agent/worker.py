@@ -44,6 +44,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.client.client import Client
+from grange.placement import requests
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 _FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
@@ -83,11 +84,16 @@ class PodWorker:
     Args:
         pod: the object as it is now.
         tools: of the node.
+
+    Attributes:
+        pod: the newest object.
+        requested: what it asks of the node.
     """
 
     def __init__(self, pod: Pod, tools: Tools) -> None:
         self.pod = pod
         self._tools = tools
+        self.requested = requests.pod_request(pod.spec).resources
         self._uid = pod.metadata.uid
         self._log = tools.log.bind(pod=str(pod.key), uid=self._uid)
         self._timing = tools.config.timing
@@ -182,10 +188,7 @@ class PodWorker:
         self._probe(track, probing, program)
 
     def _record(self) -> PodRecord | None:
-        for record in self._tools.runtime.pods():
-            if record.sandbox.uid == self._uid:
-                return record
-        return None
+        return next(iter(self._tools.runtime.pods(self._uid)), None)
 
     def _use(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox

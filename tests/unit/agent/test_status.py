@@ -11,6 +11,8 @@ from grange.agent.lifecycle import Ending, Track
 from grange.agent.status import Place
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
+from grange.placement import requests
+from grange.placement.requests import Resources
 
 TIMING = Timing()
 PLACE = Place("127.0.0.1", "127.1.2.3")
@@ -145,8 +147,9 @@ def test_one_plain_container_makes_a_pod_burstable() -> None:
 # --- admission -----------------------------------------------------------------------------------
 
 
-def asking(**requests: str) -> Pod:
-    return pod(container(resources={"requests": requests}))
+def asking(**amounts: str) -> Resources:
+    view = pod(container(resources={"requests": amounts}))
+    return requests.pod_request(view.spec).resources
 
 
 @pytest.mark.parametrize(
@@ -166,5 +169,6 @@ def test_a_pod_is_taken_when_it_fits(
     wanted: dict[str, str], others: list[dict[str, str]], reason: str | None
 ) -> None:
     room = {"cpu": "4", "memory": "8Gi", "pods": "3", "example.com/gpu": "1"}
-    refused = admission.refusal(asking(**wanted), [asking(**item) for item in others], room)
+    held = [asking(**item) for item in others]
+    refused = admission.refusal(asking(**wanted), held, requests.allocatable(room))
     assert (refused[0] if refused else None) == reason

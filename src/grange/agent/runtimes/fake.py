@@ -251,11 +251,12 @@ class FakeRuntime:
         self._machine.pods.pop(pod_uid, None)
         self._machine.addresses.release(pod_uid)
 
-    def pods(self) -> list[PodRecord]:
-        """Every pod of the machine; see ``PodRuntime``."""
+    def pods(self, uid: str | None = None) -> list[PodRecord]:
+        """The pods of the machine, or one of them; see ``PodRuntime``."""
         return [
             PodRecord(pod.setup, pod.sandbox, tuple(live.run for live in pod.runs.values()))
             for pod in self._machine.pods.values()
+            if uid is None or pod.setup.uid == uid
         ]
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:

@@ -75,9 +75,14 @@ class _Pod:
     sandbox: Sandbox
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
+    ending: bool = False  # nothing is started any more
 
     def all_attempts(self) -> list[Attempt]:
         return [attempt for items in self.attempts.values() for attempt in items]
+
+    def record(self) -> PodRecord:
+        runs = tuple(item.run for item in self.all_attempts() if item.run is not None)
+        return PodRecord(self.setup, self.sandbox, runs)
 
 
 class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
@@ -227,6 +232,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             if known is None:
                 self._addresses.release(setup.uid)
             raise
+        if known is not None and known.ending:
+            raise RuntimeFailedError(f"pod {setup.uid} is coming to its end")
         if known is not None:
             known.setup = setup
             known.sandbox = self._sandbox(record)
@@ -238,7 +245,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
         """Start an attempt; see ``PodRuntime``."""
         pod = self._pods.get(target.pod_uid)
-        if pod is None:
+        if pod is None or pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
         attempt = self._attempt(target)
         if attempt is None:
@@ -311,6 +318,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         pod = self._pods.get(pod_uid)
         if pod is None:
             return
+        pod.ending = True
         await self._end([pod], signal.SIGKILL, _KILL_LIMIT_S)
         if any(not attempt.ended.is_set() for attempt in pod.all_attempts()):
             raise RuntimeFailedError(f"pod {pod_uid}: a process does not die")
@@ -318,16 +326,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._pods.pop(pod_uid, None)
         self._addresses.release(pod_uid)
 
-    def pods(self) -> list[PodRecord]:
-        """Every pod that is prepared; see ``PodRuntime``."""
-        return [
-            PodRecord(
-                pod.setup,
-                pod.sandbox,
-                tuple(item.run for item in pod.all_attempts() if item.run is not None),
-            )
-            for pod in self._pods.values()
-        ]
+    def pods(self, uid: str | None = None) -> list[PodRecord]:
+        """The pods that are prepared, or one of them; see ``PodRuntime``."""
+        if uid is None:
+            return [pod.record() for pod in self._pods.values()]
+        found = self._pods.get(uid)
+        return [found.record()] if found is not None else []
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""
@@ -343,8 +347,13 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         return stop
 
     async def stop_all(self, grace_s: float) -> None:
-        """End every container: SIGTERM, then SIGKILL after the grace. Records and logs stay."""
+        """End every container: SIGTERM, then SIGKILL after the grace; nothing starts after that.
+
+        Records and logs stay for the next runtime.
+        """
         pods = list(self._pods.values())
+        for pod in pods:
+            pod.ending = True
         await self._end(pods, signal.SIGTERM, grace_s)
         await self._end(pods, signal.SIGKILL, _KILL_LIMIT_S)
 
@@ -373,8 +382,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         directory = await self._offload.run(
             lambda: self._layout.make_attempt(target, mounts, volumes)
         )
-        if self._launcher is None:
-            raise RuntimeFailedError("the runtime is closed")
+        if self._launcher is None or pod.ending:
+            raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")
         cwd = self._cwd(pod, target, program)
         found = locate(program, cwd)
         if isinstance(found, str):
