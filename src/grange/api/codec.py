@@ -176,6 +176,7 @@ def _refuse_json(body: bytes, error: Exception) -> NoReturn:
 
 
 def _name(value: object) -> str:
+    """What a value is that should have been an object."""
     match value:
         case None:
             return "null"
@@ -185,7 +186,5 @@ def _name(value: object) -> str:
             return "a number"
         case str():
             return "a string"
-        case list():
-            return "a list"
         case _:
-            return "an object"
+            return "a list"

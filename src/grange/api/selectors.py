@@ -266,14 +266,9 @@ class _LabelParser:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int]]:
-    at = 0
-    end = len(text.rstrip())
-    while at < end:
-        match = _TOKEN.match(text, at)
-        if match is None:  # every character is space, an operator or part of a word
-            raise SelectorError(f'label selector "{text}": cannot read position {at}')
+    # Every character is space, an operator or part of a word: nothing is passed over.
+    for match in _TOKEN.finditer(text):
         yield match.group(1), match.start(1)
-        at = match.end()
 
 
 @dataclass(frozen=True, slots=True)

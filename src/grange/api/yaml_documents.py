@@ -152,8 +152,6 @@ def load(text: str | bytes) -> list[Any]:
         ) from error
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise BadRequest(f"cannot read the YAML: {error}") from error
-    except RecursionError as error:
-        raise BadRequest(f"the YAML nests deeper than {DEPTH_MAX} levels") from error
     return values
 
 

@@ -1,6 +1,6 @@
 """Definitions by name: those of Kubernetes, and over them those that a kind brings along."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
 from typing import TypeAlias
@@ -58,10 +58,6 @@ class Definitions:
         if target is None:
             return schema
         return self.get(target.removeprefix(PREFIX)) or {}
-
-    def own(self) -> Iterator[tuple[str, Schema]]:
-        """The definitions that are not shared, by name."""
-        yield from self._own.items()
 
 
 @lru_cache(maxsize=1)
