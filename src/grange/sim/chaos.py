@@ -49,18 +49,18 @@ class Chaos:
         ]
 
     async def run(self, seconds: float) -> None:
-        """Draw misfortunes for so long, a few seconds apart, then mend everything."""
+        """Draw misfortunes for so long, a few seconds apart; several may run at once."""
         clock = self._world.clock
         until = clock.monotonic() + seconds
         while clock.monotonic() < until:
-            await clock.sleep(self._rng.uniform(0.0, 6.0))
+            await clock.sleep(self._rng.uniform(0.0, 4.0))
             await self._rng.choice(self.misfortunes)()
-        self.mend()
 
-    def mend(self) -> None:
+    async def mend(self) -> None:
         """The network is good, everybody runs, nothing is cut off, the disk has room."""
         self._world.network.calm()
         self._world.disk.full = False
+        await self._world.start_server()
         for name in self._world.components:
             self._world.restart(name)
 
@@ -82,7 +82,11 @@ class Chaos:
         """The API server stops and comes back on the same store."""
         self._world.stop_server()
         await self._pause(10.0)
-        await self._world.start_server()
+        while True:
+            try:
+                return await self._world.start_server()
+            except ApiError:  # the disk is full at the same time
+                await self._world.clock.sleep(1.0)
 
     async def lose_history(self) -> None:
         """The store forgets all history: whoever resumes must list again."""

@@ -177,5 +177,6 @@ class FaultyTransport:
 
 async def close_chunks(chunks: AsyncIterator[bytes] | None) -> None:
     """Close a response's stream, if it has one."""
-    if isinstance(chunks, AsyncGenerator):
-        await chunks.aclose()
+    close = getattr(chunks, "aclose", None)  # not every closable stream is a generator
+    if close is not None:
+        await close()

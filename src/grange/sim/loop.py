@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from grange.base.errors import GrangeError
 
@@ -96,6 +96,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[_Timer]
+    _asyncgens: WeakSet[AsyncGeneratorType[object, None]]
 
     def __init__(self, *, horizon_s: float = HORIZON_S) -> None:
         self._virtual_now = 0.0
@@ -212,6 +213,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The unfinished tasks, oldest first."""
         return sorted(asyncio.all_tasks(self), key=lambda task: self._births.get(task, 0))
+
+    def open_generators(self) -> list[str]:
+        """Asynchronous generators that were begun and neither ended nor closed."""
+        return sorted(repr(agen) for agen in self._asyncgens if agen.ag_frame is not None)
 
     def describe_tasks(self) -> str:
         """The unfinished tasks and where each waits, a line each."""

@@ -8,6 +8,8 @@ from grange.agent.service import NodeAgent
 from grange.base.clock import Clock
 from grange.controllers import TABLE
 from grange.reconcile.deps import Deps
+from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.service import Scheduler
 from grange.sim.world import World
 
 CAPACITY: Mapping[str, str] = {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -53,6 +55,11 @@ def add_controllers(world: World) -> None:
     """Add every controller, each as a component of its own."""
     for name, factory in TABLE:
         world.add(name, factory)
+
+
+def add_scheduler(world: World, config: SchedulerConfig | None = None) -> None:
+    """Add the scheduler."""
+    world.add("scheduler", lambda deps: Scheduler(deps, config or SchedulerConfig()))
 
 
 def running(machine: FakeMachine) -> list[str]:

@@ -25,10 +25,16 @@ class Runner:
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.loop = loop or VirtualLoop()
         self._complaints: list[str] = []
+        self._alarm: BaseException | None = None
         self.loop.set_exception_handler(self._complain)
 
     def _complain(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if error is not None and not isinstance(error, Exception):
+            # An alarm (a test's real-time limit, say) went off inside a callback: the loop would
+            # only tell the handler and go on.
+            self._alarm = error
+            self.loop.stop()
         detail = f": {type(error).__name__}: {error}" if error is not None else ""
         self._complaints.append(f"{context['message']}{detail}")
 
@@ -45,6 +51,9 @@ class Runner:
         except BaseException:
             if not task.done():
                 self._end([task])
+            if self._alarm is not None:
+                alarm, self._alarm = self._alarm, None
+                raise alarm from None
             raise
 
     def open(self, generator: AsyncGenerator[T, None], *, name: str) -> "Held[T]":
@@ -86,6 +95,8 @@ class Runner:
         left = self.tasks()
         complaints = [f"task left running: {where(task)}" for task in left]
         self._end(left)
+        if isinstance(self.loop, VirtualLoop) and not left:
+            complaints += [f"generator left open: {one}" for one in self.loop.open_generators()]
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()

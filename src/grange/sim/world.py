@@ -91,7 +91,13 @@ class World:
         return await self._application.handle(request)
 
     async def start_server(self) -> None:
-        """Start an API server on the store."""
+        """Start an API server on the store, if none runs.
+
+        Raises:
+            ApiError: the store refuses; it is still down.
+        """
+        if self._application is not None:
+            return
         self._boots += 1
         application = Application(
             self.store,
@@ -209,17 +215,19 @@ async def simulated(
     log: Logger,
     faults: NetworkFaults | None = None,
     store: Store | None = None,
+    limit_s: float = 7200.0,
 ) -> AsyncGenerator[World, None]:
     """A world with an API server and nothing else yet; everything in it ends with the block.
 
     Raises:
+        TimeoutError: the block took longer than ``limit_s`` virtual seconds.
         BaseExceptionGroup: an invariant did not hold, or the body failed; what the network did
             until then is in its notes.
     """
     world = World(clock=clock, rng=rng, log=log, faults=faults, store=store)
     await world.start_server()
     try:
-        async with world._nursery as nursery:
+        async with clock.timeout(limit_s), world._nursery as nursery:
             nursery.start(world.history.run(), name="history")
             yield world
             nursery.cancel()

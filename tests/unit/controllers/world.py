@@ -87,8 +87,9 @@ class World:
                     await self.clock.sleep(0.1)
                 yield chunk
         finally:
-            if isinstance(chunks, AsyncGenerator):
-                await chunks.aclose()
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                await close()
 
     def start(self, *services: Service) -> None:
         """Run services until the world ends."""

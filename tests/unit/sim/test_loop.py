@@ -288,3 +288,31 @@ def test_held_generator_sees_the_cancellation_at_its_yield() -> None:
         held.close()
     runner.close()
     assert trace == ["cancelled"]
+
+
+def test_run_reports_generators_that_were_left_open() -> None:
+    kept: list[AsyncGenerator[int, None]] = []
+
+    async def careless() -> None:
+        kept.append(ticks())
+        await anext(kept[0])
+
+    with pytest.raises(Leak, match=r"generator left open: .*ticks"):
+        run(careless())
+
+
+def test_alarm_inside_a_callback_stops_the_loop() -> None:
+    """Otherwise a test's real-time limit could go off unheard."""
+
+    class Alarm(BaseException):
+        pass
+
+    def go_off() -> None:
+        raise Alarm
+
+    async def busy() -> None:
+        asyncio.get_running_loop().call_later(1, go_off)
+        await asyncio.sleep(3600)
+
+    with pytest.raises(Alarm):
+        run(busy())

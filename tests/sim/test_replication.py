@@ -1,0 +1,133 @@
+"""Replicated services under faults: the controller, the scheduler and the agents together."""
+
+from typing import Any
+
+from grange.agent.runtimes.fake import FakeMachine
+from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
+from grange.api.meta import Document, controller_of
+from grange.api.status import ApiError
+from grange.base.clock import LoopClock, SkewedClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.sim import population
+from grange.sim.chaos import Chaos
+from grange.sim.faults import NetworkFaults
+from grange.sim.pytest_plugin import EPOCH
+from grange.sim.world import World, simulated
+
+BAD_NETWORK = NetworkFaults(
+    latency_s=0.05, lose_request=0.02, lose_answer=0.02, cut_stream=0.03, repeat_chunk=0.02
+)
+NODES = 4
+TIGHT = {"cpu": "3", "memory": "8Gi", "pods": "110"}  # 12 CPUs for at most 11 pods of one
+
+
+def service(name: str, replicas: int, **spec: Any) -> Document:
+    container = {
+        "name": "main",
+        "command": ["serve"],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "template": template, **spec},
+    }
+
+
+async def populate(world: World, rng: Stream) -> dict[str, FakeMachine]:
+    machines = {}
+    for number in range(NODES):
+        name = f"n{number}"
+        clock = SkewedClock(
+            world.clock, offset_s=rng.uniform(-30, 30), drift=rng.uniform(-1e-3, 1e-3)
+        )
+        machines[name] = population.add_node(world, name, capacity=TIGHT, clock=clock)
+    population.add_controllers(world)
+    population.add_scheduler(world)
+
+    async def registered() -> bool:
+        nodes = (await world.client.list(NODE)).items
+        return len([node for node in nodes if node.status.allocatable]) == NODES
+
+    await world.until(registered, limit_s=300)
+    return machines
+
+
+async def kept(world: World, wanted: dict[str, int]) -> bool:
+    """Whether every controller has exactly its pods, all Ready, and nothing else exists."""
+    try:
+        controllers = (await world.client.list(REPLICATIONCONTROLLER)).items
+        pods = (await world.client.list(POD)).items
+    except ApiError:
+        return False
+    for controller in controllers:
+        status, replicas = controller.status, wanted[controller.metadata.name]
+        if status.ready_replicas != replicas or status.replicas != replicas:
+            return False
+        if status.observed_generation != controller.metadata.generation:
+            return False
+    owners = [owner.name for pod in pods if (owner := controller_of(pod.metadata)) is not None]
+    return {name: owners.count(name) for name in wanted} == wanted and len(pods) == len(owners)
+
+
+async def test_service_comes_up_on_a_good_network(log: Logger) -> None:
+    clock, rng = LoopClock(EPOCH), Stream(0)
+    async with simulated(clock=clock, rng=rng, log=log) as world:
+        machines = await populate(world, rng)
+        await world.client.create(REPLICATIONCONTROLLER, service("web", 3), "default")
+        took_s = await world.until(lambda: kept(world, {"web": 3}), limit_s=30)
+        assert took_s < 5
+        nodes = [name for name, machine in machines.items() if population.running(machine)]
+        assert len(nodes) == 3
+
+
+async def test_services_survive_an_unlucky_week(seed: int, log: Logger) -> None:
+    clock, rng = LoopClock(EPOCH), Stream(seed)
+    async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
+        machines = await populate(world, rng.fork("nodes"))
+        draw = rng.fork("wishes")
+        wanted = {"web": draw.integer(1, NODES), "heap": draw.integer(1, 7)}
+        for name, placement in (("web", "OnePerNode"), ("heap", "Packed")):
+            document = service(name, wanted[name], placement=placement)
+            await world.client.create(REPLICATIONCONTROLLER, document, "default")
+        troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
+
+        async def scale() -> None:
+            name = draw.choice(["web", "heap"])
+            wanted[name] = draw.integer(0, NODES)
+            try:
+                await world.client.patch(
+                    REPLICATIONCONTROLLER,
+                    name,
+                    "default",
+                    patch={"spec": {"replicas": wanted[name]}},
+                )
+            except ApiError:  # the server is away: the wish stays what it was
+                found = await later(world)
+                wanted.update(found)
+
+        async with Nursery() as nursery:
+            for chaos in troubles:
+                chaos.misfortunes += [scale, scale, chaos.delete_pod]
+                nursery.start(chaos.run(240))
+        await troubles[0].mend()
+        wanted.update(await later(world))
+        await world.until(lambda: kept(world, wanted), limit_s=900)
+        await clock.sleep(120)  # news that is on its way may unsettle it once more
+        await world.until(lambda: kept(world, wanted), limit_s=300)
+        restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
+        assert restless == []
+        pods = {pod.metadata.uid for pod in (await world.client.list(POD)).items}
+        assert {uid for machine in machines.values() for uid in machine.pods} == pods
+
+
+async def later(world: World) -> dict[str, int]:
+    """What the API says is wanted, as soon as it says anything."""
+    while True:
+        try:
+            found = (await world.client.list(REPLICATIONCONTROLLER)).items
+            return {one.metadata.name: one.spec.replicas for one in found}
+        except ApiError:
+            await world.clock.sleep(1.0)
