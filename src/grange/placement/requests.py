@@ -33,7 +33,7 @@ _PLAIN = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 _POD_LEVEL = frozenset({CPU, MEMORY})
 
 
-class Resources(msgspec.Struct, frozen=True):
+class Resources(msgspec.Struct, frozen=True, gc=False):
     """Amounts of the resources that nodes are made of.
 
     Attributes:
@@ -51,7 +51,7 @@ class Resources(msgspec.Struct, frozen=True):
     scalars: Mapping[str, int] = NO_SCALARS
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """What one pod needs.
 
     Attributes:
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True):
     nonzero_memory_bytes: int
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """What the pods of one node need together; an immutable value, so that copies can share it.
 
     Attributes:

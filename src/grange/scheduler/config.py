@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from grange.scheduler.queue import QueueSettings
+from grange.scheduler.pools import QueueSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from grange.scheduler.engine import Engine
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.queue import QueuedPod, SchedulingQueue
+from grange.scheduler.pools import QueuedPod
+from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 

@@ -24,7 +24,7 @@ _NOTHING = Resources()
 _NO_CLAIMS: Mapping[str, int] = MappingProxyType({})
 
 
-class PodInfo(msgspec.Struct):
+class PodInfo(msgspec.Struct, gc=False):
     """A pod and what follows from its spec.
 
     Attributes:

@@ -15,135 +15,29 @@ events would keep the scheduler busy for nothing.
 Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from math import floor, inf
 
 from grange.scheduler.clusterevents import LEFTOVER, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
-
-
-class Pool(Enum):
-    """Where a pod waits."""
-
-    ACTIVE = "active"
-    BACKOFF = "backoff"
-    ERROR_BACKOFF = "error-backoff"
-    UNSCHEDULABLE = "unschedulable"
-    IN_FLIGHT = "in-flight"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """How long failing pods wait.
-
-    Attributes:
-        backoff_initial_s: after the first failure; doubles with each.
-        backoff_max_s: no wait is longer; 0 means no backoff at all.
-        leftover_s: an unschedulable pod without any event is tried again after so long.
-        leftover_check_s: how often that is looked at.
-        early_per_s: how many pods a second may leave backoff early when nothing is active.
-    """
-
-    backoff_initial_s: float = 1.0
-    backoff_max_s: float = 10.0
-    leftover_s: float = 300.0
-    leftover_check_s: float = 30.0
-    early_per_s: int = 200
-
-
-@dataclass(eq=False, slots=True)
-class QueuedPod:
-    """A pod on its way through the queue.
-
-    Attributes:
-        info: the pod as last seen.
-        timestamp: when it was last queued.
-        first_queued: when it was first queued.
-        attempts: how often it was tried.
-        unschedulable_count: how often it was turned down.
-        errors: failures by error in a row; a plain rejection ends the row.
-        rejectors: the plugins that turned it down last.
-        pending: those of them that wait for something they will recognise.
-        gate: the PreEnqueue plugin that holds it; empty when none does.
-        pool: where it is.
-        gone: it was deleted or placed by somebody else while in flight.
-    """
-
-    info: PodInfo
-    timestamp: float
-    first_queued: float
-    attempts: int = 0
-    unschedulable_count: int = 0
-    errors: int = 0
-    rejectors: frozenset[str] = frozenset()
-    pending: frozenset[str] = frozenset()
-    gate: str = ""
-    pool: Pool = Pool.UNSCHEDULABLE
-    gone: bool = False
-    ticket: int = 0
-    group: "_GroupKey | None" = None
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID."""
-        return self.info.uid
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStatistics:
-    """How many pods wait where."""
-
-    active: int
-    backoff: int
-    unschedulable: int
-    gated: int
-    in_flight: int
+from grange.scheduler.pools import (
+    GroupKey,
+    Heap,
+    Pool,
+    QueuedPod,
+    QueueSettings,
+    QueueStatistics,
+)
 
 
 class _Requeue(Enum):
     STAY = 0
     AFTER_BACKOFF = 1
     NOW = 2
-
-
-_Key = tuple[float, ...]
-# Pods with the same rejectors and signature get the same answer to every event. No signature where
-# some rejector's hints are not functions of it.
-_GroupKey = tuple[frozenset[str], int | None]
-
-
-@dataclass(slots=True)
-class _Heap:
-    """A heap with lazy removal: a pod that left, or came back, has another ticket."""
-
-    pool: Pool
-    entries: list[tuple[_Key, int, QueuedPod]] = field(default_factory=list)
-
-    def push(self, key: _Key, ticket: int, pod: QueuedPod) -> None:
-        pod.pool = self.pool
-        pod.ticket = ticket
-        heapq.heappush(self.entries, (key, ticket, pod))
-
-    def head(self) -> tuple[_Key, QueuedPod] | None:
-        entries = self.entries
-        while entries:
-            key, ticket, pod = entries[0]
-            if pod.ticket == ticket:
-                return key, pod
-            heapq.heappop(entries)
-        return None
-
-    def pop(self) -> QueuedPod | None:
-        head = self.head()
-        if head is None:
-            return None
-        heapq.heappop(self.entries)
-        return head[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +60,10 @@ class SchedulingQueue:
         self._profile = profile
         self._settings = settings or QueueSettings()
         self._pods: dict[str, QueuedPod] = {}
-        self._active = _Heap(Pool.ACTIVE)
-        self._backoff = _Heap(Pool.BACKOFF)
-        self._error_backoff = _Heap(Pool.ERROR_BACKOFF)
-        self._unschedulable: dict[_GroupKey, dict[str, QueuedPod]] = {}
+        self._active = Heap(Pool.ACTIVE)
+        self._backoff = Heap(Pool.BACKOFF)
+        self._error_backoff = Heap(Pool.ERROR_BACKOFF)
+        self._unschedulable: dict[GroupKey, dict[str, QueuedPod]] = {}
         self._in_flight: dict[str, int] = {}  # UID to its place in the log, oldest first
         self._log: deque[_Logged] = deque()
         self._log_start = 0
@@ -227,6 +121,14 @@ class SchedulingQueue:
         self._leave(pod)
         self._counts[pod.pool] -= 1
         pod.gone = True
+
+    def clear(self) -> None:
+        """Drop everything: nothing is in any pool, nor in flight."""
+        for uid in [*self._pods]:
+            self.delete(uid)
+        self._in_flight.clear()
+        self._log_start += len(self._log)
+        self._log.clear()
 
     # --- trying ------------------------------------------------------------------------------
 
@@ -392,7 +294,7 @@ class SchedulingQueue:
         self._counts[pool] += 1
         pod.pool = pool
 
-    def _push(self, pod: QueuedPod, heap: _Heap) -> None:
+    def _push(self, pod: QueuedPod, heap: Heap) -> None:
         key = self._profile.queue_sort.sort_key(pod.info, pod.timestamp)
         if heap is not self._active:
             key = (float(floor(self._expiry(pod))), *key)
@@ -400,7 +302,7 @@ class SchedulingQueue:
         self._move_to(pod, heap.pool)
         heap.push(key, self._tickets, pod)
 
-    def _enter(self, pod: QueuedPod, heap: _Heap, now: float) -> None:
+    def _enter(self, pod: QueuedPod, heap: Heap, now: float) -> None:
         """Into a heap, past the gates."""
         for name, plugin in self._profile.pre_enqueue:
             if not plugin.pre_enqueue(pod.info).ok:

@@ -25,7 +25,8 @@ from grange.scheduler.framework import Profile
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.metrics import instruments
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.queue import QueueStatistics, SchedulingQueue
+from grange.scheduler.pools import QueueStatistics
+from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.reporter import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE, Reporter
 
 __all__ = ["Scheduler", "SchedulerConfig"]
@@ -112,8 +113,13 @@ class Scheduler:
     # --- informers ---------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        if self._listening:  # restarted after a crash: what we hold may be the reason
+        if self._listening:
+            # Started again after a crash: what we hold may be the reason, what was in flight is
+            # nowhere, and of bindings that were under way nobody knows the outcome.
+            self.queue.clear()
             self._rebuild()
+            self._placed.clear()
+            self._placed.extend(self._binding.values())
             return
         self._listening = True
         self._nodes.add_handler(self._on_node_add, self._on_node_update, self._on_node_delete)

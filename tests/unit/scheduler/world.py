@@ -14,7 +14,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import registry
 from grange.base.rng import Stream
-from grange.base.tasks import Nursery
+from grange.base.tasks import Nursery, supervise
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
@@ -56,16 +56,24 @@ class World:
         return sum(1 for _, path in self.requests if path.endswith(ending))
 
     async def start(
-        self, config: SchedulerConfig | None = None, *, profile: Profile | None = None
+        self,
+        config: SchedulerConfig | None = None,
+        *,
+        profile: Profile | None = None,
+        supervised: bool = False,
     ) -> Scheduler:
-        """One more scheduler, with informers of its own."""
+        """One more scheduler, with informers of its own; supervised, it survives its crashes."""
         client = Client(InProcess(self._handle, ADMIN), clock=self.clock)
         rng = self.rng.fork(f"scheduler{len(self.nursery)}")
         informers = InformerFactory(client, clock=self.clock, rng=rng, log=self.log)
         deps = Deps(client, informers, self.clock, rng, self.log, registry())
         scheduler = Scheduler(deps, config, profile=profile)
         self.nursery.start(informers.run())
-        self.nursery.start(scheduler.run())
+        if supervised:
+            run = supervise("scheduler", scheduler.run, clock=self.clock, log=self.log)
+            self.nursery.start(run)
+        else:
+            self.nursery.start(scheduler.run())
         await informers.wait_synced()
         return scheduler
 

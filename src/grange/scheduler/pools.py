@@ -1,0 +1,122 @@
+"""What the scheduling queue is made of: pools, the pods in them, and heaps with lazy removal."""
+
+import heapq
+from dataclasses import dataclass, field
+from enum import Enum
+
+from grange.scheduler.nodeinfo import PodInfo
+
+Key = tuple[float, ...]
+# Pods with the same rejectors and signature get the same answer to every event. No signature where
+# some rejector's hints are not functions of it.
+GroupKey = tuple[frozenset[str], int | None]
+
+
+class Pool(Enum):
+    """Where a pod waits."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error-backoff"
+    UNSCHEDULABLE = "unschedulable"
+    IN_FLIGHT = "in-flight"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """How long failing pods wait.
+
+    Attributes:
+        backoff_initial_s: after the first failure; doubles with each.
+        backoff_max_s: no wait is longer; 0 means no backoff at all.
+        leftover_s: an unschedulable pod without any event is tried again after so long.
+        leftover_check_s: how often that is looked at.
+        early_per_s: how many pods a second may leave backoff early when nothing is active.
+    """
+
+    backoff_initial_s: float = 1.0
+    backoff_max_s: float = 10.0
+    leftover_s: float = 300.0
+    leftover_check_s: float = 30.0
+    early_per_s: int = 200
+
+
+@dataclass(eq=False, slots=True)
+class QueuedPod:
+    """A pod on its way through the queue.
+
+    Attributes:
+        info: the pod as last seen.
+        timestamp: when it was last queued.
+        first_queued: when it was first queued.
+        attempts: how often it was tried.
+        unschedulable_count: how often it was turned down.
+        errors: failures by error in a row; a plain rejection ends the row.
+        rejectors: the plugins that turned it down last.
+        pending: those of them that wait for something they will recognise.
+        gate: the PreEnqueue plugin that holds it; empty when none does.
+        pool: where it is.
+        gone: it was deleted or placed by somebody else while in flight.
+    """
+
+    info: PodInfo
+    timestamp: float
+    first_queued: float
+    attempts: int = 0
+    unschedulable_count: int = 0
+    errors: int = 0
+    rejectors: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    gate: str = ""
+    pool: Pool = Pool.UNSCHEDULABLE
+    gone: bool = False
+    ticket: int = 0
+    group: GroupKey | None = None
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.info.uid
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """How many pods wait where."""
+
+    active: int
+    backoff: int
+    unschedulable: int
+    gated: int
+    in_flight: int
+
+
+@dataclass(slots=True)
+class Heap:
+    """A heap with lazy removal: a pod that left, or came back, has another ticket."""
+
+    pool: Pool
+    entries: list[tuple[Key, int, QueuedPod]] = field(default_factory=list)
+
+    def push(self, key: Key, ticket: int, pod: QueuedPod) -> None:
+        """Put a pod in; an entry that it already has becomes void."""
+        pod.pool = self.pool
+        pod.ticket = ticket
+        heapq.heappush(self.entries, (key, ticket, pod))
+
+    def head(self) -> tuple[Key, QueuedPod] | None:
+        """The smallest key and its pod; None when the heap is empty."""
+        entries = self.entries
+        while entries:
+            key, ticket, pod = entries[0]
+            if pod.ticket == ticket:
+                return key, pod
+            heapq.heappop(entries)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        """Take the head out."""
+        head = self.head()
+        if head is None:
+            return None
+        heapq.heappop(self.entries)
+        return head[1]
