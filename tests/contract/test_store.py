@@ -13,7 +13,8 @@ from grange.sim.disk import WeakDisk
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreClosed
 from grange.store.interface import Entry, Event, Store, Subscription
 from grange.store.memory import MemoryStore
-from grange.store.sqlite import Lanes, Settings, SQLiteStore
+from grange.store.settings import Lanes, Settings
+from grange.store.sqlite import SQLiteStore
 
 BUFFER = 64
 

@@ -15,7 +15,8 @@ from grange.sim.runner import Runner
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreError
 from grange.store.interface import Entry, Event, Page, Store, Subscription
 from grange.store.memory import MemoryStore
-from grange.store.sqlite import Lanes, Settings, SQLiteStore
+from grange.store.settings import Lanes, Settings
+from grange.store.sqlite import SQLiteStore
 
 T = TypeVar("T")
 

@@ -22,7 +22,8 @@ from grange.store.errors import (
     StoreError,
 )
 from grange.store.interface import Entry
-from grange.store.sqlite import Lanes, Settings, SQLiteStore
+from grange.store.settings import Lanes, Settings
+from grange.store.sqlite import SQLiteStore
 
 T = TypeVar("T")
 Records = list[tuple[str, dict[str, object]]]
