@@ -9,7 +9,6 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
-from grange.api import yaml_documents
 from grange.api.meta import Document, View
 from grange.api.status import BadRequest, UnsupportedMediaType
 from grange.api.wire import JSON
@@ -127,6 +126,8 @@ def load_yaml_documents(text: str | bytes) -> list[Document]:
         BadRequest: the stream cannot be read (names line and column), repeats a key, expands or
             nests beyond bounds, or holds something other than mappings.
     """
+    from grange.api import yaml_documents  # half as long to import as the rest of the room
+
     documents = []
     for value in yaml_documents.load(text):
         if value is None:

@@ -37,10 +37,14 @@ class _Compiled:
 
 _by_kind: WeakKeyDictionary[AnyKind, _Compiled] = WeakKeyDictionary()
 _by_name: dict[str, _Compiled] = {}
+# Kinds share most of their definitions; a definition is compiled once for all of them.
+_compilers: WeakKeyDictionary[Definitions, Compiler] = WeakKeyDictionary()
 
 
 def _compile(name: str, definitions: Definitions) -> _Compiled:
-    compiler = Compiler(definitions)
+    compiler = _compilers.get(definitions)
+    if compiler is None:
+        compiler = _compilers[definitions] = Compiler(definitions)
     kind = compiler.definition(name)
     schema = reference(name)
     return _Compiled(schema, definitions, kind, compiler.exact, compile_filler(definitions, schema))

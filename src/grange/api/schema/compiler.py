@@ -30,7 +30,7 @@ class Compiler:
         self._types: dict[str, Any] = {}
         self._open: set[str] = set()
         self.exact = True
-        """Whether the type alone decides; false where the definitions refer to themselves."""
+        """Whether the types alone decide; false once one was met that says too little."""
 
     def definition(self, name: str) -> Any:  # a type form, which has no type of its own
         """The type of a definition."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -63,7 +63,7 @@ class Definitions:
 @lru_cache(maxsize=1)
 def builtin() -> Definitions:
     """The definitions of the built-in kinds: Kubernetes', read once, and our own."""
-    body = resources.files("grange.api.schema").joinpath("kubernetes.json").read_bytes()
+    body = Path(__file__).with_name("kubernetes.json").read_bytes()
     found: dict[str, Schema] = msgspec.json.decode(body)["definitions"]
     for info in BUILT_IN:
         found.update(info.definitions)
@@ -75,7 +75,7 @@ _by_kind: WeakKeyDictionary[AnyKind, Definitions] = WeakKeyDictionary()
 
 def definitions_of(info: AnyKind) -> Definitions:
     """What a kind's schema may refer to."""
-    if not info.definitions:
+    if not info.definitions or builtin().get(info.schema) is info.definitions.get(info.schema):
         return builtin()
     found = _by_kind.get(info)
     if found is None:
