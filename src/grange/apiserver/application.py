@@ -22,6 +22,7 @@ from grange.apiserver import authz, discovery, request_info, stored, subresource
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.authn import Authenticator
 from grange.apiserver.call import Call, failure
+from grange.apiserver.expiry import Expiry
 from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health import Health
 from grange.apiserver.logs import LogSource
@@ -119,6 +120,7 @@ class Application:
         )
         self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
         self._openapi = OpenAPI(scheme)
+        self._expiry = Expiry(self.registry, clock=clock, log=log)
 
     async def bootstrap(self) -> None:
         """Create the namespaces that the system needs; idempotent.
@@ -135,6 +137,10 @@ class Application:
                 except AlreadyExists:
                     continue
         self.health.bootstrapped = True
+
+    async def run(self) -> None:
+        """Keep house (take old events away) until cancelled."""
+        await self._expiry.run()
 
     def end_streams(self) -> None:
         """End all watches in order, before the listener closes; later ones end after their state."""

@@ -1,0 +1,101 @@
+"""Objects that are kept for a while only: events, as in Kubernetes for an hour after the last news.
+
+Without it a crash-looping pod would fill the store with its own story.
+"""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.scheme import AnyKind
+from grange.apiserver import stored
+from grange.apiserver.registry import Registry
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.store.errors import RevisionMismatch, StoreError
+
+EVENTS_KEPT_S = 3600.0  # kube-apiserver's --event-ttl
+_EVERY_S = 60.0
+_PAGE = 500  # keys a step, so that a sweep does not hold up requests
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    creation_timestamp: str = ""
+
+
+class _Series(msgspec.Struct, rename="camel"):
+    last_observed_time: str | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    metadata: _Meta
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: _Series | None = None
+
+    def news(self) -> list[str]:
+        """Every instant at which something was heard of it."""
+        observed = self.series.last_observed_time if self.series else None
+        instants = (self.metadata.creation_timestamp, self.last_timestamp, self.event_time)
+        return [instant for instant in (*instants, observed) if instant]
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+class Expiry:
+    """Takes old events away.
+
+    Args:
+        registry: where they are.
+        clock: says how old they are.
+        log: hears of sweeps that failed.
+    """
+
+    def __init__(self, registry: Registry, *, clock: Clock, log: Logger) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._log = log
+
+    async def run(self) -> None:
+        """Sweep once a minute until cancelled; a store that refuses is asked again later."""
+        while True:
+            await self._clock.sleep(_EVERY_S)
+            try:
+                await self.sweep()
+            except StoreError as error:
+                self._log.warning("events not expired", error=error)
+
+    async def sweep(self) -> int:
+        """Delete the events that nothing was heard of for too long; returns how many.
+
+        Raises:
+            StoreError: the store refused.
+        """
+        info = self._registry.scheme.resource("", "v1", "events")
+        if info is None:
+            return 0
+        oldest = self._clock.now() - timedelta(seconds=EVENTS_KEPT_S)
+        store, after, gone = self._registry.store, "", 0
+        while True:
+            page = await store.list(stored.prefix(info), after=after, limit=_PAGE)
+            for entry in page.entries:
+                if _last_news(entry.value) < oldest:
+                    gone += await self._remove(info, entry.key, entry.value, entry.revision)
+            if not page.remaining:
+                return gone
+            after = page.entries[-1].key
+
+    async def _remove(self, info: AnyKind, key: str, body: bytes, revision: int) -> int:
+        try:
+            await self._registry.store.delete(
+                key, value=lambda at: stored.at_revision(info, body, at), expect=revision
+            )
+        except RevisionMismatch:
+            return 0  # there is news of it after all, or it is gone
+        return 1
+
+
+def _last_news(body: bytes) -> datetime:
+    return max(timestamps.parse(instant) for instant in _decoder.decode(body).news())

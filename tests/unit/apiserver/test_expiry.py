@@ -1,0 +1,86 @@
+"""Events are a story for an hour; whatever repeats stays as long as it repeats."""
+
+import pytest
+from tests.unit.apiserver.server import CONFIGMAPS, Server, configmap
+
+from grange.api.meta import Document
+from grange.apiserver.expiry import EVENTS_KEPT_S, Expiry
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.tasks import Nursery
+from grange.store.errors import StorageFull
+
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+def event(name: str, **more: object) -> Document:
+    involved = {"kind": "Pod", "namespace": "default", "name": "web"}
+    return {"metadata": {"name": name}, "involvedObject": involved, "type": "Normal", **more}
+
+
+@pytest.fixture
+def expiry(server: Server, clock: Clock, log: Logger) -> Expiry:
+    return Expiry(server.application.registry, clock=clock, log=log)
+
+
+async def test_events_without_news_for_an_hour_go(
+    server: Server, expiry: Expiry, clock: Clock
+) -> None:
+    await server.made(CONFIGMAPS, configmap())
+    await server.made(EVENTS, event("old"))
+    await clock.sleep(EVENTS_KEPT_S - 10)
+    await server.made(EVENTS, event("new"))
+    await server.made(EVENTS, event("repeats", lastTimestamp="2026-01-01T00:59:00Z"))
+    assert await expiry.sweep() == 0
+    await clock.sleep(20)
+    watcher = await server.watch(EVENTS, resourceVersion=str(server.store.revision))
+    assert await expiry.sweep() == 1
+    gone = await watcher.next()
+    assert (gone["type"], gone["object"]["metadata"]["name"]) == ("DELETED", "old")
+    assert gone["object"]["metadata"]["resourceVersion"] == str(server.store.revision)
+    assert (await server.get(EVENTS)).names == ["new", "repeats"]
+    assert (await server.get(CONFIGMAPS)).names == ["settings"]
+    await watcher.close()
+
+
+async def test_repeated_events_are_as_old_as_their_last_repetition(
+    server: Server, expiry: Expiry, clock: Clock
+) -> None:
+    await server.made(EVENTS, event("a"))
+    await clock.sleep(EVENTS_KEPT_S)
+    series = {"count": 7, "lastObservedTime": "2026-01-01T01:00:00.000000Z"}
+    await server.patch(f"{EVENTS}/a", {"series": series})
+    await clock.sleep(EVENTS_KEPT_S - 1)
+    assert await expiry.sweep() == 0
+    await clock.sleep(2)
+    assert await expiry.sweep() == 1
+
+
+async def test_server_sweeps_by_itself_page_by_page(server: Server, clock: Clock) -> None:
+    for number in range(1100):
+        await server.made(EVENTS, event(f"e-{number}"))
+    async with Nursery() as nursery:
+        nursery.start(server.application.run())
+        await clock.sleep(EVENTS_KEPT_S + 120)
+        nursery.cancel()
+    assert (await server.get(EVENTS)).names == []
+
+
+async def test_store_that_refuses_is_asked_again(
+    server: Server, clock: Clock, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    await server.made(EVENTS, event("a"))
+    deleting, faults = server.store.delete, [StorageFull("full"), StorageFull("full")]
+
+    async def delete(*positional: object, **named: object) -> object:
+        if faults:
+            raise faults.pop()
+        return await deleting(*positional, **named)  # type: ignore[arg-type]  # handed on as is
+
+    server.store.delete = delete  # type: ignore[assignment,method-assign]  # a fault on the seam
+    async with Nursery() as nursery:
+        nursery.start(server.application.run())
+        await clock.sleep(EVENTS_KEPT_S + 300)
+        nursery.cancel()
+    assert (await server.get(EVENTS)).names == []
+    assert [event for event, _ in records].count("events not expired") == 2
