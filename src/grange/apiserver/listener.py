@@ -7,7 +7,7 @@ chunks of streams. A client that goes away cancels its request, which closes its
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
@@ -31,6 +31,8 @@ _ONE_WRITE_MAX_BYTES = 64 * 1024  # what a transport buffers before it asks writ
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+_FLUSH_POLL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,23 @@ class Listener:
             self._drain()
         if self._server is not None:
             self._server.pre_shutdown()
+            transports = [peer.transport for peer in self._server.connections if peer.transport]
             await self._server.shutdown(self._limits.close_s)
+            await self._cut(transports)
         if self._sockets is not None:
             await self._sockets.wait_closed()
         self._server = self._sockets = None
+
+    async def _cut(self, transports: Sequence[asyncio.Transport]) -> None:
+        """End connections whose peers do not answer the end of TLS, once all is sent."""
+        deadline = self._clock.monotonic() + self._limits.goodbye_s
+        while self._clock.monotonic() < deadline and any(
+            transport.get_write_buffer_size() for transport in transports
+        ):
+            await self._clock.sleep(_FLUSH_POLL_S)
+        for transport in transports:
+            transport.abort()
+        await self._clock.sleep(0)  # the loop closes what was aborted in its next turn
 
     async def __aenter__(self) -> Self:
         await self.start()
