@@ -220,6 +220,39 @@ async def test_create_and_what_it_refuses(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "pod", "dry")).code == 1
 
 
+async def test_generators_create_what_they_are_told(kubectl: Kubectl) -> None:
+    """These go through typed clients, which send protobuf."""
+    await kubectl.ok("create", "namespace", "team")
+    settings = ("create", "configmap", "settings", "-n", "team", "--from-literal=a=b")
+    await kubectl.ok(*settings)
+    assert "already exists" in (await kubectl(*settings)).err
+    await kubectl.ok("create", "secret", "generic", "keys", "--from-literal=password=hunter2")
+    await kubectl.ok("create", "service", "clusterip", "web", "--tcp=80:http")
+    configmap = await kubectl.ok("get", "cm", "settings", "-n", "team", "-o", "json")
+    assert configmap.document["data"] == {"a": "b"}
+    secret = await kubectl.ok("get", "secret", "keys", "-o", "jsonpath={.data.password}")
+    assert secret.out == "aHVudGVyMg=="
+    service = (await kubectl.ok("get", "service", "web", "-o", "json")).document
+    assert service["spec"]["ports"][0]["targetPort"] == "http"
+    assert "ClusterIP" in (await kubectl.ok("describe", "service", "web")).out
+    await kubectl.ok("run", "task", "--image=none", "--restart=Never", "--command", "--", "true")
+    assert (await kubectl.ok("get", "pods")).column == ["task"]
+
+
+async def test_drain_evicts_and_cordons(kubectl: Kubectl, server: Server, clock: Clock) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=POD)
+    await server.made(NODES, {"metadata": {"name": "node-1"}})
+    await ready(server)
+    async with Nursery() as nursery:
+        nursery.start(kubectl.ok("drain", "node-1", "--force", "--timeout=20s"))
+        while "deletionTimestamp" not in (await server.get(f"{PODS}/web")).body["metadata"]:
+            await clock.sleep(0.02)
+        await server.delete(f"{PODS}/web", gracePeriodSeconds="0")
+    assert (await server.get(f"{NODES}/node-1")).body["spec"]["unschedulable"]
+    await kubectl.ok("uncordon", "node-1")
+    assert "unschedulable" not in (await server.get(f"{NODES}/node-1")).body["spec"]
+
+
 async def test_delete_waits_until_the_pod_is_gone(
     kubectl: Kubectl, server: Server, clock: Clock
 ) -> None:

@@ -9,7 +9,7 @@ from grange.api import codec
 from grange.api.meta import Document
 from grange.api.status import ApiError, Details, Status
 from grange.api.wire import JSON, Request, Response
-from grange.apiserver import representation
+from grange.apiserver import protobuf, representation
 from grange.apiserver.logs import LogSource
 from grange.apiserver.registry import Place, Registry, Written
 from grange.apiserver.request_info import Target
@@ -50,10 +50,10 @@ class Call:
 
         Raises:
             BadRequest: it is no JSON or YAML object; the message says where.
+            UnsupportedMediaType: its format is not read here, or not for this kind.
         """
         self.registry.work.decodes += 1
-        media = self.request.headers.get("content-type") or JSON
-        return codec.decode_document(self.request.body, media)
+        return read_document(self.request.body, self.request.headers)
 
     def answer(self, body: bytes, *, code: int = 200, warnings: Sequence[str] = ()) -> Response:
         """An object in the form that the caller wants."""
@@ -65,6 +65,19 @@ class Call:
     def written(self, outcome: Written, *, code: int = 200) -> Response:
         """The outcome of a write."""
         return self.answer(outcome.value, code=code, warnings=outcome.warnings)
+
+
+def read_document(body: bytes, headers: Mapping[str, str]) -> Document:
+    """The object in a body, in the format that the content type says.
+
+    Raises:
+        BadRequest: it cannot be read; the message says where.
+        UnsupportedMediaType: its format is not read here, or not for this kind.
+    """
+    media = headers.get("content-type") or JSON
+    if protobuf.is_protobuf(media):
+        return protobuf.decode(body)
+    return codec.decode_document(body, media)
 
 
 def warning_headers(warnings: Sequence[str]) -> Mapping[str, str]:

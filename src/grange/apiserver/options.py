@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grange.api import codec
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Invalid
 
@@ -67,14 +66,17 @@ def _dry_run(value: str) -> bool:
     return value == "All"
 
 
-def delete_options(query: Mapping[str, str], body: bytes, media_type: str) -> DeleteOptions:
+def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
     """The options of a delete: those of the body, then those of the query for what it leaves out.
+
+    Args:
+        query: of the request.
+        given: the document in its body; empty for none.
 
     Raises:
         BadRequest: the body is no DeleteOptions, or a value is of the wrong type.
         Invalid: a value is out of its range.
     """
-    given: Document = codec.decode_document(body, media_type) if body.strip() else {}
     if given.get("kind", "DeleteOptions") not in {"DeleteOptions", ""}:
         raise BadRequest(f"the body of a delete must be DeleteOptions, not {given['kind']}")
     conditions = given.get("preconditions") or {}

@@ -1,9 +1,9 @@
 """delete and deletecollection."""
 
 from grange.api.status import BadRequest, NotFound
-from grange.api.wire import JSON, Response
+from grange.api.wire import Response
 from grange.apiserver import reading, representation, selection, stored
-from grange.apiserver.call import Call, success
+from grange.apiserver.call import Call, read_document, success
 from grange.apiserver.options import DeleteOptions, delete_options
 from grange.apiserver.registry import Place
 
@@ -44,5 +44,6 @@ async def delete_collection(call: Call) -> Response:
 
 
 def _options(call: Call) -> DeleteOptions:
-    media = call.request.headers.get("content-type") or JSON
-    return delete_options(call.request.query, call.request.body, media)
+    request = call.request
+    given = read_document(request.body, request.headers) if request.body.strip() else {}
+    return delete_options(request.query, given)

@@ -4,7 +4,6 @@ What could say no are disruption budgets, a kind of a later issue; until then ev
 graceful delete.
 """
 
-from grange.api import codec
 from grange.api.status import BadRequest
 from grange.api.wire import Response
 from grange.apiserver.call import Call, success
@@ -19,7 +18,7 @@ async def _create(call: Call) -> Response:
     given = eviction.get("deleteOptions") or {}
     if not isinstance(given, dict):
         raise BadRequest("deleteOptions of the eviction must be an object")
-    asked = delete_options(call.request.query, codec.encode(given), "")
+    asked = delete_options(call.request.query, given)
     outcome = await call.registry.delete(place, asked)
     return success(place, outcome.value, code=201)
 
