@@ -28,6 +28,7 @@ from grange.base.offload import Threads
 
 LIMIT_S = 20.0
 LINES = tuple(f"line {number}" for number in range(1, 6))
+ENV = {"GREETING": "hello"}
 POD = PodSetup("uid-1", "default", "web", "node-1")
 
 # What the programs of this suite are, as scripts and as commands.
@@ -40,7 +41,8 @@ SCRIPTS = {
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
     "says yes": Script(),
 }
-COMMANDS = {
+COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
+    "greet": lambda program: CommandResult(0, program.env["GREETING"] + "\n"),
     "yes": CommandResult(0, "yes\n"),
     "no": CommandResult(4, "no\n"),
     "slow": CommandResult(137, "", timed_out=True),
@@ -55,6 +57,7 @@ SHELL = {
     "yes": "echo yes",
     "no": "echo no; exit 4",
     "slow": "sleep 600",
+    "greet": "echo $GREETING",
 }
 
 
@@ -103,7 +106,7 @@ async def harness(
         async def again() -> AsyncGenerator[PodRuntime, None]:
             yield FakeRuntime(machine, clock)
 
-        yield Harness(FakeRuntime(machine, clock), lambda name: Program((name,), {}), again, clock)
+        yield Harness(FakeRuntime(machine, clock), lambda name: Program((name,), ENV), again, clock)
         for uid in list(machine.pods):
             await FakeRuntime(machine, clock).remove(uid)
         return
@@ -114,7 +117,7 @@ async def harness(
 
     def shell(name: str) -> Program:
         words = ("sh", "-c", SHELL[name]) if name in SHELL else (name,)
-        return Program(words, {"PATH": os.environ["PATH"]})
+        return Program(words, {"PATH": os.environ["PATH"], **ENV})
 
     async with AsyncExitStack() as stack:
         stack.callback(offload.close)
@@ -292,21 +295,50 @@ async def test_a_command_answers_with_its_code_and_output(
 ) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
-    result = await harness.runtime.run(run.id, harness.program(name), 5.0)
+    result = await harness.runtime.run(run.id, harness.program(name).command, 5.0)
     assert (result.exit_code, result.output, result.timed_out) == (code, f"{name}\n", False)
+
+
+async def test_a_command_has_the_environment_of_its_container(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start("forever")
+    result = await harness.runtime.run(run.id, harness.program("greet").command, 5.0)
+    assert result.output == "hello\n"
+
+
+async def test_a_command_beside_what_does_not_run_is_refused(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.end_of((await harness.start("well")).id)
+    for target in (run.id, ContainerID("nobody", "main", 0)):
+        with pytest.raises(RuntimeFailedError, match="not running"):
+            await harness.runtime.run(target, harness.program("yes").command, 5.0)
+
+
+async def test_one_pod_can_be_asked_for(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    await harness.runtime.prepare(PodSetup("uid-2", "default", "web", "node-1"))
+    assert [record.sandbox.uid for record in harness.runtime.pods("uid-2")] == ["uid-2"]
+    assert harness.runtime.pods("nobody") == []
+
+
+async def test_a_removed_pod_starts_nothing(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    await harness.runtime.remove(POD.uid)
+    with pytest.raises(RuntimeFailedError, match="not prepared"):
+        await harness.start("forever")
 
 
 async def test_a_command_that_takes_too_long_is_killed(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
-    result = await harness.runtime.run(run.id, harness.program("slow"), 0.1)
+    result = await harness.runtime.run(run.id, harness.program("slow").command, 0.1)
     assert result.timed_out
 
 
 async def test_a_command_that_is_not_there_is_an_answer(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("forever")
-    result = await harness.runtime.run(run.id, harness.program("no-such-program"), 1.0)
+    result = await harness.runtime.run(run.id, harness.program("no-such-program").command, 1.0)
     assert result.exit_code == 127
     assert "no-such-program" in result.output
 
@@ -320,5 +352,7 @@ async def test_the_next_runtime_takes_over_what_runs(harness: Harness) -> None:
         assert (record.sandbox.address, record.setup.name) == (sandbox.address, POD.name)
         assert {run.id: run.running for run in record.runs} == {running.id: True, ended.id: False}
         assert after.run_of(ended.id) == ended
+        greeting = await after.runtime.run(running.id, after.program("greet").command, 5.0)
+        assert greeting.output == "hello\n"
         await after.runtime.signal(running.id, signal.SIGTERM)
         assert (await after.end_of(running.id)).exit_code == 143

@@ -253,7 +253,9 @@ async def test_a_command_beside_a_container_leaves_nothing_behind(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:
     run = await runtime.start(attempt(), shell("exec sleep 600"), ())
-    result = await runtime.run(run.id, shell("setsid sleep 600 & echo out; echo err >&2"), 5.0)
+    result = await runtime.run(
+        run.id, shell("setsid sleep 600 & echo out; echo err >&2").command, 5.0
+    )
     assert result.exit_code == 0
     assert set(result.output.split()) == {"out", "err"}
     assert len(marked(tmp_path)) == 1
@@ -265,7 +267,7 @@ async def test_a_cancelled_command_is_killed(
     run = await runtime.start(attempt(), shell("exec sleep 600"), ())
     with pytest.raises(TimeoutError):
         async with clock.timeout(0.1):
-            await runtime.run(run.id, shell("sleep 600; true"), 600.0)
+            await runtime.run(run.id, shell("sleep 600; true").command, 600.0)
     async with clock.timeout(LIMIT_S):
         while len(marked(tmp_path)) != 1:
             await clock.sleep(0.01)

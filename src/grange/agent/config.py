@@ -30,7 +30,7 @@ class Timing:
     restart_backoff_cap_s: float = 300.0
     restart_backoff_reset_s: float = 600.0
     retry_initial_s: float = 0.5
-    retry_cap_s: float = 30.0
+    retry_cap_s: float = 10.0
     probe_fast_s: float = 0.03
     vanished_grace_s: float = 2.0
     heartbeat_s: float = 10.0

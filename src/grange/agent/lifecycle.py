@@ -160,8 +160,8 @@ class Track:
         self.crashes += 1
         wait_s = timing.restarts.delay(self.crashes - 1)  # the first restart is at once
         self.due = now + timedelta(seconds=wait_s) if wait_s else None
-        self.reason = "CrashLoopBackOff" if wait_s else "Restarting"
-        self.message = f"back-off {wait_s:g}s restarting container {self.name}" if wait_s else ""
+        self.reason = "CrashLoopBackOff"
+        self.message = f"back-off {wait_s:g}s restarting container {self.name}"
         self.attempt = run.id.attempt + 1
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from grange.agent.runtime import ContainerID, PodRuntime, Program, RuntimeFailedError
+from grange.agent.runtime import ContainerID, PodRuntime, RuntimeFailedError
 from grange.api.kinds.pod import Container, HTTPGetAction, Probe
 from grange.base.clock import Clock
 
@@ -43,13 +43,11 @@ class ProbeTarget(NamedTuple):
         address: the pod's own address.
         container: for its named ports.
         target: the running attempt, for commands.
-        program: working directory and environment for commands.
     """
 
     address: str
     container: Container
     target: ContainerID
-    program: Program
 
 
 def of(container: Container) -> list[tuple[Kind, Probe]]:
@@ -166,11 +164,10 @@ class SystemProber:
     async def _command(
         self, command: tuple[str, ...], target: ProbeTarget, limit_s: float
     ) -> Answer:
-        program = Program(command, target.program.env, target.program.working_dir)
         if not command:
             return Answer(ok=False, message="exec names no command")
         try:
-            result = await self._runtime.run(target.target, program, limit_s)
+            result = await self._runtime.run(target.target, command, limit_s)
         except RuntimeFailedError as error:
             return Answer(ok=False, message=str(error))
         if result.timed_out:

@@ -254,13 +254,15 @@ class PodRuntime(Protocol):
     async def signal(self, target: ContainerID, number: int) -> None:
         """Send a signal to the attempt's process group; SIGKILL ends everything it started."""
 
-    async def run(self, target: ContainerID, program: Program, timeout_s: float) -> CommandResult:
-        """Run a command beside a container, in its place and with the given environment.
+    async def run(
+        self, target: ContainerID, command: tuple[str, ...], timeout_s: float
+    ) -> CommandResult:
+        """Run a command beside a running container, in its place and with its environment.
 
         Cancellation kills the command.
 
         Raises:
-            RuntimeFailedError: the command could not be run at all.
+            RuntimeFailedError: the container does not run, or the command could not be run at all.
         """
 
     async def remove(self, pod_uid: str) -> None:

@@ -5,6 +5,7 @@ import signal
 
 from grange.agent import admission
 from grange.agent.config import NodeConfig
+from grange.agent.creation import Creator
 from grange.agent.heartbeat import Heartbeat
 from grange.agent.metrics import instruments
 from grange.agent.probes import Prober, SystemProber
@@ -51,6 +52,7 @@ class NodeAgent:
         self._tools = Tools(
             client=deps.client,
             runtime=runtime,
+            creator=Creator(deps.client, runtime, config),
             prober=prober or SystemProber(runtime, deps.clock),
             recorder=self._recorder,
             clock=deps.clock,

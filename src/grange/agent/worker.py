@@ -11,24 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import msgspec
-
-from grange.agent import environment, lifecycle, probing, sources, states, status, volumes
+from grange.agent import lifecycle, probing, states, status
 from grange.agent.config import NodeConfig
-from grange.agent.environment import Facts
-from grange.agent.errors import CREATE_ERROR, NotCreatableError
+from grange.agent.creation import Creator
+from grange.agent.errors import NotCreatableError
 from grange.agent.events import Reason
 from grange.agent.lifecycle import Abandon, Decision, Ending, Signal, Start, Track
 from grange.agent.metrics import Instruments
 from grange.agent.probes import Prober, ProbeTarget
 from grange.agent.probing import Probing
+from grange.agent.reporting import Outcome, Reporter
 from grange.agent.runtime import (
     EXIT_KILLED,
     STATUS_UNKNOWN,
     PodRecord,
     PodRuntime,
-    PodSetup,
-    Program,
     Run,
     RuntimeFailedError,
     Sandbox,
@@ -37,8 +34,8 @@ from grange.agent.states import State
 from grange.agent.status import Place
 from grange.api import timestamps
 from grange.api.kinds import POD
-from grange.api.kinds.pod import Pod, PodStatus, is_finished
-from grange.api.meta import Condition, Document
+from grange.api.kinds.pod import Pod, is_finished
+from grange.api.meta import Document
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -48,7 +45,6 @@ from grange.placement import requests
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 _FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
-_OURS = frozenset({"Initialized", "ContainersReady", "Ready"})
 _ROUNDS = 20  # more decisions in a row without a wait are a bug
 
 
@@ -59,6 +55,7 @@ class Tools:
     Attributes:
         client: where status goes.
         runtime: what runs containers.
+        creator: what brings them there.
         prober: what asks probes.
         recorder: where Events go.
         clock, log: as everywhere.
@@ -69,6 +66,7 @@ class Tools:
 
     client: Client
     runtime: PodRuntime
+    creator: Creator
     prober: Prober
     recorder: Recorder
     clock: Clock
@@ -105,8 +103,7 @@ class PodWorker:
         self._sandbox: Sandbox | None = None
         self._unwatch: Callable[[], None] | None = None
         self._ending = Ending.NONE
-        self._status: PodStatus = pod.status  # as we know it to be; the informer lags behind
-        self._reported: Document | None = None
+        self._reporter = Reporter(pod, client=tools.client, metrics=tools.metrics, log=self._log)
         self._was_finished = is_finished(pod)
         self._rejection: tuple[str, str] | None = None
         self._released = False
@@ -136,7 +133,7 @@ class PodWorker:
     def holds_resources(self) -> bool:
         """Whether the pod counts against the node's capacity."""
         return self._rejection is None and not (
-            self._status.phase in {"Succeeded", "Failed"} or self._released
+            self._reporter.status.phase in {"Succeeded", "Failed"} or self._released
         )
 
     async def run(self) -> None:
@@ -181,11 +178,7 @@ class PodWorker:
             if item.name == track.name and item.restart_count == track.attempt:
                 track.started = bool(item.started)
                 track.ready = item.ready
-        try:
-            program = Program(("",), self._environment(track, sources.Sources("")))
-        except NotCreatableError:
-            program = Program(("",), dict(self._tools.config.environment))
-        self._probe(track, probing, program)
+        self._probe(track, probing)
 
     def _record(self) -> PodRecord | None:
         return next(iter(self._tools.runtime.pods(self._uid)), None)
@@ -269,9 +262,9 @@ class PodWorker:
 
     def _expires_at(self) -> datetime | None:
         limit = self.pod.spec.active_deadline_seconds
-        if limit is None or not self._status.start_time:
+        if limit is None or not self._reporter.status.start_time:
             return None
-        return timestamps.parse(self._status.start_time) + timedelta(seconds=limit)
+        return timestamps.parse(self._reporter.status.start_time) + timedelta(seconds=limit)
 
     def _all_done(self) -> bool:
         return all(track.state is State.DONE for track in self._tracks)
@@ -308,67 +301,25 @@ class PodWorker:
     async def _start(self, track: Track, probing: Probing) -> None:
         now, began = self._tools.clock.now(), self._tools.clock.monotonic()
         try:
-            found = await sources.fetch(
-                self._tools.client,
-                self.pod.metadata.namespace,
-                [*sources.of_volumes(self.pod), *sources.of_container(track.spec)],
-            )
-            await self._prepare(found)
-            env = self._environment(track, found)
-            command = environment.command_of(track.spec, env)
-            program = Program(command, env, track.spec.working_dir)
-            run = await self._tools.runtime.start(
-                lifecycle.next_id(self._uid, track), program, volumes.mounts(self.pod, track.spec)
-            )
+            sandbox, run = await self._tools.creator.create(self.pod, track)
         except NotCreatableError as error:
-            self._refused(track, error.reason, error.message, now)
-        except RuntimeFailedError as error:
-            self._refused(track, CREATE_ERROR, str(error), now)
-        except ApiError as error:
-            self._refused(track, CREATE_ERROR, f"the API cannot be asked: {error}", now)
+            track.on_refused(error.reason, error.message, now, self._timing)
+            self._tools.metrics.starts.labels("refused").inc()
+            self._event(WARNING, Reason.FAILED, error.message)
         else:
+            self._use(sandbox)
             self._tools.metrics.start_seconds.observe(self._tools.clock.monotonic() - began)
             self._tools.metrics.starts.labels("started" if run.running else "not_executable").inc()
             track.on_created(run)
             if run.running:
                 self._event(NORMAL, Reason.STARTED, f"Started container {track.name}")
-                self._probe(track, probing, program)
+                self._probe(track, probing)
             else:
                 self._on_ended(track, run, self._tools.clock.now(), probing)
 
-    def _refused(self, track: Track, reason: str, message: str, now: datetime) -> None:
-        track.on_refused(reason, message, now, self._timing)
-        self._tools.metrics.starts.labels("refused").inc()
-        self._event(WARNING, Reason.FAILED, message)
-
-    async def _prepare(self, found: sources.Sources) -> None:
-        meta = self.pod.metadata
-        plans = volumes.plan(self.pod, found, self._facts(None))
-        setup = PodSetup(self._uid, meta.namespace, meta.name, self._tools.config.name, plans)
-        self._use(await self._tools.runtime.prepare(setup))
-
-    def _facts(self, track: Track | None) -> Facts:
-        config, sandbox = self._tools.config, self._sandbox
-        own: dict[str, str] = {}
-        if sandbox is not None and track is not None:
-            root = sandbox.root(track.name)
-            own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
-            own |= volumes.variables(sandbox.volumes, volumes.mounts(self.pod, track.spec))
-        return Facts(
-            pod_ip=sandbox.address if sandbox is not None else "",
-            host_ip=config.host_ip,
-            node_name=config.name,
-            allocatable=config.capacity,
-            base=config.environment,
-            own=own,
-        )
-
-    def _environment(self, track: Track, found: sources.Sources) -> dict[str, str]:
-        return environment.build(self.pod, track.spec, found, self._facts(track))
-
-    def _probe(self, track: Track, probing: Probing, program: Program) -> None:
+    def _probe(self, track: Track, probing: Probing) -> None:
         if self._sandbox is not None and track.latest is not None:
-            target = ProbeTarget(self._sandbox.address, track.spec, track.latest.id, program)
+            target = ProbeTarget(self._sandbox.address, track.spec, track.latest.id)
             probing.start(track, target, self.pod)
 
     # --- reporting -----------------------------------------------------------------------------
@@ -379,54 +330,32 @@ class PodWorker:
     async def _report(self) -> None:
         if self._vanished or self._gone or self._was_finished or self._released:
             return
-        place = Place(
-            self._tools.config.host_ip, self._sandbox.address if self._sandbox is not None else ""
-        )
+        address = self._sandbox.address if self._sandbox is not None else ""
         document = status.build(
-            self._known_pod(),
+            self._reporter.merged(self.pod),
             self._tracks,
-            place,
+            Place(self._tools.config.host_ip, address),
             probing.troubles(self._tracks),
             ending=self._ending,
             now=self._tools.clock.now(),
         )
         await self._write(document)
 
-    def _known_pod(self) -> Pod:
-        """The newest object with the newest status: ours as we wrote it, the rest as it was read."""
-        theirs = [item for item in self.pod.status.conditions if item.type not in _OURS]
-        ours: list[Condition] = [item for item in self._status.conditions if item.type in _OURS]
-        merged = msgspec.structs.replace(self._status, conditions=theirs + ours)
-        return msgspec.structs.replace(self.pod, status=merged)
-
     async def _write(self, document: Document) -> None:
-        """Write the status where it differs from what was written last."""
-        if document == self._reported:
-            return
-        meta = self.pod.metadata
-        patch: Document = {"metadata": {"uid": self._uid}, "status": document}
-        try:
-            written = await self._tools.client.patch(
-                POD, meta.name, meta.namespace, patch=patch, subresource="status"
-            )
-        except (NotFound, Conflict):
-            self._tools.metrics.status_writes.labels("gone").inc()
-            self._gone = True  # or another of the same name is in its place
-            self._wake.set()
-        except ApiError as error:
-            self._tools.metrics.status_writes.labels("failed").inc()
-            self._failed("status not written", error)
-        else:
-            self._tools.metrics.status_writes.labels("written").inc()
-            self._failures = 0
-            self._reported = document
-            self._status = written.status
+        match await self._reporter.write(self.pod, document):
+            case Outcome.GONE:
+                self._gone = True  # or another of the same name is in its place
+                self._wake.set()
+            case Outcome.FAILED:
+                self._try_again()
+            case Outcome.WRITTEN | Outcome.UNCHANGED:
+                self._failures = 0
 
-    def _failed(self, event: str, error: Exception) -> None:
+    def _try_again(self) -> None:
+        """The API or the runtime could not; another round after a wait that grows."""
         self._failures += 1
         delay_s = self._timing.retries.delay(self._failures)
         self._retry_at = self._tools.clock.now() + timedelta(seconds=delay_s)
-        self._log.warning(event, attempt=self._failures, error=error)
 
     # --- ending --------------------------------------------------------------------------------
 
@@ -434,10 +363,10 @@ class PodWorker:
         if self._vanished:
             return True
         reason, message = rejection
-        first = self._reported is None
+        first = not self._reporter.has_written
         now = self._tools.clock.now()
         host_ip = self._tools.config.host_ip
-        pod = self._known_pod()
+        pod = self._reporter.merged(self.pod)
         await self._write(status.rejected(pod, reason, message, host_ip=host_ip, now=now))
         if first:
             self._event(WARNING, Reason.FAILED, message)
@@ -455,7 +384,8 @@ class PodWorker:
         except (NotFound, Conflict):
             self._gone = True
         except (ApiError, RuntimeFailedError) as error:
-            self._failed("pod not released", error)
+            self._log.warning("pod not released", error=error)
+            self._try_again()
             return False
         # The worker stays until the informer has seen the end, so that a late event of the same
         # object cannot bring the pod back. With finalizers that may take a while.

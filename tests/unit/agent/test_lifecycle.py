@@ -146,7 +146,7 @@ def test_failed_creation_waits_longer_each_time() -> None:
     for _ in range(9):
         track.on_refused("CreateContainerError", "no", NOW, TIMING)
         waits.append((track.due - NOW).total_seconds() if track.due else 0)
-    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert waits == [0.5, 1, 2, 4, 8, 10, 10, 10, 10]
 
 
 def test_what_ends_a_pod() -> None:

@@ -60,7 +60,7 @@ def test_a_restarting_pod_is_running() -> None:
     made = build(view, tracks)
     assert made["phase"] == "Running"
     state = made["containerStatuses"][0]
-    assert state["state"]["waiting"]["reason"] == "Restarting"
+    assert state["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert state["lastState"]["terminated"]["exitCode"] == 1
 
 

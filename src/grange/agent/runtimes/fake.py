@@ -77,13 +77,14 @@ class FakeMachine:
     Args:
         scripts: program name (the first word of the command) to script; a program that is not
             here is not found.
-        commands: answers to ``run`` by the first word of the command; others are not found.
+        commands: answers to ``run`` by the first word of the command, or functions from the
+            container's program to the answer; others are not found.
     """
 
     def __init__(
         self,
         scripts: Mapping[str, Script] | None = None,
-        commands: Mapping[str, CommandResult] | None = None,
+        commands: Mapping[str, CommandResult | Callable[[Program], CommandResult]] | None = None,
     ) -> None:
         self.scripts = dict(scripts or {})
         self.commands = dict(commands or {})
@@ -230,13 +231,18 @@ class FakeRuntime:
             else:
                 self._end_later(live, live.script.term_s, code)
 
-    async def run(self, target: ContainerID, program: Program, timeout_s: float) -> CommandResult:
+    async def run(
+        self, target: ContainerID, command: tuple[str, ...], timeout_s: float
+    ) -> CommandResult:
         """Answer as the machine was told to; see ``PodRuntime``."""
-        if target.pod_uid not in self._machine.pods:
-            raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
-        word = program.command[0]
-        missing = CommandResult(EXIT_NOT_FOUND, f'program "{word}" not found')
-        result = self._machine.commands.get(word, missing)
+        pod = self._machine.pods.get(target.pod_uid)
+        live = pod.runs.get(target) if pod is not None else None
+        if live is None or not live.run.running:
+            raise RuntimeFailedError(f"{target} is not running")
+        missing = CommandResult(EXIT_NOT_FOUND, f'program "{command[0]}" not found')
+        result = self._machine.commands.get(command[0], missing)
+        if not isinstance(result, CommandResult):
+            result = result(live.program)
         if result.timed_out:
             await self._clock.sleep(timeout_s)
         return result

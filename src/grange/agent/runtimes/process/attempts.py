@@ -19,6 +19,7 @@ from grange.agent.runtime import (
     START_ERROR,
     STATUS_UNKNOWN,
     ContainerID,
+    Program,
     Run,
 )
 from grange.agent.runtimes.process import shim
@@ -120,19 +121,29 @@ def connect(directory: Path) -> socket.socket | None:
     return connection
 
 
+def program_from(memory: int) -> Program:
+    """What a shim runs, from the memory that it was told in; closes the descriptor."""
+    try:
+        spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
+    finally:
+        os.close(memory)
+    return Program(tuple(spec["command"]), spec["env"], spec["cwd"])
+
+
 class Connection:
     """Messages from a shim, until it ends.
 
     Args:
         connection: non-blocking; owned from here on.
-        on_message: called with every state that the shim sends.
+        on_message: called with every state that the shim sends, and with what it runs where it
+            says that.
         on_end: called once, when the shim has closed the connection.
     """
 
     def __init__(
         self,
         connection: socket.socket,
-        on_message: Callable[[dict[str, object]], None],
+        on_message: Callable[[dict[str, object], Program | None], None],
         on_end: Callable[[], None],
     ) -> None:
         self._socket = connection
@@ -142,14 +153,16 @@ class Connection:
         self._loop.add_reader(connection.fileno(), self._readable)
 
     def _readable(self) -> None:
+        fds: list[int] = []
         try:
-            message = self._socket.recv(_MESSAGE_LIMIT)
+            message, fds, _, _ = socket.recv_fds(self._socket, _MESSAGE_LIMIT, 1)
         except BlockingIOError:
             return
         except OSError:
             message = b""
+        program = program_from(fds[0]) if fds else None
         if message:
-            self._on_message(json.loads(message))
+            self._on_message(json.loads(message), program)
         else:
             self.close()
             self._on_end()
@@ -173,23 +186,28 @@ class Attempt:
 
     Args:
         target: which.
-        run: what is known already; None while it is starting.
+        program: what it runs; None where that is not known any more.
+
+    Attributes:
+        run: what is known of it; None while it is starting.
+        refusal: why nothing was started; empty for none.
+        connection: to its shim, while there is one.
+        changed: set when ``run`` or ``refusal`` says something.
+        ended: set when nothing of it is left.
     """
 
-    def __init__(self, target: ContainerID, run: Run | None) -> None:
+    def __init__(self, target: ContainerID, program: Program | None = None) -> None:
         self.target = target
-        self.run = run
+        self.program = program
+        self.run: Run | None = None
         self.refusal = ""
         self.connection: Connection | None = None
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
-        if run is not None:
-            self.changed.set()
-            if not run.running:
-                self.ended.set()
 
-    def take(self, state: dict[str, object]) -> None:
+    def take(self, state: dict[str, object], program: Program | None = None) -> None:
         """Note what a shim or a file says."""
+        self.program = program or self.program
         if "unforked" in state:
             self.refusal = os.strerror(number_of(state, "unforked"))
         else:

@@ -5,11 +5,54 @@ Only needed when a shim itself was killed; a shim that ends in order leaves noth
 
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from grange.agent.runtimes.process import shim
+from grange.agent.runtime import ContainerID
+from grange.agent.runtimes.process import attempts, shim
+from grange.agent.runtimes.process.files import Layout
+from grange.base.clock import Clock
+from grange.base.log import Logger
 
 MARK = "GRANGE_RUN"
+
+
+class Undertaker:
+    """Ends what lost shims left running, and records that nobody knows how it ended.
+
+    Args:
+        layout: where attempts are.
+        clock: for the time of the end.
+        log: where kills are told.
+    """
+
+    def __init__(self, layout: Layout, *, clock: Clock, log: Logger) -> None:
+        self._layout = layout
+        self._clock = clock
+        self._log = log
+
+    def bury(self, target: ContainerID, state: dict[str, object]) -> dict[str, object]:
+        """Kill what is left of an attempt and write its final state; answers with that state.
+
+        Args:
+            target: the attempt.
+            state: what its shim last wrote; empty for nothing.
+        """
+        if state.get("boot") == shim.boot_id():
+            pid, started = attempts.number_of(state, "pid"), attempts.number_of(state, "pid_start")
+            kill_exact(pid, started)
+        self.kill([target])
+        final = attempts.lost(state, self._clock.now())
+        try:
+            self._layout.write_state(target, final)
+        except OSError as error:
+            self._log.warning("cannot record a lost container", target=str(target), error=error)
+        return final
+
+    def kill(self, targets: Sequence[ContainerID]) -> None:
+        """Kill whatever carries the mark of one of these attempts."""
+        killed = kill_marked({str(self._layout.attempt(target)) for target in targets})
+        if killed:
+            self._log.warning("killed processes whose supervisor was gone", count=killed)
 
 
 def kill_marked(directories: Collection[str]) -> int:

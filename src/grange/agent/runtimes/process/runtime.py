@@ -12,7 +12,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
@@ -31,10 +31,11 @@ from grange.agent.runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.runtimes.process import attempts, leftovers, shim
+from grange.agent.runtimes.process import attempts, programs
 from grange.agent.runtimes.process.attempts import Attempt, Connection
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
+from grange.agent.runtimes.process.leftovers import Undertaker
 from grange.agent.runtimes.process.logs import ProcessLogs
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -107,6 +108,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._layout = Layout(config.data_dir)
         self._addresses = AddressPool(config.network or default_range(str(config.data_dir)))
         self._pods: dict[str, _Pod] = {}
+        self._undertaker = Undertaker(self._layout, clock=clock, log=log)
         self._lock_fd = -1
         self._launcher: Launcher | None = None
         self._logs = ProcessLogs(
@@ -181,7 +183,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if record is None or not self._addresses.adopt(uid, record.address):
             # Half made when the power went, or damaged: nothing there can be trusted.
             targets = self._layout.attempts(uid)
-            await self._offload.run(lambda: self._kill_lost(targets))
+            await self._offload.run(lambda: self._undertaker.kill(targets))
             await self._offload.run(lambda: self._layout.remove_pod(uid))
             return
         pod = _Pod(
@@ -193,7 +195,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._adopt_attempt(pod, target)
 
     async def _adopt_attempt(self, pod: _Pod, target: ContainerID) -> None:
-        attempt = Attempt(target, None)
+        attempt = Attempt(target)
         connection = attempts.connect(self._layout.attempt(target))
         if connection is not None:
             pod.attempts.setdefault(target.container, []).append(attempt)
@@ -202,12 +204,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return
         state = await self._offload.run(lambda: self._layout.read_state(target))
         if state is None:  # asked for and never started
-            await self._offload.run(lambda: self._kill_lost([target]))
+            await self._offload.run(lambda: self._undertaker.kill([target]))
             await self._offload.run(lambda: self._layout.remove_attempt(target))
             return
         if "finished_at" not in state:
             found = state
-            state = await self._offload.run(lambda: self._bury(target, found))
+            state = await self._offload.run(lambda: self._undertaker.bury(target, found))
         pod.attempts.setdefault(target.container, []).append(attempt)
         attempt.take(state)
         attempt.finish()
@@ -249,7 +251,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
         attempt = self._attempt(target)
         if attempt is None:
-            attempt = Attempt(target, None)
+            attempt = Attempt(target, program)
             kept = pod.attempts.setdefault(target.container, [])
             kept.append(attempt)
             try:
@@ -274,27 +276,28 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if attempt is not None and attempt.connection is not None:
             attempt.connection.signal(number)
 
-    async def run(self, target: ContainerID, program: Program, timeout_s: float) -> CommandResult:
-        """Run a command beside a container; see ``PodRuntime``."""
-        pod = self._pods.get(target.pod_uid)
-        if pod is None or self._launcher is None:
-            raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
+    async def run(
+        self, target: ContainerID, command: tuple[str, ...], timeout_s: float
+    ) -> CommandResult:
+        """Run a command beside a running container; see ``PodRuntime``."""
+        pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
+        if pod is None or attempt is None or attempt.ended.is_set() or attempt.program is None:
+            raise RuntimeFailedError(f"{target} is not running")
+        program = replace(attempt.program, command=command)
         cwd = self._cwd(pod, target, program)
-        found = locate(program, cwd)
+        found = programs.locate(program, cwd)
         if isinstance(found, str):
             return CommandResult(EXIT_NOT_FOUND, found)
-        spec = self._spec(target, program, found, cwd)
+        spec = programs.specification(program, found, cwd, self._layout.attempt(target))
         spec["timeout_s"] = timeout_s
         spec["output_limit"] = self._config.command_output_bytes
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 
-        def answered(state: dict[str, object]) -> None:
+        def answered(state: dict[str, object], told: Program | None = None) -> None:
             if not answer.done():
                 answer.set_result(state)
 
-        connection = Connection(
-            self._launcher.request("run", "", spec), answered, lambda: answered({})
-        )
+        connection = Connection(self._request("run", "", spec), answered, lambda: answered({}))
         try:
             state = await answer
         finally:
@@ -382,10 +385,10 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         directory = await self._offload.run(
             lambda: self._layout.make_attempt(target, mounts, volumes)
         )
-        if self._launcher is None or pod.ending:
+        if pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")
         cwd = self._cwd(pod, target, program)
-        found = locate(program, cwd)
+        found = programs.locate(program, cwd)
         if isinstance(found, str):
             now = self._clock.now().timestamp()
             state = attempts.refused({"started_at": now, "finished_at": now}, EXIT_NOT_FOUND, found)
@@ -393,24 +396,19 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             attempt.take(state)
             attempt.finish()
             return
-        spec = self._spec(target, program, found, cwd)
+        spec = programs.specification(program, found, cwd, self._layout.attempt(target))
         spec["log_max_bytes"] = self._config.log_max_bytes
         spec["log_files"] = self._config.log_files
         spec["id"] = str(target)
-        self._listen(pod, attempt, self._launcher.request("start", str(directory), spec))
+        self._listen(pod, attempt, self._request("start", str(directory), spec))
+
+    def _request(self, operation: str, directory: str, spec: dict[str, object]) -> socket.socket:
+        if self._launcher is None:
+            raise RuntimeFailedError("the runtime is closed")
+        return self._launcher.request(operation, directory, spec)
 
     def _cwd(self, pod: _Pod, target: ContainerID, program: Program) -> Path:
         return Path(pod.sandbox.root(target.container), program.working_dir)
-
-    def _spec(
-        self, target: ContainerID, program: Program, path: Path, cwd: Path
-    ) -> dict[str, object]:
-        return {
-            "path": str(path),
-            "command": list(program.command),
-            "env": {**program.env, leftovers.MARK: str(self._layout.attempt(target))},
-            "cwd": str(cwd),
-        }
 
     def _listen(self, pod: _Pod, attempt: Attempt, connection: socket.socket) -> None:
         attempt.connection = Connection(connection, attempt.take, lambda: self._ended(pod, attempt))
@@ -422,28 +420,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         """
         if not attempt.refusal and (attempt.run is None or attempt.run.running):
             state = self._layout.read_state(attempt.target) or {}
-            attempt.take(state if "finished_at" in state else self._bury(attempt.target, state))
+            attempt.take(
+                state if "finished_at" in state else self._undertaker.bury(attempt.target, state)
+            )
         attempt.finish()
         for changed in list(pod.watchers.values()):
             changed()
-
-    def _bury(self, target: ContainerID, state: dict[str, object]) -> dict[str, object]:
-        """Kill what a lost shim left behind and record that nobody knows how it ended."""
-        if state.get("boot") == shim.boot_id():
-            pid, started = attempts.number_of(state, "pid"), attempts.number_of(state, "pid_start")
-            leftovers.kill_exact(pid, started)
-        self._kill_lost([target])
-        final = attempts.lost(state, self._clock.now())
-        try:
-            self._layout.write_state(target, final)
-        except OSError as error:
-            self._log.warning("cannot record a lost container", target=str(target), error=error)
-        return final
-
-    def _kill_lost(self, targets: list[ContainerID]) -> None:
-        killed = leftovers.kill_marked({str(self._layout.attempt(target)) for target in targets})
-        if killed:
-            self._log.warning("killed processes whose supervisor was gone", count=killed)
 
     async def _end(self, pods: list[_Pod], number: int, limit_s: float) -> None:
         """Signal whatever runs and wait until it has ended, or for so long."""
@@ -457,19 +439,3 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
                     await attempt.ended.wait()
         except TimeoutError:
             return
-
-
-def locate(program: Program, cwd: Path) -> Path | str:
-    """The file to execute, or a message that names the program and where it was looked for."""
-    word = program.command[0]
-    if "/" in word:
-        path = cwd / word
-        if path.exists():
-            return path
-        return f'program "{word}" not found: there is no file {path}'
-    search = program.env.get("PATH", "")
-    for directory in search.split(":"):
-        path = cwd / directory / word
-        if path.is_file() and os.access(path, os.X_OK):
-            return path
-    return f'program "{word}" not found in PATH={search}'

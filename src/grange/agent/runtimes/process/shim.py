@@ -16,7 +16,8 @@ of it, without polling.
 
 A server talks to the shim over one ``SOCK_SEQPACKET`` connection, one JSON object a message:
 ``{"signal": n}`` in; the content of ``state.json`` out, once after connecting. The first connection
-comes with the request to fork; a later server connects to the socket ``ctl`` in the directory.
+comes with the request to fork; a later server connects to the socket ``ctl`` in the directory and
+is also given the anonymous memory that the first one wrote the specification to.
 
 The launcher holds an exclusive lock that it inherited from the server, and a shim gives up its
 share only when its state is on disk. A new server that gets the lock therefore sees every run that
@@ -328,9 +329,12 @@ class _Process:
 class _Shim:
     """One run of a container, from its start to the record of its end."""
 
-    def __init__(self, spec: dict[str, object], directory: str, first: socket.socket) -> None:
+    def __init__(
+        self, spec: dict[str, object], memory: int, directory: str, first: socket.socket
+    ) -> None:
         self._process = _Process()
         self._spec = spec
+        self._memory = memory
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         os.chdir(directory)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -371,6 +375,7 @@ class _Shim:
         self._record(durable=False)
         os.close(lock_fd)
         self._greet(self._first)
+        self._send(self._first)
         self._process.poll.register(self._listener, select.POLLIN)
         while not self._process.ended():
             for fd, _ in self._process.poll.poll():
@@ -385,7 +390,15 @@ class _Shim:
         connection.settimeout(0.0)
         self._connections[connection.fileno()] = connection
         self._process.poll.register(connection, select.POLLIN)
-        self._send(connection)
+
+    def _take_over(self) -> None:
+        """A later server: it gets the state, and the specification as the first one wrote it."""
+        connection = self._listener.accept()[0]
+        self._greet(connection)
+        try:
+            socket.send_fds(connection, [json.dumps(self._state).encode()], [self._memory])
+        except OSError:
+            return
 
     def _send(self, connection: socket.socket) -> None:
         try:
@@ -399,7 +412,7 @@ class _Shim:
         elif fd in self._process.pipes:
             self._copy(fd)
         elif fd == self._listener.fileno():
-            self._greet(self._listener.accept()[0])
+            self._take_over()
         elif fd in self._connections:
             self._obey(self._connections[fd])
 
@@ -482,12 +495,10 @@ def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None
     """In the child: become the shim; never returns to the launcher's loop."""
     memory, connection_fd = fds
     connection = socket.socket(fileno=connection_fd)
-    with os.fdopen(memory, "rb") as source:
-        source.seek(0)
-        spec = json.load(source)
+    spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
     if request["op"] == "start":
         try:
-            made = _Shim(spec, str(request["directory"]), connection)
+            made = _Shim(spec, memory, str(request["directory"]), connection)
         except OSError as error:  # no descriptor, no space: nothing was started
             connection.send(json.dumps({"unforked": error.errno}).encode())
             return

@@ -1,0 +1,82 @@
+"""Writes a pod's status to the API: only when it changed, and only to the very object it is of."""
+
+from enum import Enum
+
+import msgspec
+
+from grange.agent.metrics import Instruments
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod, PodStatus
+from grange.api.meta import Document
+from grange.api.status import ApiError, Conflict, NotFound
+from grange.base.log import Logger
+from grange.client.client import Client
+
+_OURS = frozenset({"Initialized", "ContainersReady", "Ready"})
+
+
+class Outcome(Enum):
+    """What became of a write."""
+
+    WRITTEN = "written"
+    UNCHANGED = "unchanged"
+    GONE = "gone"
+    FAILED = "failed"
+
+
+class Reporter:
+    """The status of one pod, as it was written last.
+
+    Args:
+        pod: the object as it was read first.
+        client: where to.
+        metrics: where writes are counted.
+        log: where failures go.
+
+    Attributes:
+        status: the newest that we know of; the informer lags behind our own writes.
+    """
+
+    def __init__(self, pod: Pod, *, client: Client, metrics: Instruments, log: Logger) -> None:
+        self.status: PodStatus = pod.status
+        self._client = client
+        self._metrics = metrics
+        self._log = log
+        self._written: Document | None = None
+
+    @property
+    def has_written(self) -> bool:
+        """Whether anything was written yet."""
+        return self._written is not None
+
+    def merged(self, pod: Pod) -> Pod:
+        """The object with the newest status: our part as we wrote it, the rest as it was read."""
+        theirs = [item for item in pod.status.conditions if item.type not in _OURS]
+        ours = [item for item in self.status.conditions if item.type in _OURS]
+        status = msgspec.structs.replace(self.status, conditions=theirs + ours)
+        return msgspec.structs.replace(pod, status=status)
+
+    async def write(self, pod: Pod, document: Document) -> Outcome:
+        """Write a status unless it is what was written last.
+
+        The patch is fenced by the UID: a status never reaches another pod of the same name.
+        """
+        if document == self._written:
+            return Outcome.UNCHANGED
+        meta = pod.metadata
+        patch: Document = {"metadata": {"uid": meta.uid}, "status": document}
+        try:
+            answer = await self._client.patch(
+                POD, meta.name, meta.namespace, patch=patch, subresource="status"
+            )
+        except (NotFound, Conflict):
+            outcome = Outcome.GONE
+        except ApiError as error:
+            self._log.warning("status not written", error=error)
+            outcome = Outcome.FAILED
+        else:
+            self._written = document
+            self.status = answer.status
+            outcome = Outcome.WRITTEN
+        self._metrics.status_writes.labels(outcome.value).inc()
+        return outcome
