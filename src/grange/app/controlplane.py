@@ -17,6 +17,7 @@ from grange.apiserver.application import Application
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
 from grange.app import pki, roles
+from grange.app.datadir import make_directory
 from grange.app.host import Host
 from grange.app.settings import Settings
 from grange.base import metrics
@@ -97,7 +98,7 @@ class ControlPlane:
             GrangeError: it cannot start; the message names what is in the way and the remedy.
         """
         settings = self.settings
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(settings.data_dir)
         store = await SQLiteStore.open(settings.data_dir / "store", log=self._log)
         try:
             self._keys = pki.ensure(

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from grange.app import process
+from grange.app.datadir import make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 
@@ -32,7 +33,7 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
     Returns:
         0 when it serves; otherwise its exit code, after printing what it said.
     """
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(settings.data_dir)
     output = settings.data_dir / "up.log"
     child = _start(command_line(settings, no_switch=no_switch), output)
     try:

@@ -98,10 +98,8 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
         click.echo("next: grange apply -f FILE --wait · stop with Ctrl-C or grange down")
         sys.stdout.flush()
 
-    try:
-        await plane.run(ready, stop)
-    finally:
-        process.forget(settings.data_dir)
+    await plane.run(ready, stop)
+    process.forget(settings.data_dir)
 
 
 def process_started(clock: Clock) -> float:

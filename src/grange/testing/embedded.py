@@ -12,7 +12,8 @@ from typing import TypeVar
 import uvloop
 
 from grange.api import codec
-from grange.api.kinds import BUILT_IN
+from grange.api.kinds import BUILT_IN, NODE
+from grange.api.kinds.node import is_ready
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound, Timeout
@@ -157,6 +158,19 @@ class Cluster:
             raise Timeout(f"{kind}/{name} not as wished after {timeout_s:g} s: {state}")
         return seen[0]
 
+    def wait_nodes(self, count: int, *, timeout_s: float = 30.0) -> None:
+        """Wait until so many nodes are Ready.
+
+        Raises:
+            Timeout: they are not.
+        """
+
+        async def ready(client: Client) -> int:
+            return sum(map(is_ready, (await client.list(NODE)).items))
+
+        if not _poll(lambda: self.run(ready) >= count, timeout_s):
+            raise Timeout(f"{count} nodes were not Ready after {timeout_s:g} s")
+
     def wait_gone(
         self, kind: str, name: str, namespace: str = "default", *, timeout_s: float = 30.0
     ) -> None:
@@ -241,6 +255,8 @@ def cluster(
 ) -> Iterator[Cluster]:
     """A real API server, scheduler, controllers and agents, for as long as the block lasts.
 
+    The nodes are Ready when the block begins.
+
     Args:
         nodes: how many nodes to present this machine as.
         data_dir: where to keep things; a temporary directory by default, removed at the end.
@@ -268,7 +284,10 @@ def cluster(
         if thread.failure is not None or thread.plane is None or thread.loop is None:
             thread.stop()
             raise TimeoutError(f"the control plane was not ready after {START_LIMIT_S:g} s")
-        yield Cluster(thread.loop, thread.plane, thread.plane.client("testing"))
+        made = Cluster(thread.loop, thread.plane, thread.plane.client("testing"))
+        if "agent" not in disable:
+            made.wait_nodes(nodes, timeout_s=START_LIMIT_S)
+        yield made
     finally:
         if thread.failure is None:
             thread.stop()
