@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+import msgspec
+
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.errors import invariant
@@ -43,8 +45,7 @@ class Selector(Protocol):
         """Whether the labels are chosen."""
 
 
-@dataclass(slots=True)
-class _PodState:
+class _PodState(msgspec.Struct, gc=False):
     info: PodInfo
     node_name: str
     deadline: float | None = None

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
+from grange.api.quantity import QuantityError
+from grange.base.log import Logger
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
@@ -31,6 +33,7 @@ class Handlers:
         queue: the pods that wait.
         names: the ``schedulerName``s that are ours.
         now: monotonic seconds.
+        log: for objects that cannot be understood; they are left out.
     """
 
     def __init__(
@@ -39,8 +42,11 @@ class Handlers:
         cache: Cache,
         queue: SchedulingQueue,
         names: frozenset[str],
+        *,
         now: Callable[[], float],
+        log: Logger,
     ) -> None:
+        self._log = log
         self._profile = profile
         self._cache = cache
         self._queue = queue
@@ -51,22 +57,25 @@ class Handlers:
 
     def pod_added(self, pod: Pod) -> None:
         """A pod appeared."""
-        if pod.spec.node_name:
-            self._assigned(pod)
-        else:
-            self._waiting(pod)
+        self._seen(pod, None)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """A pod changed, perhaps by being bound."""
-        if new.spec.node_name:
-            self._assigned(new)
-        else:
-            self._waiting(new, old)
+        self._seen(new, old)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod is gone; what it held, assumed or real, is free."""
         self._queue.delete(pod.metadata.uid)
         self._release(pod)
+
+    def _seen(self, pod: Pod, old: Pod | None) -> None:
+        try:
+            if pod.spec.node_name:
+                self._assigned(pod)
+            else:
+                self._waiting(pod, old)
+        except QuantityError as error:
+            self._log.warning("pod left out", pod=str(pod.key), error=error)
 
     def _assigned(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -86,7 +95,7 @@ class Handlers:
         self._cache.add_pod(info)
         self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
 
-    def _waiting(self, pod: Pod, old: Pod | None = None) -> None:
+    def _waiting(self, pod: Pod, old: Pod | None) -> None:
         uid = pod.metadata.uid
         ours = pod.spec.scheduler_name in self._names
         if not ours or pod.metadata.deletion_timestamp or is_finished(pod):
@@ -108,15 +117,25 @@ class Handlers:
 
     def node_added(self, node: Node) -> None:
         """A node appeared."""
-        self._cache.add_node(node)
-        self._queue.move(NODE_ADD, self._now(), None, node)
+        if self._put(None, node):
+            self._queue.move(NODE_ADD, self._now(), None, node)
 
     def node_updated(self, old: Node, new: Node) -> None:
         """A node changed; heartbeats matter to nobody."""
-        self._cache.update_node(old, new)
-        event = node_update(old, new)
+        known = new.metadata.name in self._cache.node_tree
+        if not self._put(old, new):
+            return
+        event = node_update(old, new) if known else NODE_ADD
         if event is not None:
-            self._queue.move(event, self._now(), old, new)
+            self._queue.move(event, self._now(), old if known else None, new)
+
+    def _put(self, old: Node | None, new: Node) -> bool:
+        try:
+            self._cache.update_node(old, new)
+        except QuantityError as error:
+            self._log.warning("node left as it was", node=new.metadata.name, error=error)
+            return False
+        return True
 
     def node_deleted(self, node: Node) -> None:
         """A node went away; its pods are the concern of others."""

@@ -4,6 +4,8 @@ import heapq
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
+
 from grange.scheduler.nodeinfo import PodInfo
 
 Key = tuple[float, ...]
@@ -41,8 +43,7 @@ class QueueSettings:
     early_per_s: int = 200
 
 
-@dataclass(eq=False, slots=True)
-class QueuedPod:
+class QueuedPod(msgspec.Struct, eq=False, gc=False):
     """A pod on its way through the queue.
 
     Attributes:

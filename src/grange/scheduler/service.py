@@ -7,6 +7,7 @@ synchronous and lives in ``cycle``; here is only waiting, writing and what follo
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.node import Node
@@ -66,7 +67,8 @@ class Scheduler:
             self.cache,
             self.queue,
             self._config.scheduler_names,
-            self._clock.monotonic,
+            now=self._clock.monotonic,
+            log=self._log,
         )
         self._recorder = Recorder(
             deps.client,
@@ -138,26 +140,23 @@ class Scheduler:
         self._wake.set()
 
     def _on_pod_add(self, pod: Pod) -> None:
-        self._handlers.pod_added(pod)
+        self._take_in(pod, self._handlers.pod_added, pod)
         self._tell_gate(pod)
-        self._wake.set()
 
     def _on_pod_update(self, old: Pod, new: Pod) -> None:
-        try:
-            self._handlers.pod_updated(old, new)
-        except (CacheCorrupted, CacheError) as error:
-            self._log.error("cache contradicts the cluster", pod=str(new.key), error=error)
-            self._rebuild()
+        self._take_in(new, self._handlers.pod_updated, old, new)
         if new.spec.node_name:
             self._reporter.forget(new.metadata.uid)
         else:
             self._tell_gate(new)
-        self._wake.set()
 
     def _on_pod_delete(self, pod: Pod) -> None:
         self._reporter.forget(pod.metadata.uid)
+        self._take_in(pod, self._handlers.pod_deleted, pod)
+
+    def _take_in(self, pod: Pod, handler: Callable[..., None], *objects: Pod) -> None:
         try:
-            self._handlers.pod_deleted(pod)
+            handler(*objects)
         except (CacheCorrupted, CacheError) as error:
             self._log.error("cache contradicts the cluster", pod=str(pod.key), error=error)
             self._rebuild()

@@ -1,0 +1,133 @@
+"""Events may be missed, merged or repeated; cache and queue follow what is true."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from grange.api.kinds.pod import Pod
+from grange.base.log import Logger
+from grange.scheduler import plugins
+from grange.scheduler.cache import Cache
+from grange.scheduler.framework import Profile
+from grange.scheduler.handlers import Handlers
+from grange.scheduler.pools import Pool
+from grange.scheduler.queue import SchedulingQueue
+from grange.sim import builders
+
+PROFILE = Profile(plugins.DEFAULT)
+OURS = frozenset({"default-scheduler"})
+
+
+class Scene:
+    def __init__(self, log: Logger) -> None:
+        self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)
+        self.handlers = Handlers(PROFILE, self.cache, self.queue, OURS, now=lambda: 0.0, log=log)
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """Pods in the cache and in the queue."""
+        return self.cache.pod_count, len(self.queue)
+
+
+@pytest.fixture
+def scene(log: Logger) -> Scene:
+    return Scene(log)
+
+
+def pod(node: str = "", **options: Any) -> Pod:
+    return builders.pod("p", nodeName=node, **options)
+
+
+def finished(node: str) -> Pod:
+    found = pod(node)
+    return msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, phase="Failed")
+    )
+
+
+def test_a_pod_goes_from_queue_to_cache_when_it_is_bound(scene: Scene) -> None:
+    scene.handlers.pod_added(pod())
+    assert scene.state == (0, 1)
+    scene.handlers.pod_updated(pod(), pod("n"))
+    assert scene.state == (1, 0)
+    scene.handlers.pod_deleted(pod("n"))
+    assert scene.state == (0, 0)
+
+
+def test_repeated_events_change_nothing(scene: Scene) -> None:
+    for _ in range(2):
+        scene.handlers.pod_added(pod())
+    assert scene.state == (0, 1)
+    for _ in range(2):
+        scene.handlers.pod_added(pod("n"))
+    assert scene.state == (1, 0)
+    for _ in range(2):
+        scene.handlers.pod_deleted(pod("n"))
+    assert scene.state == (0, 0)
+
+
+def test_events_may_start_in_the_middle(scene: Scene) -> None:
+    """An update of a pod, or the deletion of a node, that nobody ever told of."""
+    scene.handlers.pod_updated(pod("n"), pod("n", labels={"k": "v"}))
+    assert scene.state == (1, 0)
+    scene.handlers.node_deleted(builders.node("nobody"))
+    scene.handlers.node_updated(builders.node("n"), builders.node("n"))
+    assert scene.cache.node_tree.list() == ["n"]
+    scene.handlers.pod_deleted(builders.pod("never-seen"))
+    assert scene.state == (1, 0)
+
+
+def test_a_finished_pod_is_nowhere(scene: Scene) -> None:
+    scene.handlers.pod_added(finished("n"))
+    assert scene.state == (0, 0)
+    scene.handlers.pod_added(pod("n"))
+    scene.handlers.pod_updated(pod("n"), finished("n"))
+    assert scene.state == (0, 0)
+    scene.handlers.pod_updated(pod(), finished(""))
+    assert scene.state == (0, 0)
+
+
+def test_a_pod_on_its_way_out_is_not_queued(scene: Scene) -> None:
+    found = pod()
+    leaving = msgspec.structs.replace(
+        found,
+        metadata=msgspec.structs.replace(found.metadata, deletion_timestamp="2026-01-01T00:00:00Z"),
+    )
+    scene.handlers.pod_added(leaving)
+    assert scene.state == (0, 0)
+    scene.handlers.pod_added(found)
+    scene.handlers.pod_updated(found, leaving)
+    assert scene.state == (0, 0)
+
+
+def test_an_assumed_pod_is_not_queued_by_its_own_updates(scene: Scene) -> None:
+    scene.cache.assume_pod(pod("n"))
+    scene.handlers.pod_updated(pod(), pod(labels={"k": "v"}))
+    assert scene.state == (1, 0)
+    scene.handlers.pod_deleted(pod())
+    assert scene.state == (0, 0)
+
+
+def test_the_deletion_of_a_pod_calls_those_that_wait_for_room(scene: Scene) -> None:
+    scene.handlers.pod_added(builders.pod("waiting", requests={"cpu": 1}))
+    waiting = scene.queue.pop(0.0)
+    assert waiting is not None
+    scene.handlers.pod_added(pod("n"))
+    scene.queue.turn_down(waiting, frozenset({"NodeResourcesFit"}), 0.0)
+    scene.handlers.pod_updated(pod("n"), finished("n"))
+    assert scene.queue.pool_of(waiting.uid) is Pool.BACKOFF
+
+
+def test_amounts_that_make_no_sense_leave_the_rest_alone(
+    scene: Scene, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    """The server refuses them; where one slips through it is said, and nothing else suffers."""
+    scene.handlers.node_added(builders.node("odd", capacity={"cpu": "lots"}))
+    scene.handlers.pod_added(pod(requests={"cpu": "much"}))
+    scene.handlers.node_added(builders.node("fine"))
+    assert scene.cache.node_tree.list() == ["fine"]
+    assert scene.state == (0, 0)
+    assert [event for event, _ in records] == ["node left as it was", "pod left out"]
+    scene.handlers.node_updated(builders.node("odd"), builders.node("odd"))
+    assert scene.cache.node_tree.list() == ["fine", "odd"]
