@@ -36,8 +36,8 @@ SCRIPTS = {
     "forever": Script(),
     "well": Script(duration_s=0.05),
     "badly": Script(duration_s=0.05, exit_code=3),
-    "stubborn": Script(term_s=None),
-    "polite": Script(term_exit_code=0),
+    "stubborn": Script(term_s=None, output=((0.0, "up"),)),
+    "polite": Script(term_exit_code=0, output=((0.0, "up"),)),
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
     "says yes": Script(),
 }
@@ -51,8 +51,8 @@ SHELL = {
     "forever": "exec sleep 600",
     "well": "sleep 0.05",
     "badly": "sleep 0.05; exit 3",
-    "stubborn": "trap '' TERM; while :; do sleep 0.05; done",
-    "polite": "trap 'exit 0' TERM; while :; do sleep 0.02; done",
+    "stubborn": "trap '' TERM; echo up; while :; do sleep 0.05; done",
+    "polite": "trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done",
     "talker": "\n".join(f"echo '{line}'" for line in LINES) + "\nsleep 0.3",
     "yes": "echo yes",
     "no": "echo no; exit 4",
@@ -86,6 +86,12 @@ class Harness:
         finally:
             stop()
         return run
+
+    async def until_up(self, target: ContainerID) -> None:
+        """Wait until the program has said that it is ready for signals."""
+        async with self.clock.timeout(LIMIT_S):
+            while "up" not in await self.text(target, LogQuery()):
+                await self.clock.sleep(0.01)
 
     def run_of(self, target: ContainerID) -> Run:
         runs = [run for pod in self.runtime.pods() for run in pod.runs]
@@ -215,7 +221,7 @@ async def test_sigterm_ends_a_program_with_its_signal(harness: Harness) -> None:
 async def test_a_program_may_end_well_on_sigterm(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("polite")
-    await harness.clock.sleep(0.2)  # until it has set its trap
+    await harness.until_up(run.id)
     await harness.runtime.signal(run.id, signal.SIGTERM)
     ended = await harness.end_of(run.id)
     assert (ended.exit_code, ended.reason) == (0, "Completed")
@@ -224,7 +230,7 @@ async def test_a_program_may_end_well_on_sigterm(harness: Harness) -> None:
 async def test_sigkill_ends_what_ignores_sigterm(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     run = await harness.start("stubborn")
-    await harness.clock.sleep(0.2)
+    await harness.until_up(run.id)
     await harness.runtime.signal(run.id, signal.SIGTERM)
     await harness.clock.sleep(0.2)
     assert harness.run_of(run.id).running
