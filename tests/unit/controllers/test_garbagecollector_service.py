@@ -90,6 +90,25 @@ async def test_orphaned_dependents_stay_and_are_free(
         assert child.metadata.owner_references == []
 
 
+async def test_dependents_that_the_cache_has_not_shown_are_orphaned_too(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        there.start(GarbageCollector(there.deps))
+        owner = await config(there, "owner")
+        await there.settle()
+        there.deaf.add("/api/v1/secrets")
+        await there.client.create(
+            SECRET, {"metadata": {"name": "new", "ownerReferences": [owner]}}, "default"
+        )
+        await delete(there, "owner", "Orphan")
+        await there.settle()
+        there.deaf.clear()
+        await there.settle()
+        new = await there.client.get(SECRET, "new", "default")
+        assert new.metadata.owner_references == []
+
+
 async def test_foreground_deletion_waits_for_dependents_that_block(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -12,6 +12,7 @@ class GarbageCollectorConfig:
         ignored: plurals of kinds that never own and are never owned: not even watched.
         shared: plurals of kinds that other controllers watch whole anyway; the others are watched
             for their metadata only, so that no Secret's data is held for nothing.
+        page: objects listed at a time when dependents are freed.
     """
 
     workers: int = 4
@@ -19,3 +20,4 @@ class GarbageCollectorConfig:
     shared: frozenset[str] = frozenset(
         {"leases", "namespaces", "nodes", "pods", "replicationcontrollers"}
     )
+    page: int = 500

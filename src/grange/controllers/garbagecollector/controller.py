@@ -62,9 +62,8 @@ class GarbageCollector:
         self._informers: list[Informer[Resource]] = []
         self._own: list[Informer[Resource]] = []
         self._ready = False
-        for kind in self._scheme:
-            if kind.plural in self._config.ignored and not kind.group:
-                continue
+        self._kinds = [kind for kind in self._scheme if kind.plural not in self._config.ignored]
+        for kind in self._kinds:
             self._watch(deps, kind)
 
     def _watch(self, deps: Deps, kind: AnyKind) -> None:
@@ -201,11 +200,29 @@ class GarbageCollector:
     # --- by finalizers ------------------------------------------------------------------------
 
     async def _orphan(self, entry: Entry) -> None:
-        for dependent in self.graph.dependents(entry.uid):
-            obj = await self._live(dependent)
-            if obj is not None:
-                await self._drop_owners(dependent.kind, obj, (entry.uid,))
+        """Free the dependents.
+
+        They are listed from the server: one that the graph has not seen yet would be deleted
+        later, as if nobody had asked to keep it.
+        """
+        namespace = entry.key.namespace
+        for kind in self._kinds:
+            if kind.namespaced or not namespace:
+                for obj in await self._list(kind, namespace):
+                    await self._drop_owners(kind, obj, (entry.uid,))
         await self._drop_finalizer(entry, ORPHAN)
+
+    async def _list(self, kind: AnyKind, namespace: str) -> list[Resource]:
+        found: list[Resource] = []
+        token = ""
+        while True:
+            page = await self._client.list(
+                _metadata_of(kind), namespace, limit=self._config.page, cont=token
+            )
+            found += page.items
+            token = page.next
+            if not token:
+                return found
 
     async def _foreground(self, entry: Entry) -> None:
         blockers = self.graph.blockers(entry.uid)
