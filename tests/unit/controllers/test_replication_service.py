@@ -10,8 +10,9 @@ import pytest
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.api import codec
 from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
-from grange.api.meta import controller_of
+from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError, InternalError, Invalid
 from grange.api.wire import Request
 from grange.base.clock import Clock
@@ -394,6 +395,32 @@ async def test_w14_pods_of_a_node_that_is_not_ready_do_not_count_as_ready(
         await there.settle()
         assert (await there.controller()).status.ready_replicas == 1
         assert (await there.said("Available")).status == "False"
+
+
+async def test_w18_a_corrupt_controller_does_not_hide_the_others(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """In P2 one record that could not be read made every list fail. Its replicas are missing (check S2)."""
+    async with world(clock, rng, log) as there:
+        for when in ("before", "after"):
+            corrupt = {
+                "apiVersion": "grange.dev/v1alpha1",
+                "kind": "ReplicationController",
+                "metadata": {"name": when, "namespace": "default", "uid": when},
+                "spec": {"template": builders.TEMPLATE},
+            }
+
+            def stored(revision: int, document: Document = corrupt) -> bytes:
+                meta = {**document["metadata"], "resourceVersion": str(revision)}
+                return codec.encode({**document, "metadata": meta})
+
+            await there.store.put(f"/grange.dev/replicationcontrollers/default/{when}", stored)
+            if when == "before":
+                await started(there, "a", "b", replicas=1)
+                await there.until(lambda: there.ready(1))
+        await there.change(replicas=2)
+        await there.until(lambda: there.ready(2))
+        assert await there.names() == ["web-a", "web-b"]
 
 
 async def test_names_that_two_controllers_would_share_do_not_collide(
