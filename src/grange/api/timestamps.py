@@ -29,12 +29,12 @@ def from_seconds(seconds: float) -> datetime:
 
 def rfc3339(instant: datetime) -> str:
     """An aware instant in UTC with whole seconds: ``2026-11-21T10:19:00Z``."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return instant.astimezone(UTC).isoformat(timespec="seconds")[: -len("+00:00")] + "Z"
 
 
 def rfc3339_micro(instant: datetime) -> str:
     """An aware instant in UTC with microseconds: ``2026-11-21T10:19:00.000000Z``."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return instant.astimezone(UTC).isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
 def parse(text: str) -> datetime:

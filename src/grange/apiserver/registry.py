@@ -21,6 +21,7 @@ from grange.apiserver.options import IGNORE, STRICT, DeleteOptions, WriteOptions
 from grange.apiserver.stored import Work
 from grange.base.clock import Clock
 from grange.base.rng import Stream
+from grange.store.errors import StoreError
 from grange.store.interface import Entry, Store
 
 # A node's agent reports its status with the registration; everything else starts without one.
@@ -150,8 +151,10 @@ class Registry:
             if self.store.latest(place.key) is not None:
                 raise stored.already_exists(place.info, place.name)
             return Written(value(0), warnings)
-        with stored.translated(place.info, place.name):
+        try:
             entry = await self.store.put(place.key, value, expect=0)
+        except StoreError as error:
+            raise stored.translate(error, place.info, place.name) from error
         return Written(entry.value, warnings)
 
     async def update(
@@ -220,8 +223,10 @@ class Registry:
         value = stored.encode(place.info, document, self.work)
         if options.dry_run:
             return Written(value(entry.revision), warnings)
-        with stored.translated(place.info, place.name):
+        try:
             written = await self.store.put(place.key, value, expect=entry.revision)
+        except StoreError as error:
+            raise stored.translate(error, place.info, place.name) from error
         return Written(written.value, warnings)
 
     async def delete(self, place: Place, options: DeleteOptions) -> Written:
@@ -254,8 +259,10 @@ class Registry:
         value = stored.encode(place.info, document, self.work)
         if dry_run:
             return Written(value(entry.revision), removed=True)
-        with stored.translated(place.info, place.name):
+        try:
             gone = await self.store.delete(place.key, value=value, expect=entry.revision)
+        except StoreError as error:
+            raise stored.translate(error, place.info, place.name) from error
         return Written(gone.value, removed=True)
 
     def _latest(self, place: Place) -> Entry:
