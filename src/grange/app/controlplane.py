@@ -148,6 +148,7 @@ class ControlPlane:
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
                 nursery.start(compactor.run(), name="compactor")
+                nursery.start(application.run(), name="apiserver")
                 nursery.start(self._roles(host), name="roles")
                 ready()
                 await stop.wait()
