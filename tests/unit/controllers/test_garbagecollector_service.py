@@ -87,7 +87,7 @@ async def test_orphaned_dependents_stay_and_are_free(
         await there.settle()
         assert await left(there) == ["child"]
         child = await there.client.get(CONFIGMAP, "child", "default")
-        assert child.metadata.owner_references == []
+        assert not child.metadata.owner_references
 
 
 async def test_dependents_that_the_cache_has_not_shown_are_orphaned_too(
@@ -106,7 +106,7 @@ async def test_dependents_that_the_cache_has_not_shown_are_orphaned_too(
         there.deaf.clear()
         await there.settle()
         new = await there.client.get(SECRET, "new", "default")
-        assert new.metadata.owner_references == []
+        assert not new.metadata.owner_references
 
 
 async def test_foreground_deletion_waits_for_dependents_that_block(

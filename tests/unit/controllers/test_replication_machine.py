@@ -199,7 +199,7 @@ class Cluster(RuleBasedStateMachine):
     def do_release(self, pod: Pod) -> None:
         live = self.live.get(pod.metadata.name)
         if live is not None and live.metadata.uid == pod.metadata.uid:
-            self.put(replace(live, metadata=replace(live.metadata, owner_references=[])))
+            self.put(replace(live, metadata=replace(live.metadata, owner_references=())))
 
     def do_delete(self, pod: Pod) -> None:
         uid = self.controller.metadata.uid
@@ -278,14 +278,14 @@ class Cluster(RuleBasedStateMachine):
         pod = self.pick(index)
         if pod.spec.node_name and not pods.is_finished(pod) and pod.status.phase != "Running":
             ready = Condition(type="Ready", status="True")
-            self.put(replace(pod, status=replace(pod.status, phase="Running", conditions=[ready])))
+            self.put(replace(pod, status=replace(pod.status, phase="Running", conditions=(ready,))))
 
     @precondition(lambda self: self.live)
     @rule(index=st.integers(0, 9), phase=st.sampled_from(("Failed", "Succeeded")))
     def ends(self, index: int, phase: str) -> None:
         pod = self.pick(index)
         if pod.spec.node_name:
-            self.put(replace(pod, status=replace(pod.status, phase=phase, conditions=[])))
+            self.put(replace(pod, status=replace(pod.status, phase=phase, conditions=())))
 
     @precondition(lambda self: self.live)
     @rule(index=st.integers(0, 9))
@@ -388,7 +388,7 @@ def _owned(controller: ReplicationController, pod: Pod) -> Pod:
     document = podtemplate.pod_document(controller, name=pod.metadata.name)
     made = msgspec.convert(document, Pod)
     references: Sequence[object] = made.metadata.owner_references
-    return replace(pod, metadata=replace(pod.metadata, owner_references=list(references)))
+    return replace(pod, metadata=replace(pod.metadata, owner_references=tuple(references)))
 
 
 TestOnePerNode = Cluster.TestCase

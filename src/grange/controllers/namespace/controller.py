@@ -148,7 +148,7 @@ class NamespaceController:
         said = namespace.status.conditions
         now = timestamps.rfc3339(self._clock.now())
         wanted = logic.conditions_of(said, remains, now)
-        if wanted == said:
+        if wanted == list(said):
             return
         meta = namespace.metadata
         patch = {

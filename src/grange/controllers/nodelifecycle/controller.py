@@ -1,6 +1,7 @@
 """The shell of the node lifecycle controller: nodes judged and tainted by name, pods evicted by key."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -207,7 +208,7 @@ class NodeLifecycle:
     async def _taint(self, node: Node, health: Health) -> float | None:
         """Put taints in order; seconds until a NoExecute taint may be put on, if one must wait."""
         meta = node.metadata
-        held = node.spec.taints
+        held = list(node.spec.taints)
         wait_s = self._turn(node, health)
         now = timestamps.rfc3339(self._clock.now())
         wanted = taints.wanted(held, health, may_execute=wait_s == 0.0, now=now)
@@ -322,7 +323,7 @@ class NodeLifecycle:
         return True
 
 
-def _words(held: list[Taint]) -> str:
+def _words(held: Sequence[Taint]) -> str:
     return ", ".join(
         f"{taint.key}:{taint.effect}" for taint in held if taint.key in taints.OURS
     ) or ", ".join(f"{taint.key}:{taint.effect}" for taint in held if taint.effect == NO_EXECUTE)
