@@ -179,6 +179,27 @@ def test_pods_survive_a_kill_of_the_server_and_are_never_doubled(plane: Plane) -
     eventually(lambda: programs(plane) == [], "the program ends with its pod")
 
 
+def test_fewer_nodes_than_before_leave_nothing_behind(tmp_path: Path) -> None:
+    plane = Plane(tmp_path / "data", nodes=2)
+    try:
+        plane.start()
+        names = sorted(plane.grange("get", "nodes", "-o", "name").split())
+        eventually(lambda: plane.grange("get", "nodes", "-o", "name").count("node/") == 2, "nodes")
+        names = sorted(plane.grange("get", "nodes", "-o", "name").split())
+        spec = {"nodeName": names[1].removeprefix("node/")}
+        plane.grange("apply", "-f", "-", "--wait", stdin=pod("sleeper", *sleeper(plane), **spec))
+        plane.kill()
+        plane.nodes = 1
+        plane.start()
+        eventually(lambda: plane.grange("get", "nodes", "-o", "name").count("node/") == 1, "one")
+        eventually(lambda: programs(plane) == [], "the lost node's program has ended")
+        eventually(
+            lambda: "No resources" in plane.grange("get", "pods"), "the lost node's pod is gone"
+        )
+    finally:
+        plane.stop()
+
+
 def test_down_leaves_no_process_behind(plane: Plane) -> None:
     program = sleeper(plane)
     plane.start()

@@ -1,5 +1,6 @@
 """This machine as nodes: one process runtime for all of them, and an agent for each."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -8,14 +9,19 @@ from typing import Self
 from grange.agent.config import NodeConfig
 from grange.agent.logs import AgentLogs
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.agent.service import NodeAgent, end_other_nodes
+from grange.api.kinds import NODE
+from grange.api.status import NotFound
 from grange.app import machine
 from grange.app.role import Role
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
+from grange.client.client import Client
 from grange.reconcile.deps import Deps
 
+MACHINE_LABEL = "grange.dev/machine"  # on every node that this program presents its machine as
 _STOP_GRACE_S = 5.0  # what a person who pressed Ctrl-C will wait for
 
 
@@ -39,6 +45,8 @@ class Host(AbstractAsyncContextManager["Host"]):
         self._clock = clock
         self._log = log.bind(role="agent")
         self._offload = Threads("agent-disk")
+        self._shares = machine.shares(settings.nodes)
+        self._names = [share.name for share in self._shares]
         self._runtime: ProcessRuntime | None = None
         self.logs: AgentLogs | None = None
 
@@ -56,6 +64,7 @@ class Host(AbstractAsyncContextManager["Host"]):
                 offload=self._offload,
             )
             self._runtime = await runtime.__aenter__()
+            await end_other_nodes(runtime, frozenset(self._names), self._log)
             self.logs = AgentLogs(runtime, self._clock)
         return self
 
@@ -77,13 +86,21 @@ class Host(AbstractAsyncContextManager["Host"]):
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:
             return
-        from grange.agent.service import NodeAgent
-
-        for share in machine.shares(self._settings.nodes):
+        yield Role("former nodes", lambda: self._delete_former_nodes(deps("nodes").client))
+        for share in self._shares:
             config = NodeConfig(
                 name=share.name,
                 capacity=share.capacity(),
+                labels={MACHINE_LABEL: self._settings.identity},
                 environment=self._settings.environment,
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
             yield Role(f"agent {share.name}", agent.run)
+
+    async def _delete_former_nodes(self, client: Client) -> None:
+        """Delete the nodes that an earlier run with a larger ``--nodes`` left behind."""
+        label = f"{MACHINE_LABEL}={self._settings.identity}"
+        for node in (await client.list(NODE, labels=label)).items:
+            if node.metadata.name not in self._names:
+                with contextlib.suppress(NotFound):
+                    await client.delete(NODE, node.metadata.name, uid=node.metadata.uid)

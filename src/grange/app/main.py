@@ -51,9 +51,8 @@ def main() -> None:
 
     command = group(VERBS, __version__)
     try:
-        command.main(prog_name="grange", standalone_mode=False, obj=surroundings())
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        code = command.main(prog_name="grange", standalone_mode=False, obj=surroundings())
+        sys.exit(code if isinstance(code, int) else 0)  # click hands the code of an Exit back
     except click.UsageError as error:
         error.show()
         sys.exit(USAGE_ERROR)

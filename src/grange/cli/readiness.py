@@ -89,8 +89,10 @@ def _pod(document: Document) -> State:
     for item in status.get("containerStatuses") or []:
         waiting = (item.get("state") or {}).get("waiting")
         if waiting:
-            message = waiting.get("message") or waiting.get("reason") or "waiting"
-            return State(done=False, text=f"{item.get('name')}: {message}")
+            ended = (item.get("lastState") or {}).get("terminated") or {}
+            told = (ended.get("message"), waiting.get("message"), waiting.get("reason"))
+            why = next((text for text in told if text), "waiting")
+            return State(done=False, text=f"{item.get('name')}: {why}")
     scheduled = condition(document, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
         return State(done=False, text=str(scheduled.get("message") or "unschedulable"))

@@ -59,6 +59,20 @@ def test_surplus_pods_are_not_ready() -> None:
             "c: CrashLoopBackOff",
         ),
         (
+            {
+                "containerStatuses": [
+                    {
+                        "name": "c",
+                        "state": {"waiting": {"message": "back-off 4s"}},
+                        "lastState": {"terminated": {"message": "no program x"}},
+                    }
+                ]
+            },
+            False,
+            False,
+            "c: no program x",
+        ),
+        (
             {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]},
             False,
             False,

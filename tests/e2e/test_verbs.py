@@ -1,0 +1,132 @@
+"""The verbs against a real control plane: what people type, what they read, and exit codes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.planes import Plane, eventually, pod
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+QUICKSTART = ROOT / "examples" / "quickstart" / "web.yaml"
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    made = Plane(tmp_path / "data", nodes=3)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_service_from_apply_to_delete(plane: Plane) -> None:
+    shown = plane.grange("apply", "-f", str(QUICKSTART), "--wait")
+    assert "replicationcontroller.grange.dev/web created" in shown
+    assert "3/3 ready" in shown
+    assert "\033[" not in shown, "no colors where there is no terminal"
+    assert "unchanged" in plane.grange("apply", "-f", str(QUICKSTART))
+
+    listed = plane.grange("get", "pods", "-l", "app=web", "-o", "wide")
+    assert listed.splitlines()[0].split()[:3] == ["NAME", "READY", "STATUS"]
+    assert listed.count("1/1") == 3
+    names = plane.grange("get", "pods", "-o", "name").split()
+    assert all(name.startswith("pod/web-") for name in names)
+    assert len(names) == 3
+
+    described = plane.grange("describe", "grc/web")
+    assert "Conditions:" in described
+    assert "SuccessfulCreate" in described
+    assert plane.grange("describe", names[0]).count("Ready") >= 1
+
+    logs = plane.grange("logs", "grc/web")
+    assert logs.count("serving on") == 3
+    assert logs.count("[web-") >= 3
+    one = plane.grange("logs", names[0].removeprefix("pod/"), "--tail", "1", "--timestamps")
+    assert one.startswith("20")
+
+    assert "deleted" in plane.grange("delete", "-f", str(QUICKSTART))
+    assert "No resources found" in plane.grange("get", "pods")
+
+
+def test_scaling_by_applying_a_changed_manifest(plane: Plane, tmp_path: Path) -> None:
+    changed = tmp_path / "web.yaml"
+    plane.grange("apply", "-f", str(QUICKSTART), "--wait")
+    changed.write_text(QUICKSTART.read_text().replace("replicas: 3", "replicas: 1"))
+    assert "configured" in plane.grange("apply", "-f", str(changed), "--wait")
+    eventually(
+        lambda: len(plane.grange("get", "pods", "-o", "name").split()) == 1, "two pods went away"
+    )
+    plane.grange("delete", "-f", str(changed))
+
+
+def test_wait_and_its_exit_codes(plane: Plane) -> None:
+    plane.grange("apply", "-f", "-", stdin=pod("done", "true", restartPolicy="Never"))
+    plane.grange("wait", "pod/done", "--for", "jsonpath={.status.phase}=Succeeded")
+    timed_out = plane.grange("wait", "pod/none", "--timeout", "0.3s", code=1)
+    assert "timed out after 0.3s: pod/none" in timed_out
+    assert "next: grange describe pod/none" in timed_out
+    plane.grange("delete", "pod", "done")
+    plane.grange("wait", "pod/done", "--for", "delete", "--timeout", "10s")
+
+
+def test_output_formats(plane: Plane) -> None:
+    plane.grange(
+        "apply",
+        "-f",
+        "-",
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}",
+    )
+    assert json.loads(plane.grange("get", "cm", "a", "-o", "json"))["data"] == {"k": "v"}
+    assert "k: v" in plane.grange("get", "cm", "a", "-o", "yaml")
+    assert plane.grange("get", "cm", "a", "-o", "jsonpath={.data.k}") == "v"
+    columns = plane.grange("get", "cm", "-o", "custom-columns=NAME:.metadata.name,K:.data.k")
+    assert columns.splitlines()[1].split() == ["a", "v"]
+    assert plane.grange("get", "cm", "--no-headers").split()[0] == "a"
+    everywhere = plane.grange("get", "cm", "-A", "--show-labels")
+    assert everywhere.splitlines()[0].split()[0] == "NAMESPACE"
+
+
+def test_get_watch_prints_changes_as_they_come(plane: Plane) -> None:
+    watcher = subprocess.Popen(
+        [sys.executable, "-m", "grange", "get", "cm", "-w", "--kubeconfig", str(plane.kubeconfig)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watcher.stdout is not None
+        manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: seen}}"
+        plane.grange("apply", "-f", "-", stdin=manifest)
+        lines = [watcher.stdout.readline(), watcher.stdout.readline()]
+        assert lines[0].startswith("NAME")
+        assert lines[1].startswith("seen")
+    finally:
+        watcher.terminate()
+        watcher.wait(10)
+        if watcher.stdout is not None:
+            watcher.stdout.close()
+
+
+def test_usage_errors_have_an_exit_code_of_their_own(plane: Plane) -> None:
+    assert "-f FILE" in plane.grange("apply", code=64)
+    assert "name the objects" in plane.grange("delete", "pods", code=64)
+    assert "--for=soon" in plane.grange("wait", "pod/x", "--for", "soon", code=64)
+
+
+def test_make_run_does_what_the_readme_says() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "run.py")],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("→ Hello from web-") == 6
+    assert "is back as a new pod" in done.stdout
+    assert "Summary" in done.stdout
