@@ -40,6 +40,12 @@ class Handler:
                 return Response(200, chunks=self.stream())
             case "/broken":
                 return Response(200, chunks=self.broken())
+            case "/bug":
+                return Response(200, chunks=self.bug())
+            case "/fault":
+                raise ZeroDivisionError("secret detail")
+            case "/endless":
+                return Response(200, chunks=self.endless())
             case "/large":
                 return Response(200, b"x" * 500_000, "text/plain")
             case "/slow":
@@ -58,6 +64,17 @@ class Handler:
     async def broken(self) -> AsyncGenerator[bytes, None]:
         yield b"one\n"
         raise Conflict("it broke")
+
+    async def bug(self) -> AsyncGenerator[bytes, None]:
+        yield b"one\n"
+        raise ZeroDivisionError("secret detail")
+
+    async def endless(self) -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x" * 65_536
+        finally:
+            self.ended.set()
 
 
 @dataclass
@@ -228,6 +245,17 @@ async def test_chunked_body_is_read(start: Start) -> None:
         assert json.loads((await wire.answer()).body) == {"got": 5}
 
 
+async def test_client_that_asks_first_is_told_to_go_on(start: Start) -> None:
+    """curl does with large bodies, and waits a second where it is not answered."""
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("POST", "/", b"", "Content-Length: 3", "Expect: 100-continue")
+        assert (await wire.head()).code == 100
+        wire.send(b"abc")
+        assert json.loads((await wire.answer()).body) == {"got": 3}
+        wire.ask("POST", "/", b"", "Content-Length: 99999999", "Expect: 100-continue")
+        assert (await wire.answer()).code == 413
+
+
 async def test_connection_that_sends_no_head_is_closed(start: Start) -> None:
     limits = Limits(head_s=0.2)
     async with start(limits) as harness, harness.wire() as silent, harness.wire() as dripping:
@@ -311,6 +339,45 @@ async def test_stream_that_breaks_ends_without_an_end(start: Start) -> None:
         await wire.head()
         assert await wire.chunk() == b"one\n"
         assert await wire.ended()
+
+
+async def test_bug_is_logged_and_told_apart_from_an_end(
+    start: Start, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    async with start() as harness:
+        async with harness.wire() as wire:
+            wire.ask("GET", "/bug")
+            await wire.head()
+            assert await wire.chunk() == b"one\n"
+            assert await wire.ended()
+        async with harness.wire() as wire:
+            wire.ask("GET", "/fault")
+            answer = await wire.answer()
+            assert answer.status["reason"] == "InternalError"
+            assert b"secret" not in answer.body
+    assert [event for event, _ in records].count("request failed") == 2
+
+
+async def test_client_that_goes_away_while_it_is_written_to_is_no_failure(
+    start: Start, clock: Clock, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    async with start() as harness:
+        async with harness.wire() as wire:
+            wire.ask("GET", "/endless")
+            await wire.head()
+            await wire.chunk()
+            wire.writer.transport.abort()
+        async with clock.timeout(5):
+            await harness.handler.ended.wait()
+    assert "request failed" not in [event for event, _ in records]
+
+
+async def test_older_client_gets_a_stream_that_ends_with_the_connection(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        harness.handler.stop.set()
+        wire.send(b"GET /stream HTTP/1.0\r\n\r\n")
+        await wire.head()
+        assert await wire.reader.read() == b"one\ntwo\n"
 
 
 async def test_closing_ends_streams_in_order_and_lets_requests_finish(start: Start) -> None:

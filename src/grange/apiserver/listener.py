@@ -211,6 +211,8 @@ class Listener:
             if len(body) > limit:
                 raise _too_large(limit)
             return body
+        if incoming.headers.get("expect", "").lower() == "100-continue" and incoming.transport:
+            incoming.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             async with self._clock.timeout(self._limits.body_s):
                 return await incoming.read()
@@ -228,7 +230,8 @@ class Listener:
             status=response.status,
             headers={**response.headers, "Content-Type": response.content_type},
         )
-        outgoing.enable_chunked_encoding()
+        if incoming.version >= HttpVersion11:
+            outgoing.enable_chunked_encoding()
         try:
             await outgoing.prepare(incoming)
             async for chunk in chunks:
@@ -240,6 +243,8 @@ class Listener:
             self._log.warning("stream broke off", path=incoming.path, error=error)
             if incoming.transport is not None:
                 incoming.transport.abort()
+        except ConnectionError:
+            self._log.debug("client went away", path=incoming.path)
         finally:
             close = getattr(chunks, "aclose", None)
             if close is not None:
@@ -328,8 +333,6 @@ class _Connection(RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """A ``Status`` body for what aiohttp itself refuses; the connection is closed after it."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("the response was begun already")
         error: ApiError
         if status < 500:
             text = (message or "malformed HTTP").strip().splitlines()[0]
@@ -337,6 +340,8 @@ class _Connection(RequestHandler):
         else:
             self._log.error("request failed", error=exc)
             error = InternalError("the server failed on this request; its log says why")
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response was begun already")
         response = _plain(failure(error))
         response.force_close()
         return response

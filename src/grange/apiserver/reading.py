@@ -10,7 +10,7 @@ import msgspec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, Cause, Expired, Timeout
-from grange.apiserver import options, stored
+from grange.apiserver import options, selection, stored
 from grange.apiserver.selection import Reader, Selection
 from grange.apiserver.watch import revision_of
 from grange.store.errors import Compacted, FutureRevision
@@ -117,8 +117,7 @@ async def read_list(
             causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
             retry_after_s=1,
         )
-    prefix = stored.prefix(info, namespace)
-    narrow = prefix + chosen.name if namespace or not info.namespaced else prefix
+    narrow = selection.prefix(info, namespace, chosen)
     found: list[Entry] = []
     after, revision, remaining = asked.after, asked.revision, 0
     while True:

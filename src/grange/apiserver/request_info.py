@@ -16,6 +16,12 @@ from grange.api.status import MethodNotAllowed, NotFound
 from grange.api.wire import Request
 
 _OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_COLLECTION_VERBS = {
+    "GET": "list",
+    "HEAD": "list",
+    "POST": "create",
+    "DELETE": "deletecollection",
+}
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
@@ -89,15 +95,13 @@ def _of_namespace_itself(rest: list[str], group: str) -> bool:
 def _verb(request: Request, *, name: str, subresource: str) -> str:
     method = request.method
     if not name:
-        if method in {"GET", "HEAD"}:
-            return "watch" if is_true(request.query.get("watch")) else "list"
-        verb = {"POST": "create", "DELETE": "deletecollection"}.get(method)
+        verb = _COLLECTION_VERBS.get(method)
     elif method == "POST" and subresource:
         verb = "create"
     else:
         verb = _OBJECT_VERBS.get(method)
-        if verb == "get" and not subresource and is_true(request.query.get("watch")):
-            verb = "watch"
+    if method == "GET" and not subresource and is_true(request.query.get("watch")):
+        return "watch"
     if verb is None:
         raise MethodNotAllowed(f"{method} is not served on {request.path}")
     return verb

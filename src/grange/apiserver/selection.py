@@ -86,6 +86,12 @@ class Selection:
         )
 
 
+def prefix(info: AnyKind, namespace: str, chosen: Selection) -> str:
+    """What all keys in the selection begin with; as narrow as a single name allows."""
+    start = stored.prefix(info, namespace)
+    return start + chosen.name if namespace or not info.namespaced else start
+
+
 def parse(info: AnyKind, query: Mapping[str, str]) -> Selection:
     """The selection that a query asks for.
 

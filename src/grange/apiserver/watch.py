@@ -177,7 +177,7 @@ class Watches:
             ServiceUnavailable: the store is closed.
         """
         asked = watch_options(query, self._rng)
-        prefix = stored.prefix(view.info, namespace) + (chosen.name if namespace else "")
+        prefix = selection.prefix(view.info, namespace, chosen)
         page: Page | None = None
         with stored.translated():
             try:

@@ -53,6 +53,8 @@ def test_watch_parameter_makes_a_watch_of_a_list_and_of_an_object() -> None:
     assert read("GET", "/api/v1/pods", watch="true")[0] == "watch"
     assert read("GET", "/api/v1/namespaces/d/pods/p", watch="1")[0] == "watch"
     assert read("GET", "/api/v1/pods", watch="0")[0] == "list"
+    assert read("HEAD", "/api/v1/pods", watch="1")[0] == "list"
+    assert read("GET", "/api/v1/namespaces/d/pods/p/status", watch="1")[0] == "get"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,16 @@ import json
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.apiserver.server import CONFIGMAPS, PARTIAL, PODS, TABLE, Server, configmap, pod
+from tests.unit.apiserver.server import (
+    CONFIGMAPS,
+    NODES,
+    PARTIAL,
+    PODS,
+    TABLE,
+    Server,
+    configmap,
+    pod,
+)
 
 from grange.api.meta import Document
 from grange.apiserver.watch import BOOKMARK_EVERY_S, Recent, WatchStream
@@ -66,6 +75,16 @@ async def test_watch_of_one_object_is_not_confused_by_longer_names(server: Serve
     await server.made(CONFIGMAPS, configmap("ab"))
     await server.made(CONFIGMAPS, configmap("a"))
     assert await watcher.some(1) == [("ADDED", "a")]
+    await watcher.close()
+
+
+async def test_watch_of_one_cluster_scoped_object_by_its_name(server: Server) -> None:
+    watcher = await server.watch(
+        NODES, resourceVersion=str(server.store.revision), fieldSelector="metadata.name=n"
+    )
+    await server.made(NODES, {"metadata": {"name": "n1"}})
+    await server.made(NODES, {"metadata": {"name": "n"}})
+    assert await watcher.some(1) == [("ADDED", "n")]
     await watcher.close()
 
 
