@@ -57,7 +57,7 @@ async def _followed(lines: list[bytes]) -> tuple[float, Informer[Pod]]:
 
     client = Client(InProcess(handle, ADMIN))
     tools = {"clock": LoopClock(), "rng": Stream(1), "log": Logger("bench")}
-    informer = Informer(client, POD, **tools)  # type: ignore[arg-type]
+    informer = Informer(client, POD, **tools)  # type: ignore[arg-type]  # a bag of tools of several types
     informer.store.add_index("node", lambda pod: (pod.spec.node_name,))
     heard: list[int] = [0]
 

@@ -1,3 +1,5 @@
+"""A server in memory for each test."""
+
 import pytest
 from tests.unit.apiserver.server import Server
 

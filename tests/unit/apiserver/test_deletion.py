@@ -22,7 +22,7 @@ def scheduled(phase: str = "Running", grace: int = 30, **meta: object) -> Docume
 
 
 def mark(document: Document, **options: object) -> Document:
-    outcome = decide(POD, document, DeleteOptions(**options), NOW)  # type: ignore[arg-type]
+    outcome = decide(POD, document, DeleteOptions(**options), NOW)  # type: ignore[arg-type]  # each option has its own type
     assert isinstance(outcome, Mark)
     meta: Document = outcome.document["metadata"]
     return meta

@@ -38,4 +38,4 @@ def reference(**changes: object) -> OwnerReference:
         "block_owner_deletion": True,
     }
     values.update(changes)
-    return OwnerReference(**values)  # type: ignore[arg-type]
+    return OwnerReference(**values)  # type: ignore[arg-type]  # fields of several types

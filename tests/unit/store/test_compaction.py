@@ -1,3 +1,5 @@
+"""When history may go: the pure decision, and the service that carries it out."""
+
 from hypothesis import given, settings, strategies as st
 
 from grange.base.clock import Clock

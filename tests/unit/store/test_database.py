@@ -1,3 +1,5 @@
+"""The file: what is written, what is found again, and files that are not ours."""
+
 import shutil
 import sqlite3
 from pathlib import Path

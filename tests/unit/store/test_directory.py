@@ -1,3 +1,5 @@
+"""The data directory: one owner at a time, and private."""
+
 import errno
 import os
 import stat

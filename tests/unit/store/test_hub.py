@@ -1,3 +1,5 @@
+"""Fan-out: every subscriber gets each event once, in order, or is told that it lagged."""
+
 import asyncio
 from collections.abc import Sequence
 

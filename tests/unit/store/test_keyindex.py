@@ -1,3 +1,5 @@
+"""The sorted key index against a sorted list."""
+
 import pytest
 from hypothesis import given, settings, strategies as st
 

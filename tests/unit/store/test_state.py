@@ -1,3 +1,5 @@
+"""The two layers of state: accepted on top of acknowledged, and an exact rollback."""
+
 import pytest
 
 from grange.store.errors import RevisionMismatch
