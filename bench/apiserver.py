@@ -107,6 +107,9 @@ async def serve(directory: Path) -> None:
 def run_server(directory: Path, profile: str) -> None:
     import uvloop
 
+    from grange.app import collector
+
+    collector.tune()  # as ``grange up`` does
     if not profile:
         uvloop.run(serve(directory))
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from grange.app import process
+from grange.app import collector, process
 from grange.app.detach import detach_up
 from grange.app.settings import ROLES, Settings, default_data_dir, parse_listen
 from grange.base import log
@@ -61,6 +61,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     log.configure(level=settings.log_level, json_lines=settings.log_json)
     import uvloop
 
+    collector.tune()
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(serve(settings, merge_into=merge_into))
 
