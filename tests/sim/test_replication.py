@@ -1,5 +1,6 @@
 """Replicated services under faults: the controller, the scheduler and the agents together."""
 
+from contextlib import suppress
 from typing import Any
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -20,7 +21,8 @@ BAD_NETWORK = NetworkFaults(
     latency_s=0.05, lose_request=0.02, lose_answer=0.02, cut_stream=0.03, repeat_chunk=0.02
 )
 NODES = 4
-TIGHT = {"cpu": "3", "memory": "8Gi", "pods": "110"}  # 12 CPUs for at most 11 pods of one
+ROOMY, TIGHT = "8", "3"  # CPUs of a node; every pod asks for one
+MOST = 6  # replicas of a packed service: two of them fill tight nodes to the last CPU
 
 
 def service(name: str, replicas: int, **spec: Any) -> Document:
@@ -36,14 +38,15 @@ def service(name: str, replicas: int, **spec: Any) -> Document:
     }
 
 
-async def populate(world: World, rng: Stream) -> dict[str, FakeMachine]:
+async def populate(world: World, rng: Stream, cpus: str = ROOMY) -> dict[str, FakeMachine]:
     machines = {}
     for number in range(NODES):
         name = f"n{number}"
         clock = SkewedClock(
             world.clock, offset_s=rng.uniform(-30, 30), drift=rng.uniform(-1e-3, 1e-3)
         )
-        machines[name] = population.add_node(world, name, capacity=TIGHT, clock=clock)
+        capacity = {"cpu": cpus, "memory": "64Gi", "pods": "110"}
+        machines[name] = population.add_node(world, name, capacity=capacity, clock=clock)
     population.add_controllers(world)
     population.add_scheduler(world)
 
@@ -83,37 +86,44 @@ async def test_service_comes_up_on_a_good_network(log: Logger) -> None:
         assert len(nodes) == 3
 
 
-async def test_services_survive_an_unlucky_week(seed: int, log: Logger) -> None:
+async def test_spread_and_packed_services_survive_an_unlucky_week(seed: int, log: Logger) -> None:
+    await survive(seed, log, {"web": "OnePerNode", "heap": "Packed"}, ROOMY)
+
+
+async def test_services_that_fill_every_node_survive_an_unlucky_week(
+    seed: int, log: Logger
+) -> None:
+    await survive(seed, log, {"heap": "Packed", "pile": "Packed"}, TIGHT)
+
+
+async def survive(seed: int, log: Logger, placements: dict[str, str], cpus: str) -> None:
+    """Two services among all misfortunes; afterwards exactly their pods run, and nothing moves."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
+    most = {"OnePerNode": NODES, "Packed": MOST}
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
-        machines = await populate(world, rng.fork("nodes"))
+        machines = await populate(world, rng.fork("nodes"), cpus)
         draw = rng.fork("wishes")
-        wanted = {"web": draw.integer(1, NODES), "heap": draw.integer(1, 7)}
-        for name, placement in (("web", "OnePerNode"), ("heap", "Packed")):
-            document = service(name, wanted[name], placement=placement)
+        for name, placement in placements.items():
+            replicas = draw.integer(1, most[placement])
+            document = service(name, replicas, placement=placement)
             await world.client.create(REPLICATIONCONTROLLER, document, "default")
-        troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
 
         async def scale() -> None:
-            name = draw.choice(["web", "heap"])
-            wanted[name] = draw.integer(0, NODES)
-            try:
+            name = draw.choice(list(placements))
+            spec = {"replicas": draw.integer(0, most[placements[name]])}
+            with suppress(ApiError):  # the server is away: the wish stays what it was
                 await world.client.patch(
-                    REPLICATIONCONTROLLER,
-                    name,
-                    "default",
-                    patch={"spec": {"replicas": wanted[name]}},
+                    REPLICATIONCONTROLLER, name, "default", patch={"spec": spec}
                 )
-            except ApiError:  # the server is away: the wish stays what it was
-                found = await later(world)
-                wanted.update(found)
 
+        troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
         async with Nursery() as nursery:
             for chaos in troubles:
                 chaos.misfortunes += [scale, scale, chaos.delete_pod]
                 nursery.start(chaos.run(240))
         await troubles[0].mend()
-        wanted.update(await later(world))
+        listing = await world.client.list(REPLICATIONCONTROLLER)
+        wanted = {one.metadata.name: one.spec.replicas for one in listing.items}
         await world.until(lambda: kept(world, wanted), limit_s=900)
         await clock.sleep(120)  # news that is on its way may unsettle it once more
         await world.until(lambda: kept(world, wanted), limit_s=300)
@@ -121,13 +131,3 @@ async def test_services_survive_an_unlucky_week(seed: int, log: Logger) -> None:
         assert restless == []
         pods = {pod.metadata.uid for pod in (await world.client.list(POD)).items}
         assert {uid for machine in machines.values() for uid in machine.pods} == pods
-
-
-async def later(world: World) -> dict[str, int]:
-    """What the API says is wanted, as soon as it says anything."""
-    while True:
-        try:
-            found = (await world.client.list(REPLICATIONCONTROLLER)).items
-            return {one.metadata.name: one.spec.replicas for one in found}
-        except ApiError:
-            await world.clock.sleep(1.0)

@@ -18,6 +18,9 @@ from grange.api.status import Timeout
 from grange.base.clock import Clock
 
 TIMEOUT_S = 300.0
+# Who asks again after ``remaining_s`` must not be a rounding error too early: where time does not
+# move by itself (virtual time) it would ask for ever.
+_RESOLUTION_S = 1e-3
 
 
 @dataclass(slots=True)
@@ -104,7 +107,7 @@ class Expectations:
         record = self._records.get(owner_uid)
         if record is None:
             return True
-        if self._clock.monotonic() - record.since < self._timeout_s:
+        if self.remaining_s(owner_uid) > _RESOLUTION_S:
             return False
         self.expired += 1
         del self._records[owner_uid]

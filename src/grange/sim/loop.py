@@ -10,7 +10,7 @@ What the loop cannot foresee is real work: a call in a thread, a real file descr
 started by ``run_in_executor`` is running, time stands still.
 
 A program that waits for nothing that could ever happen is told so (``Deadlock``), and one that
-ticks on without end is stopped at a horizon (``Livelock``).
+ticks on without end, or spins without letting time pass, is stopped (``Livelock``).
 """
 
 import asyncio
@@ -31,6 +31,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 HORIZON_S = 30 * 24 * 3600.0  # a test that needs more than a month is waiting for nothing
+BUSY_ROUNDS = 500_000  # a few seconds of real time in which nothing waits for anything
 _FOREIGN_THREADS_S = 5.0  # real seconds for threads that the loop did not start to speak up
 
 
@@ -39,7 +40,7 @@ class Deadlock(GrangeError):
 
 
 class Livelock(GrangeError):
-    """Virtual time ran past the horizon: timers go on firing but the program never ends."""
+    """The program goes on without end: past the horizon, or busy while time stands still."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -63,6 +64,7 @@ class _Selector(selectors.DefaultSelector):
         super().__init__()
         self.idle: Callable[[], float | None] = lambda: None
         self.stuck: Callable[[], None] = lambda: None
+        self.busy: Callable[[], None] = lambda: None
 
     @property
     def real(self) -> bool:
@@ -72,6 +74,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Poll real descriptors if there are any; with nothing ready, let the loop move time."""
         if timeout is not None and timeout <= 0:
+            self.busy()
             return super().select(0) if self.real else []
         if self.real and (events := super().select(0)):
             return events
@@ -105,9 +108,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         selector.idle = self._idle
         selector.stuck = self._stuck
+        selector.busy = self._busy
         self._real = selector
         self._horizon_s = horizon_s
         self._threads = 0
+        self._busy_at = 0.0
+        self._rounds = 0
         self._timers = 0
         self._born = 0
         self._births: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
@@ -136,6 +142,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return _FOREIGN_THREADS_S
         self._stuck()
         return 0.0
+
+    def _busy(self) -> None:
+        """Something is ready: count the rounds in which time stands still."""
+        if self._virtual_now != self._busy_at:
+            self._busy_at, self._rounds = self._virtual_now, 0
+        self._rounds += 1
+        if self._rounds > BUSY_ROUNDS:
+            self._rounds = 0
+            raise Livelock(
+                f"time has stood still at virtual second {self._virtual_now:g} for {BUSY_ROUNDS} "
+                f"rounds of the loop; these tasks are there:{self.describe_tasks()}"
+            )
 
     def _stuck(self) -> None:
         if not self._ready:

@@ -34,12 +34,13 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 Records = list[tuple[str, dict[str, object]]]
 
 SEEDS = 25
+LAST_RECORDS = 2000
 _THREAD_GRACE_S = 2.0  # real seconds for a thread that was told to end
 _TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon_inode:[pidfd]")
 
 _runner = pytest.StashKey[Runner]()
 _before = pytest.StashKey["_Belongings"]()
-_lines = pytest.StashKey[list[str]]()
+_lines = pytest.StashKey[list[tuple[str, logging.LogRecord]]]()
 
 
 class SocketRefused(RuntimeError):
@@ -287,7 +288,10 @@ def pytest_runtest_makereport(
     """Add the records with their facts to a failure."""
     report = yield
     if report.failed and (lines := item.stash.get(_lines, None)):
-        report.sections.append((f"Records during {call.when}", "\n".join(lines)))
+        # Formatted only now: a simulation has tens of thousands of them and mostly does not fail.
+        form = TextFormatter().format
+        text = "\n".join(at + form(record) for at, record in lines[-LAST_RECORDS:])
+        report.sections.append((f"Records during {call.when}, the last {LAST_RECORDS}", text))
     return report
 
 
@@ -313,15 +317,18 @@ def rng(request: pytest.FixtureRequest) -> Stream:
 class _Recorder(logging.Handler):
     """Keeps what ``Logger`` says, as values."""
 
-    def __init__(self, records: Records, lines: list[str]) -> None:
+    def __init__(self, records: Records, lines: list[tuple[str, logging.LogRecord]]) -> None:
         super().__init__(logging.DEBUG)
         self._records = records
         self._lines = lines
-        self._formatter = TextFormatter()
 
     def emit(self, record: logging.LogRecord) -> None:
         self._records.append((record.getMessage(), facts_of(record)))
-        self._lines.append(self._formatter.format(record))
+        try:
+            at = f"{asyncio.get_running_loop().time():.3f}s "
+        except RuntimeError:
+            at = ""
+        self._lines.append((at, record))
 
 
 @pytest.fixture

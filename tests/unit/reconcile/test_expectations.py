@@ -112,3 +112,14 @@ def test_satisfied_exactly_when_all_that_is_expected_was_seen(steps: list[tuple[
             expectations.creation_observed("owner", name)
             waiting.discard(name)
         assert expectations.satisfied("owner") == (not waiting)
+
+
+async def test_who_asks_after_the_remaining_time_is_free(clock: Clock) -> None:
+    """To the last bit: where time moves only when everybody waits, one bit early is for ever."""
+    for fraction in range(200):
+        await clock.sleep(0.1 + fraction / 7)
+        expectations = Expectations(clock)
+        expectations.expect_deletions("owner", ["uid"])
+        await clock.sleep(fraction / 3)
+        await clock.sleep(expectations.remaining_s("owner"))
+        assert expectations.satisfied("owner")

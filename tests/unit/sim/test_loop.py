@@ -316,3 +316,16 @@ def test_alarm_inside_a_callback_stops_the_loop() -> None:
 
     with pytest.raises(Alarm):
         run(busy())
+
+
+async def ready() -> None:
+    await asyncio.sleep(0)
+
+
+def test_spinning_without_letting_time_pass_is_stopped() -> None:
+    async def spin() -> None:
+        while True:
+            await ready()
+
+    with pytest.raises(Livelock, match="time has stood still at virtual second 0"):
+        run(spin())
