@@ -53,7 +53,7 @@ class Reporter:
         """The object with the newest status: our part as we wrote it, the rest as it was read."""
         theirs = [item for item in pod.status.conditions if item.type not in _OURS]
         ours = [item for item in self.status.conditions if item.type in _OURS]
-        status = msgspec.structs.replace(self.status, conditions=theirs + ours)
+        status = msgspec.structs.replace(self.status, conditions=(*theirs, *ours))
         return msgspec.structs.replace(pod, status=status)
 
     async def write(self, pod: Pod, document: Document) -> Outcome:

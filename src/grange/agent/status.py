@@ -127,7 +127,7 @@ def _conditions(
 ) -> list[Document]:
     serving = [track for track in tracks if track.role is not Role.INIT]
     inits = [track for track in tracks if track.role is Role.INIT]
-    result: list[Condition] = list(pod.status.conditions)
+    result = pod.status.conditions
     if conditions.find(result, "PodScheduled") is None:
         result = conditions.set_condition(result, Condition("PodScheduled", "True"), stamp)
     incomplete = [track.name for track in inits if not track.succeeded]

@@ -116,7 +116,8 @@ def convert(document: Document, view: type[V]) -> V:
 
 def to_document(view: View) -> Document:
     """The document of a view: the fields that differ from their defaults; parts may be empty."""
-    return cast("Document", msgspec.to_builtins(view))
+    # Views hold tuples, documents lists: by way of the bytes, as everything that we read.
+    return cast("Document", _decoder.decode(_encoder.encode(view)))
 
 
 def load_yaml_documents(text: str | bytes) -> list[Document]:

@@ -25,7 +25,9 @@ def is_true(conditions: Sequence[Condition], kind: str) -> bool:
     return item is not None and item.status == "True"
 
 
-def set_condition(conditions: Sequence[Condition], new: Condition, now: str) -> list[Condition]:
+def set_condition(
+    conditions: Sequence[Condition], new: Condition, now: str
+) -> tuple[Condition, ...]:
     """The conditions with one set, in place of the old of its type or at the end.
 
     Args:
@@ -34,7 +36,7 @@ def set_condition(conditions: Sequence[Condition], new: Condition, now: str) -> 
         now: RFC 3339, used when the status differs from before.
 
     Returns:
-        A new list; equal to the old when nothing changes.
+        A new tuple; equal to the old one when nothing changes.
     """
     old = find(conditions, new.type)
     since = now
@@ -42,5 +44,5 @@ def set_condition(conditions: Sequence[Condition], new: Condition, now: str) -> 
         since = old.last_transition_time
     stamped = replace(new, last_transition_time=since)
     if old is None:
-        return [*conditions, stamped]
-    return [stamped if item.type == new.type else item for item in conditions]
+        return (*conditions, stamped)
+    return tuple(stamped if item.type == new.type else item for item in conditions)

@@ -13,7 +13,11 @@ Document: TypeAlias = dict[str, Any]
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True, gc=False):
-    """Base of all views: camelCase on the wire, unknown fields ignored, defaults left out."""
+    """Base of all views: camelCase on the wire, unknown fields ignored, defaults left out.
+
+    Sequences are tuples, never lists: Python's cyclic garbage collector looks at a list for ever,
+    but forgets a tuple of views, which cannot be part of a cycle (nor can a dict of strings).
+    """
 
 
 class OwnerReference(View, frozen=True):
@@ -41,8 +45,8 @@ class ObjectMeta(View, frozen=True):
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
-    finalizers: list[str] = msgspec.field(default_factory=list)
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
 
 
 class Resource(View, frozen=True):
@@ -92,11 +96,11 @@ class SelectorRequirement(View, frozen=True):
 
     key: str
     operator: str
-    values: list[str] = msgspec.field(default_factory=list)
+    values: tuple[str, ...] = ()
 
 
 class LabelSelector(View, frozen=True):
     """metav1.LabelSelector: all of the labels and all of the expressions."""
 
     match_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    match_expressions: list[SelectorRequirement] = msgspec.field(default_factory=list)
+    match_expressions: tuple[SelectorRequirement, ...] = ()

@@ -116,7 +116,7 @@ class Labels:
         else:
             labels = selector.get("matchLabels") or {}
             expressions = [
-                (e.get("key", ""), e.get("operator", ""), e.get("values") or [])
+                (e.get("key", ""), e.get("operator", ""), tuple(e.get("values") or ()))
                 for e in selector.get("matchExpressions") or []
             ]
         requirements = [Requirement(key, IN, (labels[key],)) for key in sorted(labels)]
@@ -126,7 +126,7 @@ class Labels:
                     f'label selector expression "{key} {operator}" needs a key and one of the '
                     f"operators {', '.join(OPERATORS)}"
                 )
-            requirements.append(Requirement(key, operator, tuple(values)))
+            requirements.append(Requirement(key, operator, values))
         return cls(requirements)
 
     @classmethod

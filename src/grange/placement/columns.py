@@ -220,12 +220,12 @@ class NodeTable:
         self.rows[name] = row
         return row
 
-    def _taint_number(self, taints: list[Taint]) -> int:
+    def _taint_number(self, taints: tuple[Taint, ...]) -> int:
         key = tuple((taint.key, taint.value, taint.effect) for taint in taints)
         number = self._taint_numbers.get(key)
         if number is None:
             number = self._taint_numbers[key] = len(self.taint_sets)
-            self.taint_sets.append(tuple(taints))
+            self.taint_sets.append(taints)
         return number
 
     def _scalar(self, name: str) -> ScalarColumn:

@@ -123,7 +123,7 @@ def test_labels_say_what_is_wrong(text: str, message: str) -> None:
 def test_labels_of_reads_views_and_documents_alike() -> None:
     view = LabelSelector(
         match_labels={"b": "2", "a": "1"},
-        match_expressions=[SelectorRequirement(key="c", operator="NotIn", values=["x", "y"])],
+        match_expressions=(SelectorRequirement(key="c", operator="NotIn", values=("x", "y")),),
     )
     document = {
         "matchLabels": {"a": "1", "b": "2"},

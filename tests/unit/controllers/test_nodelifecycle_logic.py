@@ -69,7 +69,7 @@ def test_a_cluster_is_disrupted_when_too_many_nodes_are_unhealthy_at_once(
 
 
 def test_taints_follow_health_and_leave_those_of_others_alone() -> None:
-    held = [DEDICATED]
+    held = (DEDICATED,)
     silent = taints.wanted(held, Health.SILENT, may_execute=True, now=STAMP)
     assert [(t.key, t.effect) for t in silent] == [
         ("dedicated", "NoExecute"),

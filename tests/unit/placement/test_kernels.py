@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grange.api.kinds.node import Node, Taint
+from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
 from grange.placement import kernels, nodeaffinity, ports, reference, taints
 from grange.placement.columns import NodeTable, Rows
@@ -186,7 +186,7 @@ def test_affinity_and_taints_equal_the_reference(
             name, labels = node.metadata.name, node.metadata.labels
             assert bool(matches[at]) == nodeaffinity.matches(affinity, name, labels)
             assert preference[at] == nodeaffinity.preference(affinity, name, labels)
-            marks: list[Taint] = node.spec.taints
+            marks = node.spec.taints
             assert bool(untainted[at]) == (taints.first_untolerated(marks, tolerations) is None)
             assert disliked[at] == taints.count_intolerable_preferences(marks, tolerations)
 

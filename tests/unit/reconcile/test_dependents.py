@@ -40,7 +40,7 @@ def pod(
         uid=f"uid-{name}",
         resource_version=version,
         deletion_timestamp="2026-01-01T00:00:00Z" if going else None,
-        owner_references=[reference] if reference is not None else [],
+        owner_references=(reference,) if reference is not None else (),
         labels={"role": role} if role else {},
     )
     return Pod(metadata=meta)

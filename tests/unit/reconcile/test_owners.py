@@ -241,6 +241,6 @@ def test_controlled_means_the_same_uid() -> None:
     owner = ReplicationController(metadata=ObjectMeta(name="web", uid="1"))
     namesake = ReplicationController(metadata=ObjectMeta(name="web", uid="2"))
     reference = owners.owner_reference(GRC, owner)
-    obj = Pod(metadata=ObjectMeta(name="a", owner_references=[reference]))
+    obj = Pod(metadata=ObjectMeta(name="a", owner_references=(reference,)))
     assert owners.is_controlled_by(obj, owner)
     assert not owners.is_controlled_by(obj, namesake)

@@ -15,10 +15,10 @@ POD = builders.pod("p", requests={"cpu": "100m"}, nodeName="n")
 
 
 def with_images(node: Node, **sizes: int) -> Node:
-    images = [
-        ContainerImage(names=[name, f"{name}:alias"], size_bytes=size)
+    images = tuple(
+        ContainerImage(names=(name, f"{name}:alias"), size_bytes=size)
         for name, size in sizes.items()
-    ]
+    )
     return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, images=images))
 
 

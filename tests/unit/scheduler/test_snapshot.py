@@ -277,7 +277,7 @@ def test_check_67_to_72_the_order_is_that_of_the_tree_after_every_change(
 def test_check_86_image_counts_are_those_of_the_cluster() -> None:
     world = World()
     for name, images in (("a", ["x"]), ("b", ["x", "y"])):
-        found = [ContainerImage(names=[image], size_bytes=5) for image in images]
+        found = tuple(ContainerImage(names=(image,), size_bytes=5) for image in images)
         node = builders.node(name)
         status = msgspec.structs.replace(node.status, images=found)
         world.cache.add_node(msgspec.structs.replace(node, status=status))

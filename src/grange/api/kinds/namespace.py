@@ -15,14 +15,14 @@ FINALIZER = "kubernetes"
 class NamespaceSpec(View, frozen=True):
     """Who must be done before the namespace may go."""
 
-    finalizers: list[str] = msgspec.field(default_factory=list)
+    finalizers: tuple[str, ...] = ()
 
 
 class NamespaceStatus(View, frozen=True):
     """Active, or Terminating once deletion is asked for."""
 
     phase: str = ""
-    conditions: list[Condition] = msgspec.field(default_factory=list)
+    conditions: tuple[Condition, ...] = ()
 
 
 class Namespace(Resource, frozen=True):

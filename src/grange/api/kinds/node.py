@@ -30,7 +30,7 @@ class NodeSpec(View, frozen=True):
     """What an operator or a controller decided about the node."""
 
     unschedulable: bool = False
-    taints: list[Taint] = msgspec.field(default_factory=list)
+    taints: tuple[Taint, ...] = ()
     provider_id: str = msgspec.field(name="providerID", default="")
     pod_cidr: str = msgspec.field(name="podCIDR", default="")
 
@@ -45,7 +45,7 @@ class NodeAddress(View, frozen=True):
 class ContainerImage(View, frozen=True):
     """An image that the node has."""
 
-    names: list[str] = msgspec.field(default_factory=list)
+    names: tuple[str, ...] = ()
     size_bytes: int = 0
 
 
@@ -54,9 +54,9 @@ class NodeStatus(View, frozen=True):
 
     capacity: dict[str, Scalar] = msgspec.field(default_factory=dict)
     allocatable: dict[str, Scalar] = msgspec.field(default_factory=dict)
-    conditions: list[Condition] = msgspec.field(default_factory=list)
-    addresses: list[NodeAddress] = msgspec.field(default_factory=list)
-    images: list[ContainerImage] = msgspec.field(default_factory=list)
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
     node_info: dict[str, Any] = msgspec.field(default_factory=dict)
 
 

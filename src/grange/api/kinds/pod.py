@@ -61,7 +61,7 @@ class HTTPGetAction(View, frozen=True):
     path: str = "/"
     host: str = ""
     scheme: str = "HTTP"
-    http_headers: list[dict[str, str]] = msgspec.field(default_factory=list)
+    http_headers: tuple[dict[str, str], ...] = ()
 
 
 class TCPSocketAction(View, frozen=True):
@@ -74,7 +74,7 @@ class TCPSocketAction(View, frozen=True):
 class ExecAction(View, frozen=True):
     """A command probe."""
 
-    command: list[str] = msgspec.field(default_factory=list)
+    command: tuple[str, ...] = ()
 
 
 class Probe(View, frozen=True):
@@ -111,14 +111,14 @@ class Container(View, frozen=True):
 
     name: str
     image: str = ""
-    command: list[str] = msgspec.field(default_factory=list)
-    args: list[str] = msgspec.field(default_factory=list)
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
     working_dir: str = ""
-    env: list[EnvVar] = msgspec.field(default_factory=list)
-    env_from: list[EnvFromSource] = msgspec.field(default_factory=list)
-    ports: list[ContainerPort] = msgspec.field(default_factory=list)
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
-    volume_mounts: list[VolumeMount] = msgspec.field(default_factory=list)
+    volume_mounts: tuple[VolumeMount, ...] = ()
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
@@ -138,14 +138,14 @@ class Toleration(View, frozen=True):
 class NodeSelectorTerm(View, frozen=True):
     """All of the expressions; an empty term matches nothing."""
 
-    match_expressions: list[SelectorRequirement] = msgspec.field(default_factory=list)
-    match_fields: list[SelectorRequirement] = msgspec.field(default_factory=list)
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_fields: tuple[SelectorRequirement, ...] = ()
 
 
 class NodeSelector(View, frozen=True):
     """Any of the terms."""
 
-    node_selector_terms: list[NodeSelectorTerm] = msgspec.field(default_factory=list)
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(View, frozen=True):
@@ -159,9 +159,7 @@ class NodeAffinity(View, frozen=True):
     """Which nodes, must and should."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = (
-        msgspec.field(default_factory=list)
-    )
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class PodAffinityTerm(View, frozen=True):
@@ -169,7 +167,7 @@ class PodAffinityTerm(View, frozen=True):
 
     topology_key: str
     label_selector: LabelSelector | None = None
-    namespaces: list[str] = msgspec.field(default_factory=list)
+    namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
 
 
@@ -183,12 +181,8 @@ class WeightedPodAffinityTerm(View, frozen=True):
 class PodAffinity(View, frozen=True):
     """Terms that must and should hold; for anti-affinity, must not and should not."""
 
-    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = msgspec.field(
-        default_factory=list
-    )
-    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = (
-        msgspec.field(default_factory=list)
-    )
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class Affinity(View, frozen=True):
@@ -209,7 +203,7 @@ class TopologySpreadConstraint(View, frozen=True):
     min_domains: int | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
-    match_label_keys: list[str] = msgspec.field(default_factory=list)
+    match_label_keys: tuple[str, ...] = ()
 
 
 class Volume(View, frozen=True):
@@ -228,18 +222,16 @@ class Volume(View, frozen=True):
 class PodSpec(View, frozen=True):
     """What to run and where it may run."""
 
-    containers: list[Container] = msgspec.field(default_factory=list)
-    init_containers: list[Container] = msgspec.field(default_factory=list)
-    volumes: list[Volume] = msgspec.field(default_factory=list)
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
-    tolerations: list[Toleration] = msgspec.field(default_factory=list)
-    topology_spread_constraints: list[TopologySpreadConstraint] = msgspec.field(
-        default_factory=list
-    )
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduler_name: str = ""
-    scheduling_gates: list[dict[str, str]] = msgspec.field(default_factory=list)
+    scheduling_gates: tuple[dict[str, str], ...] = ()
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""
@@ -304,15 +296,15 @@ class PodStatus(View, frozen=True):
     """What is."""
 
     phase: str = ""
-    conditions: list[Condition] = msgspec.field(default_factory=list)
+    conditions: tuple[Condition, ...] = ()
     reason: str = ""
     message: str = ""
     host_ip: str = msgspec.field(name="hostIP", default="")
     pod_ip: str = msgspec.field(name="podIP", default="")
     start_time: str | None = None
     nominated_node_name: str = ""
-    container_statuses: list[ContainerStatus] = msgspec.field(default_factory=list)
-    init_container_statuses: list[ContainerStatus] = msgspec.field(default_factory=list)
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
 
 

@@ -63,7 +63,7 @@ class ReplicationControllerStatus(View, frozen=True):
     replicas: int = 0
     ready_replicas: int = 0
     updated_replicas: int = 0
-    conditions: list[Condition] = msgspec.field(default_factory=list)
+    conditions: tuple[Condition, ...] = ()
     node_transfer: dict[str, Any] | None = None
 
 

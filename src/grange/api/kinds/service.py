@@ -36,9 +36,9 @@ class ServiceSpec(View, frozen=True):
 
     type: str = "ClusterIP"
     selector: dict[str, str] = msgspec.field(default_factory=dict)
-    ports: list[ServicePort] = msgspec.field(default_factory=list)
+    ports: tuple[ServicePort, ...] = ()
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
-    external_ips: list[str] = msgspec.field(name="externalIPs", default_factory=list)
+    external_ips: tuple[str, ...] = msgspec.field(name="externalIPs", default=())
     external_name: str = ""
     session_affinity: str = "None"
     publish_not_ready_addresses: bool = False
@@ -54,14 +54,14 @@ class LoadBalancerIngress(View, frozen=True):
 class LoadBalancerStatus(View, frozen=True):
     """What the load balancer gave."""
 
-    ingress: list[LoadBalancerIngress] = msgspec.field(default_factory=list)
+    ingress: tuple[LoadBalancerIngress, ...] = ()
 
 
 class ServiceStatus(View, frozen=True):
     """What is."""
 
     load_balancer: LoadBalancerStatus = msgspec.field(default_factory=LoadBalancerStatus)
-    conditions: list[Condition] = msgspec.field(default_factory=list)
+    conditions: tuple[Condition, ...] = ()
 
 
 class Service(Resource, frozen=True):

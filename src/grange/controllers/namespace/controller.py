@@ -148,12 +148,12 @@ class NamespaceController:
         said = namespace.status.conditions
         now = timestamps.rfc3339(self._clock.now())
         wanted = logic.conditions_of(said, remains, now)
-        if wanted == list(said):
+        if wanted == said:
             return
         meta = namespace.metadata
         patch = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "status": {"conditions": msgspec.to_builtins(wanted)},
+            "status": {"conditions": [msgspec.to_builtins(item) for item in wanted]},
         }
         try:
             await self._client.patch(NAMESPACE, meta.name, patch=patch, subresource="status")

@@ -37,7 +37,7 @@ def _listed(counts: Mapping[str, int], what: str) -> str:
     return ", ".join(f"{name} has {found[name]} {what}" for name in sorted(+found))
 
 
-def conditions_of(old: Sequence[Condition], remains: Remains, now: str) -> list[Condition]:
+def conditions_of(old: Sequence[Condition], remains: Remains, now: str) -> tuple[Condition, ...]:
     """The conditions that the namespace should have; equal to the old when nothing changed."""
     content = _listed(remains.counts, "resource instances")
     held = _listed(remains.finalizers, "resource instances")
@@ -61,7 +61,7 @@ def conditions_of(old: Sequence[Condition], remains: Remains, now: str) -> list[
             ("ContentHasNoFinalizers", "No content waits for a finalizer"),
         ),
     )
-    said = list(old)
+    said = tuple(old)
     for kind, bad, yes, no in rows:
         reason, message = yes if bad else no
         condition = Condition(type=kind, status=str(bad), reason=reason, message=message)

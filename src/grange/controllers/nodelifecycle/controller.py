@@ -208,7 +208,7 @@ class NodeLifecycle:
     async def _taint(self, node: Node, health: Health) -> float | None:
         """Put taints in order; seconds until a NoExecute taint may be put on, if one must wait."""
         meta = node.metadata
-        held = list(node.spec.taints)
+        held = node.spec.taints
         wait_s = self._turn(node, health)
         now = timestamps.rfc3339(self._clock.now())
         wanted = taints.wanted(held, health, may_execute=wait_s == 0.0, now=now)
@@ -217,7 +217,7 @@ class NodeLifecycle:
         if wanted != held:
             patch = {
                 "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-                "spec": {"taints": msgspec.to_builtins(wanted)},
+                "spec": {"taints": [msgspec.to_builtins(taint) for taint in wanted]},
             }
             await self._client.patch(NODE, meta.name, patch=patch)
             self._log.info("node tainted", node=meta.name, taints=_words(wanted))

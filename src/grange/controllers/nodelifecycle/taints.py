@@ -13,7 +13,9 @@ OURS = frozenset({NOT_READY, UNREACHABLE})
 _KEY = {Health.NOT_READY: NOT_READY, Health.SILENT: UNREACHABLE}
 
 
-def wanted(taints: Sequence[Taint], health: Health, *, may_execute: bool, now: str) -> list[Taint]:
+def wanted(
+    taints: Sequence[Taint], health: Health, *, may_execute: bool, now: str
+) -> tuple[Taint, ...]:
     """The taints that a node should have; equal to the old when nothing changes.
 
     Args:
@@ -24,22 +26,22 @@ def wanted(taints: Sequence[Taint], health: Health, *, may_execute: bool, now: s
         now: RFC 3339, when new ones are put on.
     """
     if health is Health.NEW:
-        return list(taints)
+        return tuple(taints)
     key = _KEY.get(health)
     kept = [taint for taint in taints if taint.key not in OURS or taint.key == key]
     if key is None:
-        return kept
+        return tuple(kept)
     there = {taint.effect for taint in kept if taint.key == key}
     if NO_SCHEDULE not in there:
         kept.append(Taint(key=key, effect=NO_SCHEDULE, time_added=now))
     if NO_EXECUTE not in there and may_execute:
         kept.append(Taint(key=key, effect=NO_EXECUTE, time_added=now))
-    return kept
+    return tuple(kept)
 
 
-def lifted(taints: Sequence[Taint]) -> list[Taint]:
+def lifted(taints: Sequence[Taint]) -> tuple[Taint, ...]:
     """The taints without those of ours that evict."""
-    return [taint for taint in taints if taint.key not in OURS or taint.effect != NO_EXECUTE]
+    return tuple(taint for taint in taints if taint.key not in OURS or taint.effect != NO_EXECUTE)
 
 
 def wants_execute(taints: Sequence[Taint], health: Health) -> bool:

@@ -4,7 +4,7 @@ Every condition is always there. Abnormal-is-true conditions (``InsufficientNode
 are named after the abnormality, so that ``kubectl wait`` can wait for either state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from math import floor
@@ -172,7 +172,7 @@ RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
 def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
     """The status that the controller should have; equal to the old one when nothing changed."""
     controller = outcome.controller
-    said: Sequence[Condition] = controller.status.conditions
+    said = controller.status.conditions
     for kind, rule in RULES:
         verdict, reason, message = rule(outcome)
         condition = Condition(
@@ -189,7 +189,7 @@ def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
         replicas=len(outcome.active),
         ready_replicas=outcome.ready,
         updated_replicas=outcome.updated,
-        conditions=tuple(said),
+        conditions=said,
     )
 
 
@@ -205,6 +205,6 @@ def patch_of(controller: ReplicationController, status: ReplicationControllerSta
             "replicas": status.replicas,
             "readyReplicas": status.ready_replicas,
             "updatedReplicas": status.updated_replicas,
-            "conditions": msgspec.to_builtins(status.conditions),
+            "conditions": [msgspec.to_builtins(item) for item in status.conditions],
         },
     }
