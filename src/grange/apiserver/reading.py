@@ -9,13 +9,13 @@ import msgspec
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import BadRequest, Cause, Expired, Timeout
-from grange.apiserver import options, selection, stored
+from grange.api.status import BadRequest, Expired
+from grange.apiserver import options, revisions, selection, stored
 from grange.apiserver.selection import Reader, Selection
-from grange.apiserver.watch import revision_of
 from grange.store.errors import Compacted, FutureRevision
 from grange.store.interface import Entry, Page, Store
 
+_SELECTING_PAGE = 500
 _MATCHES = ("", "Exact", "NotOlderThan")
 
 
@@ -69,7 +69,7 @@ def list_options(query: Mapping[str, str], prefix: str) -> ListOptions:
         raise BadRequest(f'resourceVersionMatch must be Exact or NotOlderThan, not "{match}"')
     if match and not query.get("resourceVersion"):
         raise BadRequest("resourceVersionMatch goes only with a resourceVersion")
-    revision = revision_of(asked)
+    revision = revisions.parse(asked)
     if token := query.get("continue"):
         if revision:
             raise BadRequest("resourceVersion does not go with continue")
@@ -111,17 +111,15 @@ async def read_list(
         Expired: the revision, or that of the continue token, is no longer kept.
         Timeout: the caller has seen a revision that this server has not.
     """
-    if asked.at_least > store.revision:
-        raise Timeout(
-            f"Too large resource version: {asked.at_least}, current: {store.revision}",
-            causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
-            retry_after_s=1,
-        )
+    if not asked.after:
+        revisions.check_seen(store, max(asked.at_least, asked.revision))
     narrow = selection.prefix(info, namespace, chosen)
+    # Few may be in the selection: looking at many at once finds them in few steps.
+    size = asked.limit if chosen.empty else max(asked.limit, _SELECTING_PAGE)
     found: list[Entry] = []
     after, revision, remaining = asked.after, asked.revision, 0
     while True:
-        page = await _page(store, narrow, revision, after, asked.limit)
+        page = await _page(store, narrow, revision, after, size if asked.limit else 0)
         revision, remaining = page.revision, page.remaining
         if chosen.empty:
             found += page.entries
@@ -150,12 +148,8 @@ async def _page(store: Store, prefix: str, revision: int, after: str, limit: int
     with stored.translated():
         try:
             return await store.list(prefix, revision=revision, after=after, limit=limit)
-        except Compacted as error:
+        except (Compacted, FutureRevision) as error:
             what = "continue token" if after else "requested revision"
-            raise Expired(f"the {what} is too old: {error}; list again") from error
-        except FutureRevision as error:
-            raise Timeout(
-                f"Too large resource version: {error}",
-                causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
-                retry_after_s=1,
+            raise Expired(
+                f"the {what} is not of a state that is kept: {error}; list again"
             ) from error

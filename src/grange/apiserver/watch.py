@@ -16,7 +16,7 @@ from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, BadRequest, Expired
-from grange.apiserver import options, representation, selection, stored
+from grange.apiserver import options, representation, revisions, selection, stored
 from grange.apiserver.negotiation import Form
 from grange.apiserver.representation import View
 from grange.apiserver.request_info import is_true
@@ -107,22 +107,11 @@ def watch_options(query: Mapping[str, str], rng: Stream) -> WatchOptions:
         raise BadRequest("resourceVersionMatch is for watches only with sendInitialEvents")
     lifetime = float(options.integer(query, "timeoutSeconds"))
     return WatchOptions(
-        after=revision_of(query.get("resourceVersion") or "0"),
+        after=revisions.parse(query.get("resourceVersion") or "0"),
         send_initial=send_initial,
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         lifetime_s=lifetime or rng.uniform(*_LIFETIME_S),
     )
-
-
-def revision_of(text: str) -> int:
-    """The revision in a resourceVersion.
-
-    Raises:
-        BadRequest: it is not one that this server gave out.
-    """
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise BadRequest(f'resourceVersion "{text}" is not one of this server')
-    return int(text)
 
 
 class Watches:
@@ -174,6 +163,7 @@ class Watches:
         Raises:
             BadRequest: the query is malformed.
             Expired: the revision asked for is no longer kept, or not of this store: list again.
+            Timeout: the initial state would be older than what the caller has seen.
             ServiceUnavailable: the store is closed.
         """
         asked = watch_options(query, self._rng)
@@ -182,6 +172,7 @@ class Watches:
         with stored.translated():
             try:
                 if asked.send_initial or asked.after == 0:
+                    revisions.check_seen(self._store, asked.after)
                     page = await self._store.list(prefix)
                 subscription = self._store.watch(
                     prefix, after=page.revision if page else asked.after

@@ -1,6 +1,8 @@
 """Reads give out the stored bytes; selection, paging and other forms decode only what they must."""
 
+import base64
 import json
+from typing import Any
 
 import pytest
 from tests.unit.apiserver.server import (
@@ -213,6 +215,36 @@ async def test_list_that_must_be_newer_than_the_store_asks_to_come_back(server: 
     answer = await server.get(CONFIGMAPS, resourceVersion="999")
     assert (answer.code, answer.headers["Retry-After"]) == (504, "1")
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize("query", [{"resourceVersionMatch": "Exact"}, {"limit": "1"}])
+async def test_exact_state_of_the_future_asks_to_come_back(
+    server: Server, query: dict[str, str]
+) -> None:
+    assert (await server.get(CONFIGMAPS, resourceVersion="999", **query)).code == 504
+
+
+async def test_token_of_a_store_that_was_set_back_is_expired(server: Server) -> None:
+    text = json.dumps({"revision": 999, "after": "/core/configmaps/default/a"})
+    token = base64.urlsafe_b64encode(text.encode()).decode()
+    answer = await server.get(CONFIGMAPS, limit="2", **{"continue": token})
+    assert (answer.code, answer.reason) == (410, "Expired")
+
+
+async def test_one_of_many_is_found_in_few_steps(server: Server) -> None:
+    """A page of one, with a selector, must not ask the store once for each object."""
+    for number in range(40):
+        await server.made(CONFIGMAPS, configmap(f"c-{number:02}"))
+    await server.patch(f"{CONFIGMAPS}/c-33", {"metadata": {"labels": {"a": "b"}}})
+    steps, listing = [], server.store.list
+
+    async def counted(*positional: Any, **named: Any) -> Any:
+        steps.append(positional)
+        return await listing(*positional, **named)
+
+    server.store.list = counted  # type: ignore[method-assign]  # looks on, changes nothing
+    page = await server.get(CONFIGMAPS, limit="1", labelSelector="a=b")
+    assert (page.names, len(steps)) == (["c-33"], 1)
 
 
 async def test_list_as_a_table_has_a_row_each(server: Server) -> None:

@@ -134,6 +134,12 @@ async def test_revision_of_the_future_is_expired(server: Server) -> None:
     assert (answer.code, answer.reason) == (410, "Expired")
 
 
+async def test_initial_events_of_the_future_ask_to_come_back(server: Server) -> None:
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    answer = await server.get(CONFIGMAPS, watch="1", resourceVersion="999", **query)
+    assert (answer.code, answer.reason) == (504, "Timeout")
+
+
 # --- selection ---------------------------------------------------------------------------------
 
 
