@@ -98,6 +98,7 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
             click.echo(f"context {CONTEXT!r} is now current in {merge_into}")
         click.echo("next: grange apply -f FILE --wait · stop with Ctrl-C or grange down")
         sys.stdout.flush()
+        collector.settle()
 
     await plane.run(ready, stop)
     process.forget(settings.data_dir)

@@ -1,3 +1,5 @@
+"""How often and among what the server looks for cycles."""
+
 import gc
 
 from grange.app import collector
@@ -5,12 +7,35 @@ from grange.app import collector
 
 def test_tuning_makes_the_collector_look_less_often() -> None:
     """A server that looks after every 700 allocations spends a sixth of its time looking."""
-    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    before = gc.get_threshold()
     try:
         collector.tune()
         assert gc.isenabled()
         assert gc.get_threshold()[0] >= 10 * before[0]
+    finally:
+        gc.set_threshold(*before)
+
+
+class Ring:
+    """Something that only the collector takes away."""
+
+    gone = False
+
+    def __init__(self) -> None:
+        self.me = self
+
+    def __del__(self) -> None:
+        Ring.gone = True
+
+
+def test_settling_keeps_no_garbage_and_looks_at_nothing_old_again() -> None:
+    """Garbage that is frozen would stay for ever."""
+    Ring()
+    frozen = gc.get_freeze_count()
+    try:
+        collector.settle()
+        assert Ring.gone
         assert gc.get_freeze_count() > frozen
+        assert len(gc.get_objects()) < gc.get_freeze_count() / 10
     finally:
         gc.unfreeze()
-        gc.set_threshold(*before)
