@@ -16,8 +16,8 @@ BAD_NETWORK = NetworkFaults(
 )
 
 
-async def bind(world: World, name: str, node: str, program: str) -> None:
-    document = builders.pod_document(name, nodeName=node)
+async def bind(world: World, name: str, node: str, program: str, *, cpu: str = "0") -> None:
+    document = builders.pod_document(name, requests={"cpu": cpu}, nodeName=node)
     document["spec"]["containers"][0]["command"] = [program]
     await world.client.create(POD, document, "default")
 
@@ -46,6 +46,29 @@ async def test_pod_that_is_bound_runs_and_ends(log: Logger) -> None:
         await world.client.delete(POD, "web", "default")
         await world.until(gone, limit_s=60)
         assert machine.pods == {}
+
+
+async def test_pod_that_does_not_fit_and_is_deleted_already_goes_away(log: Logger) -> None:
+    """The agent refuses it, and must confirm its deletion all the same."""
+    clock = LoopClock(EPOCH)
+    async with simulated(clock=clock, rng=Stream(1), log=log) as world:
+        population.add_node(world, "n1")
+        await world.until(lambda: registered(world, 1), limit_s=30)
+        await bind(world, "big", "n1", "serve", cpu="2")
+        await clock.sleep(5)
+        world.crash("agent-n1")
+        (node,) = (await world.client.list(NODE)).items
+        allocatable = dict(node.status.allocatable, cpu="8")  # as if it had been larger
+        patch = {"status": {"allocatable": allocatable}}
+        await world.client.patch(NODE, "n1", patch=patch, subresource="status")
+        await bind(world, "other", "n1", "serve", cpu="3")
+        await world.client.delete(POD, "other", "default")
+        world.restart("agent-n1")
+
+        async def only_big() -> bool:
+            return [pod.metadata.name for pod in (await world.client.list(POD)).items] == ["big"]
+
+        await world.until(only_big, limit_s=60)
 
 
 async def test_what_is_bound_runs_once_whatever_happens(seed: int, log: Logger) -> None:

@@ -362,6 +362,8 @@ class PodWorker:
     async def _reject(self, rejection: tuple[str, str]) -> bool:
         if self._vanished:
             return True
+        if self.pod.metadata.deletion_timestamp:  # it was deleted before anybody here saw it
+            return await self._release()
         reason, message = rejection
         first = not self._reporter.has_written
         now = self._tools.clock.now()
