@@ -1,8 +1,6 @@
 """The toolkit's metrics, once for each registry (a registry refuses a name twice)."""
 
-from weakref import WeakKeyDictionary
-
-from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram
+from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram, once_per_registry
 
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 
@@ -47,12 +45,5 @@ class Instruments:
         )
 
 
-_known: WeakKeyDictionary[CollectorRegistry, Instruments] = WeakKeyDictionary()
-
-
-def instruments(registry: CollectorRegistry) -> Instruments:
-    """The instruments of a registry; the same object for the same registry."""
-    found = _known.get(registry)
-    if found is None:
-        found = _known[registry] = Instruments(registry)
-    return found
+instruments = once_per_registry(Instruments)
+"""The instruments of a registry; the same object for the same registry."""

@@ -13,3 +13,12 @@ def test_registries_are_strangers() -> None:
 
 def test_fresh_registry_is_empty() -> None:
     assert metrics.exposition(metrics.registry()).strip() == b""
+
+
+def test_instruments_are_made_once_for_each_registry() -> None:
+    instruments = metrics.once_per_registry(
+        lambda registry: metrics.Counter("grange_test_things", "Things.", registry=registry)
+    )
+    first, second = metrics.registry(), metrics.registry()
+    assert instruments(first) is instruments(first)
+    assert instruments(first) is not instruments(second)
