@@ -266,6 +266,10 @@ class History:
         self._invariants = list(standard() if invariants is None else invariants)
         self.changes: list[tuple[int, str, bool]] = []
 
+    def add(self, one: Invariant) -> None:
+        """Have one more invariant judge the writes from now on."""
+        self._invariants.append(one)
+
     async def run(self) -> None:
         """Judge every write until cancelled or until the store is closed.
 

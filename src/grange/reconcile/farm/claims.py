@@ -1,0 +1,111 @@
+"""A claim: the object says which session owns it, and the session knows that it does.
+
+The object bears its owner in one annotation, written only by compare and set. Absent means that
+nobody ever had it, or that somebody's hand removed the annotation; empty means released.
+"""
+
+import asyncio
+
+from grange.api.meta import Document, Resource
+from grange.base.tasks import Nursery
+from grange.reconcile.farm.errors import ClaimNotHeld
+from grange.reconcile.farm.leases import Token
+from grange.reconcile.farm.session import Session
+
+OWNER_ANNOTATION = "grange.dev/owner"
+RELEASED = ""
+
+
+def owner_text(obj: Resource) -> str | None:
+    """What the object says about its owner; None when it says nothing at all."""
+    return obj.metadata.annotations.get(OWNER_ANNOTATION)
+
+
+def ownership(obj: Resource) -> Token | None:
+    """The session that the object names as its owner."""
+    return Token.parse(owner_text(obj) or "")
+
+
+def claim_patch(obj: Resource, owner: Token | None) -> Document:
+    """The compare and set that claims an object as it was read, or releases it."""
+    meta = obj.metadata
+    return {
+        "metadata": {
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+            "annotations": {OWNER_ANNOTATION: RELEASED if owner is None else str(owner)},
+        }
+    }
+
+
+class Claim:
+    """One object, held by one session; also the fence of the passes under it.
+
+    Args:
+        obj: as the server returned it with our name on it.
+        session: the holder.
+
+    Attributes:
+        key, uid: the object.
+        session: the holder.
+        idle: set while no pass is under way.
+    """
+
+    def __init__(self, obj: Resource, session: Session) -> None:
+        self.key = obj.key
+        self.uid = obj.metadata.uid
+        self.session = session
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._version = obj.metadata.resource_version
+        self._open = True
+        self._retiring = False
+        self._pass: Nursery | None = None
+
+    @property
+    def takes_passes(self) -> bool:
+        """Whether another pass may begin."""
+        return self._open and not self._retiring and self.session.remaining_s() > 0.0
+
+    def check(self) -> float:
+        """Seconds for which a write may be under way.
+
+        Raises:
+            ClaimNotHeld: the object was released, deleted, or claimed by somebody else.
+            SessionLost: the session has ended.
+        """
+        if not self._open:
+            raise ClaimNotHeld(f"{self.key} is no longer held by {self.session.token}")
+        return self.session.check()
+
+    def is_contradicted_by(self, obj: Resource) -> bool:
+        """Whether what the object shows means that it is not ours any more.
+
+        A cache may show how it was before we claimed it; that contradicts nothing.
+        """
+        if obj.metadata.uid != self.uid:
+            return True
+        if ownership(obj) == self.session.token:
+            return False
+        ours, shown = self._version, obj.metadata.resource_version
+        return not (ours.isdecimal() and shown.isdecimal() and int(shown) <= int(ours))
+
+    def begin(self, nursery: Nursery) -> None:
+        """A pass begins; closing the claim cancels it."""
+        self._pass = nursery
+        self.idle.clear()
+
+    def finish(self) -> None:
+        """The pass has ended."""
+        self._pass = None
+        self.idle.set()
+
+    def retire(self) -> None:
+        """No more passes; the one under way may go on writing until ``close``."""
+        self._retiring = True
+
+    def close(self) -> None:
+        """Refuse every further write and cancel the pass under way; idempotent."""
+        self._open = False
+        if self._pass is not None:
+            self._pass.cancel()

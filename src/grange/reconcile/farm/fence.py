@@ -1,0 +1,170 @@
+"""The fence: a client whose writes are sent only by those who have a right to them.
+
+It sits under the verbs, at the one seam that all of them use, so that no write gets past it. Before
+a write is sent, its *fence* is asked: the session must last and the object must be held. While it is
+under way it is bounded by what is left of the session; what has left the machine by then cannot be
+called back, which is why sessions end a margin before anybody can take their place, creations have
+deterministic names, deletions carry UIDs, and intent goes through ``compare_and_set`` first.
+
+Whose pass a write belongs to is a property of the task that writes (and of its children), as its
+cancellation is. The farm sets it where it starts a pass; nobody else does.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+from grange.api.meta import Document, Resource
+from grange.api.scheme import KindInfo
+from grange.api.status import Timeout
+from grange.api.wire import Request, Response
+from grange.base.clock import Clock
+from grange.client.client import Client
+from grange.reconcile.farm.claims import Claim, owner_text, ownership
+from grange.reconcile.farm.errors import ClaimNotHeld
+
+R = TypeVar("R", bound=Resource)
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+at_work: ContextVar[Claim | None] = ContextVar("grange_farm_claim", default=None)
+"""The claim under which the running task works; set by the farm."""
+
+
+class Fence(Protocol):
+    """Whether a write may be sent."""
+
+    def check(self) -> float:
+        """Seconds for which it may be under way.
+
+        Raises:
+            Fenced: it must not be sent.
+        """
+
+
+class PassFence:
+    """The fence of whatever pass the writing task belongs to.
+
+    Args:
+        otherwise: for tasks outside of any pass (those that send Events, say).
+    """
+
+    def __init__(self, otherwise: Fence) -> None:
+        self._otherwise = otherwise
+
+    def check(self) -> float:
+        """Seconds for which a write may be under way.
+
+        Raises:
+            Fenced: it must not be sent.
+        """
+        claim = at_work.get()
+        return (claim or self._otherwise).check()
+
+
+class FencedTransport:
+    """Passes requests on to a client; writes only past the fence.
+
+    Args:
+        inner: the way to the API.
+        fence: asked before every write.
+        clock: the member's own.
+        permit_deletion: asked before every deletion; raises to hold it back.
+    """
+
+    def __init__(
+        self,
+        inner: Client,
+        fence: Fence,
+        *,
+        clock: Clock,
+        permit_deletion: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._inner = inner
+        self._fence = fence
+        self._clock = clock
+        self._permit_deletion = permit_deletion
+
+    async def send(self, request: Request) -> Response:
+        """Carry one request.
+
+        Raises:
+            Fenced, DeletionsHeld: nothing was sent.
+            Timeout: it was sent and the session ended before the answer; the outcome is unknown.
+            ServiceUnavailable: as the inner client.
+        """
+        if request.method in _READS:
+            return await self._inner.raw(request)
+        remaining = self._fence.check()
+        if "dryRun" not in request.query and _destroys(request):
+            self._permit_deletion()
+        try:
+            async with self._clock.timeout(remaining):
+                return await self._inner.raw(request)
+        except TimeoutError:
+            raise Timeout(
+                f"the session ended during {request.method} {request.path}: outcome unknown"
+            ) from None
+
+    async def close(self) -> None:
+        """Nothing: the inner client belongs to whoever made it."""
+
+
+def _destroys(request: Request) -> bool:
+    return request.method == "DELETE" or request.path.endswith("/eviction")
+
+
+class FencedClient(Client):
+    """A client that refuses to write without the right to; reads are as ever.
+
+    Args:
+        inner: the way to the API.
+        fence: asked before every write.
+        clock: the member's own.
+        permit_deletion: asked before every deletion; raises to hold it back.
+    """
+
+    def __init__(
+        self,
+        inner: Client,
+        fence: Fence,
+        *,
+        clock: Clock,
+        permit_deletion: Callable[[], object] = lambda: None,
+    ) -> None:
+        transport = FencedTransport(inner, fence, clock=clock, permit_deletion=permit_deletion)
+        super().__init__(transport, clock=clock)
+
+    async def compare_and_set(
+        self, kind: KindInfo[R], obj: R, patch: Document, *, subresource: str = ""
+    ) -> R:
+        """Write on the claimed object itself, if nothing has happened to it since it was read.
+
+        This is how intent is put down before its consequences are set in motion. Whoever takes the
+        object over writes on it first, so a pass of an earlier session loses here, however late its
+        request arrives.
+
+        Args:
+            kind: of the object.
+            obj: the object as the pass read it; it must bear the pass's claim.
+            patch: a merge patch; ``metadata.uid`` and ``resourceVersion`` are put into it.
+            subresource: e.g. ``status``.
+
+        Raises:
+            ClaimNotHeld: the object is not the one that this pass holds, or bears another claim.
+            Conflict: it has changed since, by anybody's hand.
+        """
+        claim = at_work.get()
+        if claim is None or claim.uid != obj.metadata.uid:
+            raise ClaimNotHeld(f"{kind.qualified} {obj.key} is not what this pass is about")
+        if ownership(obj) != claim.session.token:
+            raise ClaimNotHeld(f"{kind.qualified} {obj.key} bears {owner_text(obj) or 'no claim'}")
+        fence = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
+        fenced = {**patch, "metadata": {**(patch.get("metadata") or {}), **fence}}
+        return await self.patch(
+            kind,
+            obj.metadata.name,
+            obj.metadata.namespace,
+            patch=fenced,
+            subresource=subresource,
+        )

@@ -1,0 +1,138 @@
+"""A member: one session, and the farms that it takes part in."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from grange.api.kinds import CONFIGMAP, LEASE
+from grange.api.kinds.configmap import ConfigMap
+from grange.api.meta import Resource
+from grange.api.scheme import KindInfo
+from grange.base.errors import GrangeError
+from grange.base.tasks import Nursery
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.alerts import Alerter, Alerts, LogAlerter
+from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.failsafe import Failsafe, FailsafeConfig
+from grange.reconcile.farm.farm import Farm, Reconcile
+from grange.reconcile.farm.members import Members
+from grange.reconcile.farm.session import SessionKeeper
+
+R = TypeVar("R", bound=Resource)
+
+RESUME_CONFIGMAP = "grange-farm"
+RESUME_ANNOTATION = "grange.dev/farm-resume"
+
+
+class DuplicateFarm(GrangeError):
+    """A member takes part in a farm once."""
+
+
+class Member:
+    """One process's part in the farms of a group.
+
+    ::
+
+        member = Member(deps, FarmConfig(member="a"))
+        farm = member.farm("replication", REPLICATIONCONTROLLER, reconcile=…)
+        await member.run()
+
+    Args:
+        deps: the tools.
+        config: settings.
+        alerter: who hears of dangers; the log by default.
+
+    Attributes:
+        session: the member's session.
+        members: its peers.
+        alerts: what goes on.
+    """
+
+    def __init__(self, deps: Deps, config: FarmConfig, *, alerter: Alerter | None = None) -> None:
+        self._deps = deps
+        self._config = config
+        self.alerts = Alerts(alerter or LogAlerter(deps.log))
+        self._farms: dict[str, Farm[Resource]] = {}
+        self.session = SessionKeeper(
+            deps.client,
+            config,
+            farms=self._served,
+            clock=deps.clock,
+            rng=deps.rng.fork(f"farm.{config.member}"),
+            log=deps.log,
+        )
+        informer = deps.informers.informer(LEASE, **Members.lease_selection(config))
+        self.members = Members(deps.client, informer, config, clock=deps.clock, log=deps.log)
+        self._resumes = deps.informers.informer(
+            CONFIGMAP, namespace=config.namespace, fields=f"metadata.name={RESUME_CONFIGMAP}"
+        )
+        self._resumed = ""
+        self._resumes.add_handler(self._word, lambda _, new: self._word(new))
+
+    def farm(
+        self,
+        name: str,
+        kind: KindInfo[R],
+        *,
+        selector: str = "",
+        reconcile: Reconcile | None = None,
+        weight: Callable[[R], int] | None = None,
+        failsafe: FailsafeConfig | None = None,
+        population: Callable[[], int] = lambda: 0,
+    ) -> Farm[R]:
+        """Take part in a farm; before ``run``.
+
+        Args:
+            name: of the farm.
+            kind: of its objects.
+            selector: which of them this member wants, by their labels; empty means all.
+            reconcile: run for each object that is ours; None where passes run elsewhere, through
+                ``Farm.guard``. Its writes must go through ``Farm.client``.
+            weight: what an object asks for, for the failsafe.
+            failsafe: what counts as dangerous.
+            population: how many objects there are that passes might delete.
+
+        Raises:
+            DuplicateFarm: it does already.
+            SelectorError: the selector cannot be read.
+        """
+        if name in self._farms:
+            raise DuplicateFarm(f"there is a farm {name!r} in this member already")
+        farm: Farm[R] = Farm(
+            name,
+            deps=self._deps,
+            config=self._config,
+            keeper=self.session,
+            members=self.members,
+            informer=self._deps.informers.informer(kind),
+            selector=selector,
+            reconcile=reconcile,
+            weight=weight,
+            failsafe=Failsafe(f"farm/{name}", self.alerts, failsafe, population=population),
+        )
+        self._farms[name] = farm  # type: ignore[assignment]  # read back for what all have
+        return farm
+
+    async def run(self) -> None:
+        """Take part until cancelled; then end all passes, and give the session back."""
+        async with Nursery(f"member {self._config.member}") as nursery:
+            nursery.start(self.session.run(), name="session")
+            nursery.start(self.members.run(), name="members")
+            # The session outlives the farms: they end inside it.
+            async with Nursery("farms") as farms:
+                for farm in self._farms.values():
+                    farms.start(farm.run(), name=f"farm {farm.name}")
+
+    def resume(self) -> None:
+        """An operator says that all is well, here: deletions go on."""
+        for farm in self._farms.values():
+            farm.resume()
+
+    def _served(self) -> Mapping[str, str]:
+        return {name: farm.selector for name, farm in self._farms.items()}
+
+    def _word(self, configmap: ConfigMap) -> None:
+        """An operator's word for all members: any new value; what was there before we were is old."""
+        said = configmap.metadata.annotations.get(RESUME_ANNOTATION, "")
+        if said and said != self._resumed and self._resumes.has_synced:
+            self.resume()
+        self._resumed = said
