@@ -49,7 +49,7 @@ def _section(info: AnyKind) -> Iterator[str]:
     module = sys.modules[info.view.__module__]
     yield (module.__doc__ or "").strip().partition("\n\n")[0]
     yield ""
-    paths = ("status", *info.subresources) if info.has_status else info.subresources
+    paths = info.parts
     if paths:
         yield f"Subresources: {', '.join(f'`{path}`' for path in sorted(paths))}."
         yield ""

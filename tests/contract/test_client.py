@@ -7,7 +7,7 @@ import pytest
 from tests.contract import doors
 
 from grange.api import status
-from grange.api.kinds import BUILT_IN, CONFIGMAP, LEASE, NODE, POD
+from grange.api.kinds import BUILT_IN, CONFIGMAP, LEASE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.configmap import ConfigMap
 from grange.api.meta import Document, ObjectKey, ObjectMeta
 from grange.api.scheme import Scheme
@@ -82,6 +82,41 @@ async def test_refusals_are_raised_as_what_they_are(client: Client) -> None:
     with pytest.raises(status.ApiError) as caught:
         await client.create(POD, broken)
     assert "spec.containers[0].command" in str(caught.value)
+
+
+async def test_scale_is_read_and_written_like_an_object(client: Client) -> None:
+    template = {"spec": pod("web")["spec"]}
+    meta = {"name": "web", "namespace": "default"}
+    spec = {"replicas": 2, "template": template}
+    made = await client.create(REPLICATIONCONTROLLER, {"metadata": meta, "spec": spec})
+    read = await client.get(REPLICATIONCONTROLLER, "web", "default", subresource="scale")
+    assert (read.kind, read.spec.replicas, read.metadata.uid) == ("Scale", 2, made.metadata.uid)
+    whole = await client.get_document(REPLICATIONCONTROLLER, "web", "default", subresource="scale")
+    assert made.metadata.uid in whole["status"]["selector"]
+    written = await client.patch(
+        REPLICATIONCONTROLLER,
+        "web",
+        "default",
+        patch={"spec": {"replicas": 5}},
+        subresource="scale",
+    )
+    assert written.spec.replicas == 5
+    with pytest.raises(status.Conflict):
+        await client.update(REPLICATIONCONTROLLER, whole, subresource="scale")
+    with pytest.raises(status.Invalid) as caught:
+        await client.patch(
+            REPLICATIONCONTROLLER,
+            "web",
+            "default",
+            patch={"spec": {"replicas": -1}},
+            subresource="scale",
+        )
+    assert [cause.field for cause in caught.value.causes] == ["spec.replicas"]
+    after = await client.get(REPLICATIONCONTROLLER, "web", "default")
+    assert (after.spec.replicas, after.metadata.generation) == (5, made.metadata.generation + 1)
+    assert after.spec.template == made.spec.template
+    with pytest.raises(status.NotFound):
+        await client.get(NODE, "web", subresource="scale")
 
 
 async def test_dry_run_changes_nothing(client: Client) -> None:

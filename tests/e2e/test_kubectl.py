@@ -343,6 +343,42 @@ async def test_patch_label_annotate_edit_and_replace(kubectl: Kubectl, server: S
     assert "Conflict" in stale.err
 
 
+async def test_scale_is_by_the_subresource(kubectl: Kubectl, server: Server) -> None:
+    path = "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers/web"
+    await kubectl.ok("apply", "-f", "-", stdin=CONTROLLER)
+
+    async def wanted() -> int:
+        replicas: int = (await server.get(path)).body["spec"]["replicas"]
+        return replicas
+
+    done = await kubectl.ok("scale", "grc", "web", "--replicas", "3")
+    assert done.out == "replicationcontroller.grange.dev/web scaled\n"
+    assert await wanted() == 3
+    refused = await kubectl("scale", "grc/web", "--replicas", "9", "--current-replicas", "2")
+    assert refused.code == 1
+    assert "Expected replicas to be 2, was 3" in refused.err
+    assert await wanted() == 3
+    await kubectl.ok("scale", "grc/web", "--replicas", "1", "--current-replicas", "3")
+    assert await wanted() == 1
+    await kubectl.ok("scale", "grc/web", "--replicas", "0", "--current-replicas", "1")
+    assert await wanted() == 0
+    shown = (await kubectl.ok("get", "grc", "web", "--subresource=scale", "-o", "json")).document
+    assert (shown["kind"], shown["spec"]) == ("Scale", {"replicas": 0})
+    table = (await kubectl.ok("get", "grc", "web", "--subresource=scale")).lines
+    assert table[0].split()[:3] == ["NAME", "DESIRED", "AVAILABLE"]
+    patch = json.dumps({"spec": {"replicas": 4}})
+    await kubectl.ok("patch", "grc", "web", "--subresource=scale", "--type=merge", "-p", patch)
+    assert await wanted() == 4
+    await kubectl.ok("apply", "-f", "-", stdin=POD)
+    for what, why in (
+        ("pod/web", "could not find the requested resource"),
+        ("grc/none", '"none" not found'),
+    ):
+        outcome = await kubectl("scale", what, "--replicas", "2")
+        assert outcome.code == 1
+        assert why in outcome.err
+
+
 async def test_edit_saves_what_the_editor_leaves(
     kubectl: Kubectl, server: Server, tmp_path: Path
 ) -> None:

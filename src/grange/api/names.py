@@ -4,6 +4,7 @@ Every check returns None when the value is fine and otherwise a message that say
 so that callers attach the field's path themselves.
 """
 
+import hashlib
 import re
 from functools import lru_cache
 
@@ -19,6 +20,7 @@ DNS_LABEL_MAX = 63
 DNS_SUBDOMAIN_MAX = 253
 CONFIG_KEY_MAX = 253
 PORT_NAME_MAX = 15
+DIGEST_LENGTH = 10  # 40 bits: two of one namespace meet by chance once in a million million
 _QUALIFIED_MAX = DNS_SUBDOMAIN_MAX + 1 + DNS_LABEL_MAX
 
 _REMEMBERED = 2048  # label keys and values come again and again; checking one costs a microsecond
@@ -135,3 +137,20 @@ def check_config_key(name: str) -> str | None:
     if _CONFIG_KEY.fullmatch(name):
         return None
     return "must consist of letters, digits, '-', '_' and '.'"
+
+
+def digest(*parts: str) -> str:
+    """``DIGEST_LENGTH`` hexadecimal digits that differ where the parts do."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def shortened(text: str, digest: str) -> str:
+    """A DNS label of at most 63 characters: what is readable of the text, then the digest."""
+    room = DNS_LABEL_MAX - DIGEST_LENGTH - 1
+    readable = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())[:room]
+    return f"{readable.strip('-')}-{digest}".lstrip("-")
+
+
+def label_value(name: str) -> str:
+    """The name as a label value: itself where it is one, else shortened with a hash."""
+    return name if check_label_value(name) is None else shortened(name, digest(name))

@@ -37,6 +37,21 @@ class Column:
     priority: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How many copies an object has, for its ``scale`` subresource.
+
+    Attributes:
+        replicas: path of the number wanted, below ``spec``.
+        current: path of the number there is.
+        selector: the label selector of the copies, from the full document; empty for none.
+    """
+
+    replicas: str
+    current: str
+    selector: Callable[[Document], str]
+
+
 def _no_defaults(document: Document) -> None:
     """A kind without defaults beyond its schema's."""
 
@@ -64,6 +79,7 @@ class KindInfo(Generic[R]):
         categories: e.g. ``all``.
         has_status: ``status`` is a subresource that only its own path writes.
         subresources: further ones, e.g. ``log``, ``binding``.
+        scale: where the number of copies is; None for kinds without a ``scale`` subresource.
         columns: printer columns after NAME and before AGE.
         fields: selectable fields beyond metadata.name and metadata.namespace: path to reader.
         default: fills in what the schema cannot express; in place.
@@ -85,6 +101,7 @@ class KindInfo(Generic[R]):
     categories: tuple[str, ...] = ()
     has_status: bool = True
     subresources: tuple[str, ...] = ()
+    scale: Scaling | None = None
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, Callable[[Document], str]] = field(default_factory=dict)
     default: Callable[[Document], None] = _no_defaults
@@ -102,6 +119,12 @@ class KindInfo(Generic[R]):
     def singular(self) -> str:
         """The kind in lower case."""
         return self.kind.lower()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of all its subresources."""
+        scale = ("scale",) if self.scale else ()
+        return (*(("status",) if self.has_status else ()), *scale, *self.subresources)
 
     @property
     def qualified(self) -> str:

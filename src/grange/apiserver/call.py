@@ -7,6 +7,7 @@ import msgspec
 
 from grange.api import codec
 from grange.api.meta import Document
+from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Details, Status
 from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
@@ -55,10 +56,17 @@ class Call:
         self.registry.work.decodes += 1
         return read_document(self.request.body, self.request.headers)
 
-    def answer(self, body: bytes, *, code: int = 200, warnings: Sequence[str] = ()) -> Response:
-        """An object in the form that the caller wants."""
+    def answer(
+        self,
+        body: bytes,
+        *,
+        code: int = 200,
+        warnings: Sequence[str] = (),
+        info: AnyKind | None = None,
+    ) -> Response:
+        """An object, of the target's kind unless said, in the form that the caller wants."""
         request = self.request
-        view = representation.negotiate(self.target.info, request.headers, request.query)
+        view = representation.negotiate(info or self.target.info, request.headers, request.query)
         shown = representation.one(view, body, now=self.clock.now(), work=self.registry.work)
         return Response(code, shown, headers=warning_headers(warnings))
 

@@ -132,7 +132,7 @@ class Registry:
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
         self._admit(Attempt("create", info, namespace, meta.get("name") or "", document))
-        warnings = _conform(info, document, options)
+        warnings = conform(info, document, options)
         _refuse(info, document, validate(document, None, info))
         place = Place(info, namespace, meta["name"])
         if generated:
@@ -200,7 +200,7 @@ class Registry:
         metadata.protect(old, candidate)
         warnings: tuple[str, ...] = ()
         if not trusted:
-            warnings = _conform(info, candidate, options)
+            warnings = conform(info, candidate, options)
             metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
         if not trusted:
@@ -286,8 +286,8 @@ class Registry:
             plugin.admit(attempt)
 
 
-def _conform(info: AnyKind, document: Document, options: WriteOptions) -> tuple[str, ...]:
-    """Fit the document to its schema and fill in defaults; returns warnings.
+def conform(info: AnyKind, document: Document, options: WriteOptions) -> tuple[str, ...]:
+    """Fit the document, which has its envelope, to its schema; fill in defaults; returns warnings.
 
     Raises:
         BadRequest: it has unknown fields, under strict field validation.

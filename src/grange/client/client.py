@@ -44,22 +44,29 @@ class Client:
         self._transport = transport
         self._clock = clock or LoopClock()
 
-    async def get(self, kind: KindInfo[R], name: str, namespace: str = "") -> R:
-        """Read one object.
+    async def get(
+        self, kind: KindInfo[R], name: str, namespace: str = "", *, subresource: str = ""
+    ) -> R:
+        """Read one object, or what a subresource of it says in the fields of the kind's view.
+
+        A ``scale`` shares ``spec.replicas`` and ``status.replicas`` with the views of the kinds
+        that have it; ``get_document`` reads it whole.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: there is none of this name, or no such subresource.
         """
-        body = await self._read(requests.get(kind, name, namespace))
+        body = await self._read(requests.get(kind, name, namespace, subresource=subresource))
         return requests.decode_object(kind.view, body, f"{kind.qualified} {name!r}")
 
-    async def get_document(self, kind: KindInfo[R], name: str, namespace: str = "") -> Document:
-        """Read one object whole, with the fields that its view does not name.
+    async def get_document(
+        self, kind: KindInfo[R], name: str, namespace: str = "", *, subresource: str = ""
+    ) -> Document:
+        """Read one object or subresource whole, with the fields that its view does not name.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: there is none of this name, or no such subresource.
         """
-        body = await self._read(requests.get(kind, name, namespace))
+        body = await self._read(requests.get(kind, name, namespace, subresource=subresource))
         return requests.decode_document(body, f"{kind.qualified} {name!r}")
 
     async def list(

@@ -118,9 +118,9 @@ def _object_path(kind: AnyKind, name: str, namespace: str, subresource: str = ""
     return kind.path(namespace, name, subresource)
 
 
-def get(kind: AnyKind, name: str, namespace: str = "") -> Request:
-    """Read one object."""
-    return Request("GET", _object_path(kind, name, namespace), headers=_ACCEPT)
+def get(kind: AnyKind, name: str, namespace: str = "", *, subresource: str = "") -> Request:
+    """Read one object, or one of its subresources."""
+    return Request("GET", _object_path(kind, name, namespace, subresource), headers=_ACCEPT)
 
 
 def list_page(

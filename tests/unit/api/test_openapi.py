@@ -74,6 +74,24 @@ def test_paths_have_the_operations_that_are_served() -> None:
     assert [p["name"] for p in item["parameters"]] == ["name", "namespace"]
 
 
+def test_scale_is_described_as_what_it_is() -> None:
+    document = schema.openapi_v3(SCHEME, "grange.dev/v1alpha1")
+    name = "/apis/grange.dev/v1alpha1/namespaces/{namespace}/replicationcontrollers/{name}"
+    item = document["paths"][f"{name}/scale"]
+    assert sorted(set(item) - {"parameters"}) == ["get", "patch", "put"]
+    gvk = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    definition = "io.k8s.api.autoscaling.v1.Scale"
+    reference = {"$ref": f"#/components/schemas/{definition}"}
+    for verb in ("get", "patch", "put"):
+        assert item[verb]["x-kubernetes-group-version-kind"] == gvk
+        answer = item[verb]["responses"]["200"]["content"]["application/json"]
+        assert answer == {"schema": reference}
+    sent = item["put"]["requestBody"]["content"]["application/json"]
+    assert sent == {"schema": reference}
+    assert document["components"]["schemas"][definition]["x-kubernetes-group-version-kind"] == [gvk]
+    assert definition not in schema.openapi_v3(SCHEME, "v1")["components"]["schemas"]
+
+
 def test_operations_have_names_of_their_own() -> None:
     names = [
         operation["operationId"]

@@ -5,15 +5,22 @@ from typing import Any
 
 import msgspec
 
+from grange.api import names
 from grange.api.fields import lookup, readers
 from grange.api.meta import Condition, Document, LabelSelector, Resource, View
 from grange.api.printing import cells
-from grange.api.scheme import Column, KindInfo
+from grange.api.scheme import Column, KindInfo, Scaling
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
 from grange.api.validation.podspec import check_pod_spec
 from grange.api.validation.selectors import check_label_selector
+
+NAME_LABEL = "grange.dev/replication-controller"
+"""Label of the pods: the controller's name, as ``names.label_value`` writes it."""
+
+ID_LABEL = "grange.dev/replication-controller-uid"
+"""Label of the pods: the controller's uid."""
 
 CORE = "io.k8s.api.core.v1"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -165,6 +172,12 @@ def _nodes(document: Document, now: float) -> cells.Cell:
 def _containers(document: Document, now: float) -> cells.Cell:
     containers = lookup(document, "spec.template.spec.containers") or ()
     return ",".join(str(item.get("name", "")) for item in containers) or cells.NONE
+
+
+def _selector(document: Document) -> str:
+    """The pods of a controller; both labels, because one relabelled by name was taken out of it."""
+    meta = document["metadata"]
+    return f"{NAME_LABEL}={names.label_value(meta['name'])},{ID_LABEL}={meta['uid']}"
 
 
 _NAME = "dev.grange.v1alpha1.ReplicationController"
@@ -339,6 +352,7 @@ REPLICATIONCONTROLLER = KindInfo(
         ),
     ),
     fields=readers("spec.placement", "spec.strategy"),
+    scale=Scaling("spec.replicas", "status.replicas", _selector),
     default=_default,
     validate=_validate,
 )

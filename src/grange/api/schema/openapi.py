@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from grange.api.meta import Document
+from grange.api.scale import SCALE
 from grange.api.schema.definitions import META, PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.wire import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, YAML
@@ -145,6 +146,14 @@ def _kind_paths(info: AnyKind, version: _Version) -> Iterator[tuple[str, Documen
         if not subresource:
             item["delete"] = operation.delete("delete")
         yield info.path(namespace, "{name}", subresource), item
+    if info.scale:
+        item = {
+            "parameters": operation.place(named=True),
+            "get": operation.get("scale", SCALE),
+            "put": operation.write("put", "replace", "scale", SCALE),
+            "patch": operation.write("patch", "patch", "scale", SCALE),
+        }
+        yield info.path(namespace, "{name}", "scale"), item
 
 
 class _Operations:
@@ -167,19 +176,23 @@ class _Operations:
         """Reading a collection."""
         return self._operation(f"list{scope}", "list", _LIST, f"{self._info.schema}List")
 
-    def get(self, subresource: str = "") -> Document:
-        """Reading an object."""
-        return self._operation(f"read{subresource}", "get", (), self._info.schema)
+    def get(self, subresource: str = "", body: AnyKind | None = None) -> Document:
+        """Reading an object, or a subresource that may have bodies of another kind."""
+        info = body or self._info
+        return self._operation(f"read{subresource}", "get", (), info.schema, info)
 
-    def write(self, action: str, verb: str, subresource: str = "") -> Document:
-        """Creating, replacing or patching an object."""
-        operation = self._operation(f"{verb}{subresource}", action, _WRITE, self._info.schema)
+    def write(
+        self, action: str, verb: str, subresource: str = "", body: AnyKind | None = None
+    ) -> Document:
+        """Creating, replacing or patching an object or a subresource."""
+        info = body or self._info
+        operation = self._operation(f"{verb}{subresource}", action, _WRITE, info.schema, info)
         if action == "patch":
-            body = self._version.body(_PATCH, _PATCHES)
+            sent = self._version.body(_PATCH, _PATCHES)
         else:
-            body = self._version.body(self._info.schema, (JSON, YAML))
-        operation["parameters"] += body.pop("parameters", [])
-        return operation | body
+            sent = self._version.body(info.schema, (JSON, YAML))
+        operation["parameters"] += sent.pop("parameters", [])
+        return operation | sent
 
     def delete(self, action: str) -> Document:
         """Deleting an object or a collection."""
@@ -187,9 +200,15 @@ class _Operations:
         return self._operation(action, action, query, _STATUS)
 
     def _operation(
-        self, verb: str, action: str, query: tuple[_Parameter, ...], answer: str
+        self,
+        verb: str,
+        action: str,
+        query: tuple[_Parameter, ...],
+        answer: str,
+        body: AnyKind | None = None,
     ) -> Document:
         info = self._info
+        about = body or info
         words = (info.group.partition(".")[0] or "core", info.version)
         scope = "Namespaced" if info.namespaced and "ForAll" not in verb else ""
         name = f"{verb}{words[0].title()}{words[1].title()}{scope}{info.kind}"
@@ -203,9 +222,9 @@ class _Operations:
             "responses": {"200": self._version.answer(answer)},
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": {
-                "group": info.group,
-                "version": info.version,
-                "kind": info.kind,
+                "group": about.group,
+                "version": about.version,
+                "kind": about.kind,
             },
         }
 
@@ -213,7 +232,8 @@ class _Operations:
 def _reachable(kinds: list[AnyKind], convert: Callable[[Any], Any]) -> Document:
     """The definitions that the kinds use, converted, by name."""
     found: Document = {}
-    for info in kinds:
+    scaled = any(info.scale for info in kinds)
+    for info in [*kinds, SCALE] if scaled else kinds:
         definitions = Definitions(info.definitions, builtin())
         waiting = [info.schema, f"{info.schema}List", _DELETE_OPTIONS, _STATUS, _PATCH]
         while waiting:

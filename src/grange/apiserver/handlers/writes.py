@@ -35,15 +35,22 @@ async def update(call: Call, part: Part = main_part) -> Response:
 
 async def patch(call: Call, part: Part = main_part) -> Response:
     """An object changed by one of the patch types, which the content type names."""
-    media = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    change = _change(call.target.info, media, call.request.body)
+    change = change_of(call, call.target.info)
     written = await call.registry.update(
         call.place, change, write_options(call.request.query), part=part, verb="patch"
     )
     return call.written(written)
 
 
-def _change(info: AnyKind, media: str, body: bytes) -> Change:
+def change_of(call: Call, info: AnyKind) -> Change:
+    """What the patch in the body does to a document of the kind.
+
+    Raises:
+        BadRequest: it is no patch; the message says where.
+        UnsupportedMediaType: of a type that is not served.
+    """
+    media = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = call.request.body
     if media == wire.JSON_PATCH:
         operations = codec.decode_any(body)
         if not isinstance(operations, list):

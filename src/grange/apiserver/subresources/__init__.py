@@ -1,14 +1,15 @@
 """Parts of objects with a path of their own: one module a subresource, one line in ``TABLE``.
 
-A kind names the ones it has (``KindInfo.subresources``, and ``status`` by ``has_status``).
+A kind names the ones it has (``KindInfo.parts``).
 """
 
 from grange.api.scheme import AnyKind
-from grange.apiserver.subresources import binding, eviction, finalize, log, status
+from grange.apiserver.subresources import binding, eviction, finalize, log, scale, status
 from grange.apiserver.subresources.subresource import Subresource
 
 TABLE: tuple[Subresource, ...] = (
     status.STATUS,
+    scale.SCALE,
     binding.BINDING,
     eviction.EVICTION,
     log.LOG,
@@ -19,13 +20,9 @@ _BY_NAME = {item.name: item for item in TABLE}
 
 def of(info: AnyKind) -> list[Subresource]:
     """The subresources of a kind that are served."""
-    names = (*(("status",) if info.has_status else ()), *info.subresources)
-    return [_BY_NAME[name] for name in dict.fromkeys(names) if name in _BY_NAME]
+    return [_BY_NAME[name] for name in dict.fromkeys(info.parts) if name in _BY_NAME]
 
 
 def find(info: AnyKind, name: str) -> Subresource | None:
     """The kind's subresource of this name, or None."""
-    found = _BY_NAME.get(name)
-    if found is None or (name != "status" and name not in info.subresources):
-        return None
-    return found if name != "status" or info.has_status else None
+    return _BY_NAME.get(name) if name in info.parts else None

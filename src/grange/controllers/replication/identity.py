@@ -12,12 +12,12 @@ import msgspec
 
 from grange.api import names
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
 
-RC_NAME_LABEL = "grange.dev/replication-controller"
+RC_NAME_LABEL = NAME_LABEL
 """Pod label with the name of its controller (``label_value`` of it); orphans are adopted by it."""
 
-RC_ID_LABEL = "grange.dev/replication-controller-uid"
+RC_ID_LABEL = ID_LABEL
 """Pod label with the uid of its controller; tools refuse to touch pods that carry it."""
 
 TEMPLATE_HASH_LABEL = "grange.dev/template-hash"
@@ -29,27 +29,12 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 PLACEMENT_HASH = "grange.dev/placement-hash"
 """Pod annotation with ``placement_hash`` of the controller when the pod was made."""
 
-_HASH_LENGTH = 10  # 40 bits: two of one namespace's pods meet by chance once in a million million
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
+label_value = names.label_value
 
 
 def _digest_of(value: object) -> str:
     encoded = msgspec.json.encode(value, order="deterministic")
-    return hashlib.sha256(encoded).hexdigest()[:_HASH_LENGTH]
-
-
-def _shortened(text: str, digest: str) -> str:
-    room = names.DNS_LABEL_MAX - _HASH_LENGTH - 1
-    readable = "".join(c if c.isascii() and c.isalnum() else "-" for c in text.lower())[:room]
-    return f"{readable.strip('-')}-{digest}".lstrip("-")
-
-
-def label_value(name: str) -> str:
-    """The name as a label value: itself where it is one, else shortened with a hash."""
-    return name if names.check_label_value(name) is None else _shortened(name, _digest(name))
+    return hashlib.sha256(encoded).hexdigest()[: names.DIGEST_LENGTH]
 
 
 def template_hash(controller: ReplicationController) -> str:
@@ -79,17 +64,17 @@ def name_for_node(controller: ReplicationController, node: str, taken: Container
     """
     plain = f"{controller.metadata.name}-{node}"
     if names.check_dns_label(plain) is not None:
-        plain = _shortened(plain, _digest(controller.metadata.name, node))
+        plain = names.shortened(plain, names.digest(controller.metadata.name, node))
     if plain not in taken:
         return plain
-    return _shortened(plain, _digest(controller.metadata.uid, node))
+    return names.shortened(plain, names.digest(controller.metadata.uid, node))
 
 
 def ordinal_names(controller: ReplicationController, taken: Container[str]) -> Iterator[str]:
     """Names ``<controller>-<ordinal>`` from zero up, without those that are taken; endless."""
     base = controller.metadata.name
     if names.check_dns_label(f"{base}-9999999") is not None:
-        base = _shortened(base, _digest(base))[: names.DNS_LABEL_MAX - 8].rstrip("-")
+        base = names.shortened(base, names.digest(base))[: names.DNS_LABEL_MAX - 8].rstrip("-")
     ordinal = 0
     while True:
         name = f"{base}-{ordinal}"
