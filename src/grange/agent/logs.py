@@ -154,7 +154,7 @@ class AgentLogs:
         target = self._target(pod, options)
         since = timestamps.parse(options.since_time) if options.since_time else None
         if options.since_seconds is not None:
-            since = self._clock.now() - timedelta(seconds=options.since_seconds)
+            since = _before(self._clock.now(), options.since_seconds)
         query = LogQuery(
             follow=options.follow and not options.previous,
             since=since,
@@ -197,6 +197,14 @@ class AgentLogs:
                 name=name,
             )
         return sorted(attempts)[-2]
+
+
+def _before(now: datetime, seconds: int) -> datetime | None:
+    """So many seconds ago; None for longer ago than there are dates."""
+    try:
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def container_of(pod: Document, asked: str) -> str:

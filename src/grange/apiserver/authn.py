@@ -36,7 +36,8 @@ class StaticTokens:
 
     def authenticate(self, headers: Mapping[str, str]) -> User | None:
         """The token's user; every known token is compared, in time that says nothing about it."""
-        given = bearer_token(headers).encode()
+        # A header may hold any bytes; those that are no text arrive as lone surrogates.
+        given = bearer_token(headers).encode(errors="surrogateescape")
         found: User | None = None
         for token, user in self._users:
             if hmac.compare_digest(token, given) and token:

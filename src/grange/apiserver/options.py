@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Invalid
 
+_INTEGER_MAX = 2**63 - 1  # the wire's integers have 64 bits
+_GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _PROPAGATIONS = ("Background", "Foreground", "Orphan")
 
@@ -94,6 +96,9 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
     faults = []
     if grace is not None and grace < 0:
         faults.append(Cause("FieldValueInvalid", "must not be negative", "gracePeriodSeconds"))
+    if grace is not None and grace > _GRACE_MAX_S:
+        message = f"must not be greater than {_GRACE_MAX_S}"
+        faults.append(Cause("FieldValueInvalid", message, "gracePeriodSeconds"))
     if propagation not in {"", *_PROPAGATIONS}:
         message = f'"{propagation}" is not one of {", ".join(_PROPAGATIONS)}'
         faults.append(Cause("FieldValueNotSupported", message, "propagationPolicy"))
@@ -128,4 +133,6 @@ def integer(query: Mapping[str, str], name: str, default: int = 0) -> int:
     value = _integer(name, text)
     if value < 0:
         raise BadRequest(f"{name} must not be negative")
+    if value > _INTEGER_MAX:
+        raise BadRequest(f"{name} must not be greater than {_INTEGER_MAX}")
     return value

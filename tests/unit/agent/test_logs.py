@@ -111,6 +111,7 @@ async def test_the_newest_attempt_is_read_unless_the_previous_is_asked_for(clock
     stamped = await read(source, pod_document(), Options(previous=True, timestamps=True))
     assert stamped.startswith("2026-01-01T00:00:00.000000000Z first\n")
     assert await read(source, pod_document(), Options(since_seconds=3)) == "second\n"
+    assert await read(source, pod_document(), Options(since_seconds=2**63 - 1)) == "first\nsecond\n"
     late = Options(since_time="2026-01-01T00:00:12Z")
     assert await read(source, pod_document(), late) == "second\n"
     assert await read(source, pod_document(), Options(follow=True)) == "first\nsecond\n"

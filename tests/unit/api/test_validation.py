@@ -29,6 +29,7 @@ VALUE = (
     "beginning and ending with a letter or digit"
 )
 NOT_NEGATIVE = "must be greater than or equal to 0"
+NOT_LARGER = "must be less than or equal to 2147483647"
 
 
 def faults(
@@ -206,6 +207,14 @@ ENV = f"{C}.env[0]"
         (
             pod(activeDeadlineSeconds=0),
             ("spec.activeDeadlineSeconds", "Invalid value: 0: must be greater than or equal to 1"),
+        ),
+        (
+            pod(terminationGracePeriodSeconds=2**31),
+            ("spec.terminationGracePeriodSeconds", f"Invalid value: 2147483648: {NOT_LARGER}"),
+        ),
+        (
+            pod(activeDeadlineSeconds=2**31),
+            ("spec.activeDeadlineSeconds", f"Invalid value: 2147483648: {NOT_LARGER}"),
         ),
         (pod(hostname="A"), ("spec.hostname", f'Invalid value: "A": {LABEL}')),
         (pod(nodeName="A"), ("spec.nodeName", f'Invalid value: "A": {SUBDOMAIN}')),

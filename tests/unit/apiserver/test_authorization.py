@@ -26,7 +26,10 @@ def test_known_token_is_its_user_and_authenticated() -> None:
     assert tokens.authenticate({"authorization": "bearer  two"}) == ADMIN
 
 
-@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Bearer three", "Basic one", "one"])
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "Bearer three", "Basic one", "one", "Bearer \udcff", "Bearer ü"],
+)
 def test_anything_else_is_nobody(header: str) -> None:
     tokens = StaticTokens({"one": ADMIN, "": ADMIN})
     assert tokens.authenticate({"authorization": header}) is None

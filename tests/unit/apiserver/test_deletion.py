@@ -157,6 +157,8 @@ async def test_delete_with_a_precondition_that_does_not_hold_conflicts(
     ("body", "query", "code"),
     [
         ({"gracePeriodSeconds": -1}, {}, 422),
+        ({"gracePeriodSeconds": 2**31}, {}, 422),
+        (None, {"gracePeriodSeconds": "9" * 30}, 422),
         ({"gracePeriodSeconds": "1"}, {}, 400),
         ({"gracePeriodSeconds": True}, {}, 400),
         ({"propagationPolicy": "Sideways"}, {}, 422),

@@ -137,6 +137,7 @@ async def test_list_selects_by_the_fields_that_a_kind_declares(server: Server) -
         ({"fieldSelector": "spec.image=x"}, "pods can be selected by metadata.name"),
         ({"limit": "many"}, "limit"),
         ({"limit": "-1"}, "limit"),
+        ({"limit": "9223372036854775808"}, "limit must not be greater than"),
         ({"resourceVersion": "new"}, "resourceVersion"),
         ({"resourceVersion": "1", "resourceVersionMatch": "About"}, "resourceVersionMatch"),
         ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch"),

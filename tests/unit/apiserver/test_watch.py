@@ -113,6 +113,7 @@ async def test_initial_events_on_request_end_with_an_annotated_bookmark(server: 
         {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
         {"resourceVersion": "newest"},
         {"timeoutSeconds": "-1"},
+        {"timeoutSeconds": "9" * 400},
         {"fieldSelector": "spec.x=y"},
     ],
 )

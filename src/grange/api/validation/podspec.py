@@ -18,6 +18,7 @@ PROTOCOLS = ("TCP", "UDP", "SCTP")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 PORT_MAX = 65_535
+_SECONDS_MAX = 2**31 - 1  # 68 years; what is added to a time must still give one
 NO_COMMAND = "this control plane runs pods as processes: name the program to run"
 _CHANGEABLE = (
     "activeDeadlineSeconds",
@@ -98,6 +99,11 @@ def _check_numbers(spec: dict[str, Any], path: str, faults: Faults) -> None:
     if grace < 0:
         message = "must be greater than or equal to 0"
         faults.invalid(f"{path}.terminationGracePeriodSeconds", grace, message)
+    for field in ("terminationGracePeriodSeconds", "activeDeadlineSeconds"):
+        seconds = spec.get(field)
+        if seconds is not None and seconds > _SECONDS_MAX:
+            message = f"must be less than or equal to {_SECONDS_MAX}"
+            faults.invalid(f"{path}.{field}", seconds, message)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and deadline < 1:
         message = "must be greater than or equal to 1"
