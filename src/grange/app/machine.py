@@ -5,6 +5,7 @@ import platform
 from dataclasses import dataclass
 
 _MIB = 1024 * 1024
+_NAME_MAX = 63 - len("-1000")  # a label, less the number of a share
 MAX_PODS_PER_NODE = 110  # the field's usual limit
 
 
@@ -33,11 +34,16 @@ class Share:
         }
 
 
+def node_name(host: str) -> str:
+    """The host's name without its domain as a DNS label, with room left for a number."""
+    label = host.split(".", maxsplit=1)[0].lower()
+    label = "".join(char if char.isascii() and char.isalnum() else "-" for char in label)
+    return label.strip("-")[:_NAME_MAX].rstrip("-") or "localhost"
+
+
 def shares(nodes: int) -> list[Share]:
     """The machine in equal parts, named ``<host>-1`` … or ``<host>`` for a single one."""
-    host = platform.node().split(".")[0].lower() or "localhost"
-    host = "".join(char if char.isalnum() or char == "-" else "-" for char in host).strip("-")
-    host = host or "localhost"
+    host = node_name(platform.node())
     cpu_milli = len(os.sched_getaffinity(0)) * 1000 // nodes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // nodes
     names = [host] if nodes == 1 else [f"{host}-{at}" for at in range(1, nodes + 1)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grange.app import machine, process
+from grange.app import machine, process, up
 from grange.app.settings import (
     Settings,
     SettingsError,
@@ -44,6 +44,13 @@ def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
     assert parse_listen(text) == expected
 
 
+def test_only_this_machine_is_served_unless_it_is_asked_for(tmp_path: Path) -> None:
+    """Whoever has the token runs programs here, so no network sees the door by default."""
+    assert Settings(data_dir=tmp_path).host == "127.0.0.1"
+    listen = next(option for option in up.command.params if option.name == "listen")
+    assert parse_listen(str(listen.default))[0] == "127.0.0.1"
+
+
 def test_a_listen_address_without_a_number_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"127\.0\.0\.1:6443"):
         parse_listen("127.0.0.1:https")
@@ -62,6 +69,23 @@ def test_identity_differs_by_directory_and_not_by_spelling(tmp_path: Path) -> No
     same = Settings(data_dir=tmp_path / "b" / ".." / "a")
     other = Settings(data_dir=tmp_path / "b")
     assert one.identity == same.identity != other.identity
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("Web_1.example.com", "web-1"),
+        ("-lab-", "lab"),
+        ("büro", "b-ro"),
+        ("", "localhost"),
+        ("½", "localhost"),
+        ("h" * 70, "h" * 58),
+    ],
+)
+def test_a_node_is_named_after_the_host_in_letters_that_names_may_have(
+    host: str, name: str
+) -> None:
+    assert machine.node_name(host) == name
 
 
 def test_nodes_share_the_machine() -> None:
