@@ -65,6 +65,24 @@ def test_scaling_by_applying_a_changed_manifest(plane: Plane, tmp_path: Path) ->
     plane.grange("delete", "-f", str(changed))
 
 
+def test_scaling_by_the_verb(plane: Plane) -> None:
+    plane.grange("apply", "-f", str(QUICKSTART), "--wait")
+    said = plane.grange("scale", "grc/web", "--replicas", "1", "--current-replicas", "3", "--wait")
+    assert said.startswith("replicationcontroller.grange.dev/web scaled\n")
+    assert "1/1 ready" in said
+    assert len(plane.grange("get", "pods", "-o", "name").split()) == 1
+    path = "jsonpath={.spec.replicas}"
+    refused = plane.grange("scale", "grc", "web", "--replicas=2", "--current-replicas=3", code=1)
+    assert "Expected replicas to be 3, was 1" in refused
+    assert plane.grange("get", "grc", "web", "-o", path) == "1"
+    plane.grange("scale", "grc", "web", "--replicas", "2", "--wait")
+    assert plane.grange("get", "grc", "web", "-o", path) == "2"
+    assert "no subresource scale" in plane.grange("scale", "node/a", "--replicas=1", code=1)
+    assert '"none" not found' in plane.grange("scale", "grc/none", "--replicas=1", code=1)
+    assert "--replicas" in plane.grange("scale", "grc/web", code=64)
+    plane.grange("delete", "grc", "web")
+
+
 def test_wait_and_its_exit_codes(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=pod("done", "true", restartPolicy="Never"))
     plane.grange("wait", "pod/done", "--for", "jsonpath={.status.phase}=Succeeded")

@@ -36,6 +36,7 @@ VERBS: dict[str, Verb] = {
     "describe": Verb("grange.cli.verbs.describe", "Show an object, its conditions and its events."),
     "get": Verb("grange.cli.verbs.get", "List objects, or show some."),
     "logs": Verb("grange.cli.verbs.logs", "Print what containers write."),
+    "scale": Verb("grange.cli.verbs.scale", "Set how many copies there shall be."),
     "wait": Verb("grange.cli.verbs.wait", "Wait until objects meet a condition."),
 }
 
