@@ -21,6 +21,8 @@ from grange.base.errors import GrangeError
 
 T = TypeVar("T", bound=Hashable)
 
+_TICK_S = 1e-6  # a clock of another pace leaves rests too small for the loop's time to move
+
 
 class ShutDown(GrangeError):
     """The queue is shut down and empty: the worker ends."""
@@ -274,7 +276,7 @@ class WorkQueue(Generic[T]):
             self._timer = None
         if deadline is not None:
             self._timer_at = deadline
-            delay = max(0.0, deadline - self._clock.monotonic())
+            delay = max(_TICK_S, deadline - self._clock.monotonic())
             self._timer = asyncio.get_running_loop().call_later(delay, self._due)
 
     def _due(self) -> None:

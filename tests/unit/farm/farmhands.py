@@ -24,7 +24,7 @@ from grange.sim.world import World
 
 FARM = "replication"
 NAMESPACE = "default"
-SIGNED = "signed-by"
+SIGNED, ABOUT = "signed-by", "about"
 
 
 def service(name: str, replicas: int = 1, **labels: str) -> Document:
@@ -68,17 +68,21 @@ class OneWriter:
         meta = change.document["metadata"]
         if change.concerns(REPLICATIONCONTROLLER):
             owner = (meta.get("annotations") or {}).get(OWNER_ANNOTATION, "")
-            self._owners[meta["name"]] = "" if change.deleted else owner
+            if change.deleted:  # its last writer cannot know yet, and nobody else writes for it
+                self._owners.pop(change.uid, None)
+            else:
+                self._owners[change.uid] = owner
         elif change.concerns(CONFIGMAP) and not change.deleted:
             signed = (change.document.get("data") or {}).get(SIGNED)
             if signed is None:
                 return
-            about = meta["name"]
-            self.writes.append((change.revision, about, signed))
+            about = change.document["data"][ABOUT]
+            self.writes.append((change.revision, meta["name"], signed))
             invariant(
                 about not in self._owners or self._owners[about] == signed,
                 "an object has one writer at a time",
-                object=about,
+                object=meta["name"],
+                uid=about,
                 owner=self._owners.get(about),
                 writer=signed,
                 revision=change.revision,
@@ -135,8 +139,12 @@ class Hand:
     async def sign(self, key: ObjectKey) -> None:
         """Write about an object, without any precondition, signed with the session."""
         claim = at_work.get()
-        data = {SIGNED: str(claim.session.token) if claim is not None else "nobody"}
-        data["at"] = f"{self.clock.monotonic():.6f}"
+        invariant(claim is not None, "a pass has its claim", key=key)
+        data = {
+            SIGNED: str(claim.session.token) if claim is not None else "",
+            ABOUT: claim.uid if claim is not None else "",
+            "at": f"{self.clock.monotonic():.6f}",
+        }
         client = self.farm.client
         try:
             await client.patch(CONFIGMAP, key.name, NAMESPACE, patch={"data": data})

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from grange.api import names
 from grange.base.errors import GrangeError
 
+TICK_S = 1e-3
+"""The shortest wait: rests of a wait on a clock of another pace may be too small to pass."""
+
 
 class BadFarmConfig(GrangeError):
     """The settings contradict each other; the message names them."""
@@ -16,7 +19,7 @@ class FarmConfig:
 
     Attributes:
         member: its name, a DNS subdomain; no two processes may have the same at a time (the second
-            waits). Keep it over restarts: work then stays where it was.
+            waits).
         group: members of one group share their work.
         namespace: of the Leases.
         ttl_s: after so many whole seconds without renewal a session may be ended by others; the
@@ -33,7 +36,8 @@ class FarmConfig:
         workers: passes under way at once, where the farm runs them itself.
         forget_s: the Lease of a session that ended is deleted after so long.
         sole_bearer: something outside (a lock on a directory, say) makes sure that no other process
-            bears this name: a Lease that an earlier life left behind is taken over at once.
+            bears this name: a Lease that an earlier life left behind is taken over at once, and the
+            work with it.
     """
 
     member: str

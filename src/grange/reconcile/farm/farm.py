@@ -19,7 +19,7 @@ from grange.base.tasks import Nursery
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.claims import Claim, claim_patch, owner_text, ownership
-from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.config import TICK_S, FarmConfig
 from grange.reconcile.farm.errors import SessionLost
 from grange.reconcile.farm.failsafe import Danger, Failsafe
 from grange.reconcile.farm.fence import FencedClient, PassFence, at_work
@@ -218,9 +218,8 @@ class Farm(Generic[R]):
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
             try:
-                async with self._clock.timeout(
-                    None if due is None else max(0.0, due - self._clock.monotonic())
-                ):
+                left = None if due is None else max(TICK_S, due - self._clock.monotonic())
+                async with self._clock.timeout(left):
                     await self._wake.wait()
             except TimeoutError:
                 continue

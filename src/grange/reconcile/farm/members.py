@@ -18,7 +18,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.reconcile.farm import leases
-from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.config import TICK_S, FarmConfig
 from grange.reconcile.farm.leases import Observation, Observations, Token
 from grange.reconcile.informer import Informer
 
@@ -160,7 +160,7 @@ class Members:
             self._moved.clear()
             due = await self._sweep()
             try:
-                async with self._clock.timeout(max(0.0, due - self._clock.monotonic())):
+                async with self._clock.timeout(max(TICK_S, due - self._clock.monotonic())):
                     await self._moved.wait()
             except TimeoutError:
                 continue

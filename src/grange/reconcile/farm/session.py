@@ -21,7 +21,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery, cleanup
 from grange.client.client import Client
 from grange.reconcile.farm import leases
-from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.config import TICK_S, FarmConfig
 from grange.reconcile.farm.errors import SessionLost
 from grange.reconcile.farm.leases import Observation, Token
 
@@ -216,7 +216,7 @@ class SessionKeeper:
         """Renew until the session is lost or its time is over."""
         wait_s = self._config.renew_s
         while (remaining := session.remaining_s()) > 0.0:
-            await self._clock.sleep(min(wait_s, remaining))
+            await self._clock.sleep(max(TICK_S, min(wait_s, remaining)))
             remaining = session.remaining_s()
             if remaining <= 0.0:
                 return

@@ -1,0 +1,164 @@
+"""When deletions are held, whom that alarms, and what lets them go on."""
+
+import pytest
+
+from grange.reconcile.farm.alerts import Alert, Alerts, MemoryAlerter
+from grange.reconcile.farm.errors import DeletionsHeld
+from grange.reconcile.farm.failsafe import Danger, Failsafe, FailsafeConfig
+
+CALM_S = FailsafeConfig().calm_s
+
+
+@pytest.fixture
+def alerter() -> MemoryAlerter:
+    return MemoryAlerter()
+
+
+@pytest.fixture
+def failsafe(alerter: MemoryAlerter) -> Failsafe:
+    return Failsafe("farm/x", Alerts(alerter), FailsafeConfig(deletions=10))
+
+
+def reasons(alerter: MemoryAlerter) -> list[str]:
+    return [alert.reason for alert in alerter.active]
+
+
+def test_check_f1_view_that_empties_holds_deletions_and_alerts(
+    failsafe: Failsafe, alerter: MemoryAlerter
+) -> None:
+    failsafe.see(0, objects=10)
+    failsafe.permit_deletion(0)
+    failsafe.see(1, objects=0)
+    with pytest.raises(DeletionsHeld, match="no_objects_found"):
+        failsafe.permit_deletion(1)
+    assert [(alert.reason, alert.urgency) for alert in alerter.active] == [
+        ("no_objects_found", "high")
+    ]
+    failsafe.see(1000, objects=0)
+    assert reasons(alerter) == ["no_objects_found"], "it is as empty as before"
+    failsafe.see(1001, objects=10)
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(1002)
+    failsafe.permit_deletion(1001 + CALM_S)
+    assert alerter.active == []
+    assert [what for what, _ in alerter.history] == ["raised", "resolved"]
+
+
+def test_check_f2_some_replicas_somewhere_alarm_nobody(
+    failsafe: Failsafe, alerter: MemoryAlerter
+) -> None:
+    failsafe.see(0, objects=5, weight=10)
+    failsafe.see(1, objects=5, weight=1)
+    failsafe.permit_deletion(2)
+    assert alerter.history == []
+
+
+def test_check_f3_everything_at_zero_holds_deletions_and_alerts(
+    failsafe: Failsafe, alerter: MemoryAlerter
+) -> None:
+    failsafe.see(0, objects=5, weight=10)
+    failsafe.see(1, objects=5, weight=0)
+    with pytest.raises(DeletionsHeld, match="zero_replicas_found"):
+        failsafe.permit_deletion(1)
+    assert reasons(alerter) == ["zero_replicas_found"]
+    failsafe.see(2, objects=5, weight=3)
+    failsafe.permit_deletion(2 + CALM_S)
+    assert alerter.active == []
+
+
+def test_brand_new_cluster_is_no_alarm(failsafe: Failsafe, alerter: MemoryAlerter) -> None:
+    failsafe.see(0, objects=0, weight=0)
+    failsafe.see(1, objects=1, weight=0)
+    failsafe.see(2, objects=9, weight=0)
+    failsafe.permit_deletion(2)
+    assert alerter.history == []
+
+
+def test_last_few_may_go_one_by_one(failsafe: Failsafe, alerter: MemoryAlerter) -> None:
+    for number in range(4):
+        failsafe.see(number, objects=3 - number)
+    failsafe.permit_deletion(4)
+    for number in range(8):
+        failsafe.see(100 + number * 50, objects=7 - number)
+    failsafe.permit_deletion(500)
+    assert alerter.history == []
+
+
+def test_much_that_vanishes_at_once_is_alarming(failsafe: Failsafe, alerter: MemoryAlerter) -> None:
+    failsafe.see(0, objects=100)
+    failsafe.see(1, objects=49)
+    with pytest.raises(DeletionsHeld, match="objects_vanished"):
+        failsafe.permit_deletion(1)
+    assert failsafe.tick(30) is not None, "it wants to look again"
+    failsafe.permit_deletion(61 + CALM_S + CALM_S)
+    assert alerter.active == []
+
+
+def test_weakness_w5_store_that_goes_back_is_alarming(
+    failsafe: Failsafe, alerter: MemoryAlerter
+) -> None:
+    failsafe.see(0, objects=5, version="100")
+    failsafe.see(1, objects=5, version="90")
+    with pytest.raises(DeletionsHeld, match="store_went_back"):
+        failsafe.permit_deletion(1)
+    failsafe.see(2, objects=5, version="opaque")
+    failsafe.see(3, objects=5, version="91")
+    failsafe.permit_deletion(1 + CALM_S)
+    assert alerter.active == []
+
+
+def test_more_deletions_than_the_budget_are_held_until_nobody_insists(
+    failsafe: Failsafe, alerter: MemoryAlerter
+) -> None:
+    for _ in range(10):
+        failsafe.permit_deletion(0)
+    with pytest.raises(DeletionsHeld, match="deletion_budget_exceeded"):
+        failsafe.permit_deletion(1)
+    assert reasons(alerter) == ["deletion_budget_exceeded"]
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(50)
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(50 + CALM_S - 1)
+    failsafe.permit_deletion(50 + CALM_S - 1 + CALM_S)
+    assert alerter.active == []
+
+
+def test_budget_grows_with_the_population(alerter: MemoryAlerter) -> None:
+    failsafe = Failsafe(
+        "farm/x", Alerts(alerter), FailsafeConfig(deletions=1), population=lambda: 100
+    )
+    for _ in range(25):
+        failsafe.permit_deletion(0)
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(0)
+
+
+def test_resume_lets_deletions_go_on_and_takes_the_view_as_meant(
+    failsafe: Failsafe, alerter: MemoryAlerter
+) -> None:
+    failsafe.see(0, objects=100)
+    failsafe.see(1, objects=0)
+    assert failsafe.dangers == (Danger.EMPTY,)
+    failsafe.resume(2)
+    for _ in range(50):
+        failsafe.permit_deletion(3)
+    failsafe.see(4, objects=0)
+    assert alerter.active == []
+    failsafe.see(700, objects=100)
+    failsafe.see(701, objects=0)
+    assert failsafe.dangers == (Danger.EMPTY,), "the word was for then, not for ever"
+
+
+def test_alert_is_told_once_while_it_lasts() -> None:
+    alerter = MemoryAlerter()
+    alerts = Alerts(alerter)
+    assert alerts.fire(Alert("default/web", "short", "too few nodes"))
+    assert not alerts.fire(Alert("default/web", "short", "still too few nodes"))
+    assert alerts.fire(Alert("default/web", "stuck", "no progress")), (
+        "another reason is another alert"
+    )
+    assert alerts.fire(Alert("default/db", "short", "too few nodes"))
+    assert alerts.clear("default/web", "short")
+    assert not alerts.clear("default/web", "short")
+    assert [alert.reason for alert in alerts.active()] == ["stuck", "short"]
+    assert [what for what, _ in alerter.history] == ["raised"] * 3 + ["resolved"]

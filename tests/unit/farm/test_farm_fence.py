@@ -1,0 +1,267 @@
+"""The fence: nothing is written without the right to, not even by a pass in flight."""
+
+import asyncio
+
+import pytest
+from tests.unit.farm.farmhands import FARM, Hand, OneWriter, create, join, nothing, owners
+
+from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey
+from grange.api.status import Conflict, NotFound, Timeout, TooManyRequests
+from grange.api.wire import ADMIN
+from grange.base.clock import Clock
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.reconcile.controller import Done, Result
+from grange.reconcile.farm.claims import OWNER_ANNOTATION, Claim
+from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
+from grange.reconcile.farm.failsafe import FailsafeConfig
+from grange.reconcile.farm.fence import FencedClient, PassFence, at_work
+from grange.reconcile.farm.leases import Token
+from grange.reconcile.farm.session import Session
+from grange.sim.faults import NetworkFaults
+from grange.sim.world import World
+
+KEY = ObjectKey("default", "s")
+
+
+class Door:
+    """A fence that is opened and closed by hand."""
+
+    def __init__(self) -> None:
+        self.left_s = 10.0
+        self.open = True
+
+    def check(self) -> float:
+        if not self.open:
+            raise ClaimNotHeld("closed")
+        return self.left_s
+
+
+def configmap(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "default"}}
+
+
+async def test_every_verb_that_writes_is_refused_and_none_that_reads(
+    world: World, clock: Clock
+) -> None:
+    door = Door()
+    client = FencedClient(world.client, door, clock=clock)
+    made = await client.create(CONFIGMAP, configmap("x"))
+    door.open = False
+    revision = world.store.revision
+    with pytest.raises(Fenced):
+        await client.create(CONFIGMAP, configmap("y"))
+    with pytest.raises(Fenced):
+        await client.update(CONFIGMAP, made)
+    with pytest.raises(Fenced):
+        await client.patch(CONFIGMAP, "x", "default", patch={"data": {"a": "b"}})
+    with pytest.raises(Fenced):
+        await client.delete(CONFIGMAP, "x", "default")
+    with pytest.raises(Fenced):
+        await client.post(POD, "p", "default", "eviction", {})
+    assert world.store.revision == revision
+    assert (await client.get(CONFIGMAP, "x", "default")).metadata.uid == made.metadata.uid
+    assert "x" in [item.metadata.name for item in (await client.list(CONFIGMAP)).items]
+    stream = client.watch(CONFIGMAP, resource_version="1", timeout_s=1)
+    async for _ in stream:
+        break
+    await stream.aclose()
+
+
+async def test_write_is_bounded_by_what_is_left_of_the_session(world: World, clock: Clock) -> None:
+    door = Door()
+    door.left_s = 2.0
+    transport = world.network.transport(InProcess(world._handle, ADMIN), "x")
+    client = FencedClient(Client(transport, clock=clock), door, clock=clock)
+    world.network.faults = NetworkFaults(lose_answer=1.0, answer_timeout_s=30)
+    with pytest.raises(Timeout, match="outcome unknown"):
+        await client.create(CONFIGMAP, configmap("late"))
+    assert clock.monotonic() == pytest.approx(2.0)
+
+
+async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, clock: Clock) -> None:
+    def never() -> None:
+        raise DeletionsHeld("held", retry_after_s=7)
+
+    client = FencedClient(world.client, Door(), clock=clock, permit_deletion=never)
+    await client.create(CONFIGMAP, configmap("x"))
+    with pytest.raises(TooManyRequests) as caught:
+        await client.delete(CONFIGMAP, "x", "default")
+    assert caught.value.details.retry_after_seconds == 7
+    with pytest.raises(DeletionsHeld):
+        await client.post(POD, "p", "default", "eviction", {})
+    assert (await client.get(CONFIGMAP, "x", "default")).metadata.name == "x"
+
+
+async def test_weakness_w1_pass_in_flight_writes_nothing_after_its_session(
+    world: World, clock: Clock, one_writer: OneWriter
+) -> None:
+    told: list[tuple[float, str]] = []
+
+    async def act(hand: Hand, key: ObjectKey) -> Result:
+        """A pass that does not take no for an answer."""
+        await hand.sign(key)
+        while True:
+            try:
+                await clock.sleep(1)
+                await hand.sign(key)
+            except Fenced as error:
+                told.append((clock.monotonic(), type(error).__name__))
+                raise
+            except asyncio.CancelledError:
+                told.append((clock.monotonic(), "cancelled"))
+                await hand.sign(key)  # one last try
+                raise
+            except Exception:  # noqa: BLE001, S112  stubborn on purpose
+                continue
+
+    a = join(world, "a", act=act)
+    await create(world, "s")
+    await clock.sleep(10)
+    assert a.held == ["s"]
+    b = join(world, "b", act=act)
+    await clock.sleep(3)
+    world.network.partition("a")
+    cut = clock.monotonic()
+    await clock.sleep(30)
+    world.network.heal("a")
+    assert b.held == ["s"]
+    assert told, "the pass was told"
+    assert told[0][0] - cut <= 15 - 3
+    await clock.sleep(30)
+    assert (await owners(world))["s"] == "b"
+    signers = [signed for _, _, signed in one_writer.writes]
+    assert signers == sorted(signers, key=lambda signed: signed.startswith("b_"))
+
+
+async def test_weakness_w1_release_waits_for_the_pass_in_flight(world: World, clock: Clock) -> None:
+    a = join(world, "a", busy_s=3.0, again_s=0.5)
+    await create(world, "s", "t")
+    await clock.sleep(5)
+    b = join(world, "b", busy_s=3.0, again_s=0.5)
+    await clock.sleep(15)
+    assert len(a.held) == len(b.held) == 1, "OneWriter has seen every write of the handover"
+
+
+async def test_intent_is_compared_and_set_on_the_claimed_object(world: World, clock: Clock) -> None:
+    wrote: list[str] = []
+
+    async def act(hand: Hand, key: ObjectKey) -> Result:
+        client = hand.farm.client
+        obj = await client.get(REPLICATIONCONTROLLER, key.name, key.namespace)
+        intent = {"status": {"nodeTransfer": {"id": "1"}}}
+        answer = await client.compare_and_set(
+            REPLICATIONCONTROLLER, obj, intent, subresource="status"
+        )
+        wrote.append(answer.metadata.resource_version)
+        with pytest.raises(Conflict):
+            await client.compare_and_set(
+                REPLICATIONCONTROLLER,
+                obj,
+                {"status": {"nodeTransfer": {"id": "2"}}},
+                subresource="status",
+            )
+        other = await client.get(REPLICATIONCONTROLLER, "other", key.namespace)
+        with pytest.raises(ClaimNotHeld, match="not what this pass is about"):
+            await client.compare_and_set(REPLICATIONCONTROLLER, other, intent)
+        return Done()
+
+    async def only_s(hand: Hand, key: ObjectKey) -> Result:
+        return await act(hand, key) if key.name == "s" else Done()
+
+    a = join(world, "a", act=only_s)
+    await create(world, "s", "other")
+    await clock.sleep(3)
+    assert len(wrote) == 1
+    obj = await world.client.get(REPLICATIONCONTROLLER, "s", "default")
+    assert obj.status.node_transfer == {"id": "1"}
+    with pytest.raises(ClaimNotHeld):
+        await a.farm.client.compare_and_set(REPLICATIONCONTROLLER, obj, {})
+
+
+async def test_intent_of_a_pass_loses_to_whoever_claimed_the_object_meanwhile(
+    world: World, clock: Clock
+) -> None:
+    """Even if the pass does not know yet, and believes in its session: the object knows."""
+    session = Session(Token("a", "x", 1), clock, clock.monotonic() + 10)
+    await create(world, "s")
+
+    async def named(token: Token) -> ReplicationController:
+        mark = {"metadata": {"annotations": {OWNER_ANNOTATION: str(token)}}}
+        return await world.client.patch(REPLICATIONCONTROLLER, "s", "default", patch=mark)
+
+    obj = await named(session.token)
+    at_work.set(Claim(obj, session))
+    client = FencedClient(world.client, PassFence(session), clock=clock)
+    change = {"metadata": {"labels": {"x": "y"}}}
+    obj = await client.compare_and_set(REPLICATIONCONTROLLER, obj, change)
+    await named(Token("b", "y", 1))
+    with pytest.raises(Conflict):
+        await client.compare_and_set(REPLICATIONCONTROLLER, obj, change)
+    live = await client.get(REPLICATIONCONTROLLER, "s", "default")
+    with pytest.raises(ClaimNotHeld, match="bears b_y/1"):
+        await client.compare_and_set(REPLICATIONCONTROLLER, live, change)
+
+
+async def test_deleted_lease_is_no_licence_for_others_until_its_session_must_have_stopped(
+    world: World, clock: Clock
+) -> None:
+    a = join(world, "a", busy_s=1, again_s=0.3)
+    await create(world, "s")
+    await clock.sleep(5)
+    join(world, "b", busy_s=1, again_s=0.3)
+    await clock.sleep(5)
+    assert a.held == ["s"]
+    world.network.partition("a")
+    await world.client.delete(LEASE, "grange-a", "kube-system")
+    started = clock.monotonic()
+    await world.until(lambda: owned_by(world, "b"), limit_s=60, every_s=0.1)
+    assert 15 <= clock.monotonic() - started <= 20
+
+
+async def owned_by(world: World, member: str) -> bool:
+    return (await owners(world))["s"] == member
+
+
+async def test_failsafe_of_the_farm_is_behind_its_client(world: World, clock: Clock) -> None:
+    refused: list[str] = []
+
+    async def act(hand: Hand, key: ObjectKey) -> Result:
+        try:
+            await hand.farm.client.delete(CONFIGMAP, "victim", "default")
+        except DeletionsHeld as error:
+            refused.append(error.message)
+            raise
+        except NotFound:
+            return Done()
+        return Done()
+
+    a = join(world, "a", act=nothing, failsafe=FailsafeConfig(small=1))
+    await world.client.create(CONFIGMAP, configmap("victim"))
+    await create(world, "s", "t", "u", "v")
+    await clock.sleep(3)
+    for name in ("t", "u", "v"):
+        await world.client.delete(REPLICATIONCONTROLLER, name, "default")
+    await clock.sleep(0.5)
+    a.act = act
+    a.farm.enqueue(KEY)
+    await clock.sleep(0.5)
+    assert "objects_vanished" in refused[0]
+    assert [alert.about for alert in a.alerts.active] == [f"farm/{FARM}"]
+    assert (await world.client.get(CONFIGMAP, "victim", "default")).metadata.name == "victim"
+    word = {
+        "metadata": {
+            "name": "grange-farm",
+            "namespace": "kube-system",
+            "annotations": {"grange.dev/farm-resume": "1"},
+        }
+    }
+    await world.client.create(CONFIGMAP, word)
+    await clock.sleep(0.5)
+    assert a.alerts.active == []
+    a.farm.enqueue(KEY)
+    await clock.sleep(1)
+    with pytest.raises(NotFound):
+        await world.client.get(CONFIGMAP, "victim", "default")
