@@ -50,6 +50,8 @@ def test_detach_and_down_and_the_users_kubeconfig(tmp_path: Path) -> None:
     done = up("--data-dir", data, "--listen", "127.0.0.1:0", "--detach", env=home)
     assert done.returncode == 0, done.stderr
     assert "ready in" in done.stdout
+    assert "context 'grange' is now current" in done.stdout, "detached only when all is written"
+    assert f"stop with grange down --data-dir {data}" in done.stdout
     try:
         config = yaml.safe_load((tmp_path / "config").read_text())
         assert config["current-context"] == "grange"
@@ -129,6 +131,7 @@ def test_a_database_of_a_newer_version_is_refused(plane: Plane) -> None:
         (("--disable", "kubelet"), "kubelet"),
         (("--listen", "here:there"), "HOST:PORT"),
         (("--nodes", "0"), "--nodes"),
+        (("--log-level", "loud"), "warning"),
     ],
 )
 def test_nonsense_on_the_command_line_is_refused_by_name(

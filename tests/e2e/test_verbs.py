@@ -130,9 +130,41 @@ def test_get_watch_prints_changes_as_they_come(plane: Plane) -> None:
             watcher.stdout.close()
 
 
+def test_what_the_server_refuses_is_one_line(plane: Plane) -> None:
+    assert plane.grange("logs", "none", code=1).splitlines() == [
+        'Error from server (NotFound): pods "none" not found'
+    ]
+    pending = pod("pending", "true", nodeSelector={"no": "where"})
+    plane.grange("apply", "-f", "-", stdin=pending)
+    running = pod("running", "sh", "-c", "echo here; sleep 60")
+    plane.grange("apply", "-f", "-", "--wait", "--timeout", "20s", stdin=running)
+    both = plane.grange("logs", "-l", "!app", code=1)
+    assert "[running] here" in both
+    assert "pod pending does not have a host assigned" in both
+    assert "Traceback" not in both
+
+
+def test_a_service_whose_program_is_missing_says_which_when_time_runs_out(plane: Plane) -> None:
+    broken = QUICKSTART.read_text().replace("[python3, app/web.py]", "[pyhton3, app/web.py]")
+    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "2s", code=1, stdin=broken)
+    assert "pod/web-" in said
+    assert 'program "pyhton3" not found' in said
+    assert "next: grange describe pod/web-" in said
+
+
+def test_nobody_there_is_said_with_the_remedy(plane: Plane) -> None:
+    plane.stop()
+    said = plane.grange("get", "pods", code=1)
+    assert said.startswith("Error: https://127.0.0.1:")
+    assert "Connection refused" in said
+    assert "`grange up`" in said
+    plane.start()
+
+
 def test_usage_errors_have_an_exit_code_of_their_own(plane: Plane) -> None:
     assert "-f FILE" in plane.grange("apply", code=64)
     assert "name the objects" in plane.grange("delete", "pods", code=64)
+    assert "kubectl edit" in plane.grange("edit", "pod/x", code=64)
     assert "--for=soon" in plane.grange("wait", "pod/x", "--for", "soon", code=64)
 
 

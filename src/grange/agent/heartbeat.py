@@ -20,7 +20,7 @@ from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, Recorder
 
 LEASE_NAMESPACE = "kube-node-lease"
-_VERSION = "v1.34.0+grange"  # of the agent, in the form that clients parse: the API it speaks
+_VERSION = "v1.32.0+grange"  # of the agent, in the form that clients parse: the API it speaks
 _RETRY_S = 1.0
 
 # Type, status, reason, message of the conditions that every node reports.

@@ -161,7 +161,7 @@ def translate(error: errors.StoreError, info: AnyKind | None = None, name: str =
         case errors.Compacted():
             return Expired(f"the requested revision is no longer kept; list again ({error})")
         case errors.StorageFull():
-            return InsufficientStorage(f"nothing was written: {error}; free space, then try again")
+            return InsufficientStorage(f"nothing was written: {error}")
         case errors.StoreClosed():
             return ServiceUnavailable(f"the store is closed: {error}", retry_after_s=1)
         case _:

@@ -11,6 +11,7 @@ from grange.app.datadir import make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 
+NEXT = "next:"
 _LIMIT_S = 30.0
 _POLL_S = 0.02
 
@@ -41,14 +42,20 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
             while child.poll() is None:
                 served = process.find(settings.data_dir)
                 if served is not None and served.pid == child.pid:
-                    click.echo(output.read_text(), nl=False)
-                    return 0
+                    said = output.read_text()
+                    if NEXT in said:  # the last it says when it is ready, the kubeconfig included
+                        click.echo(said, nl=False)
+                        return 0
                 await clock.sleep(_POLL_S)
     except TimeoutError:
         child.terminate()
         click.echo(f"not ready after {_LIMIT_S:.0f} s; see {output}", err=True)
         return 1
-    click.echo(output.read_text(), nl=False, err=True)
+    said = output.read_text() or (
+        f"Error: it ended with exit code {child.returncode} and without a word in {output} "
+        "(is the disk full?); run it without --detach to see why\n"
+    )
+    click.echo(said, nl=False, err=True)
     return child.returncode or 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from grange.app import collector, process
-from grange.app.detach import detach_up
+from grange.app.detach import NEXT, detach_up
 from grange.app.settings import ROLES, Settings, default_data_dir, parse_listen
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
@@ -22,13 +22,24 @@ CONTEXT = "grange"
 
 
 @click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Where it is kept.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Where everything is kept; $GRANGE_DATA_DIR, or ~/.local/share/grange.",
+)
 @click.option("--listen", default="127.0.0.1:6443", show_default=True, help="HOST:PORT; 0 is any.")
 @click.option("--nodes", default=1, show_default=True, help="Present this machine as N nodes.")
 @click.option("--disable", default="", help=f"Roles not to run: {', '.join(ROLES)}.")
 @click.option("--detach", is_flag=True, help="Return as soon as it is ready; end it with `down`.")
 @click.option("--no-switch", is_flag=True, help="Leave your kubeconfig alone.")
-@click.option("--log-level", default="warning", show_default=True, help="debug, info, warning.")
+@click.option(
+    "--log-level",
+    type=click.Choice(log.LEVELS),
+    default="warning",
+    show_default=True,
+    help="What it says while it runs.",
+)
 @click.option("--log-json", is_flag=True, help="Log JSON lines.")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
@@ -90,18 +101,40 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
     plane = ControlPlane(settings, clock=clock, rng=Stream.from_system(), log=log.Logger("up"))
 
     def ready() -> None:
-        process.record(settings.data_dir, plane.url)
-        click.echo(f"ready in {clock.monotonic() - started:.2f} s at {plane.url}")
-        click.echo(f"kubeconfig: {plane.kubeconfig}")
+        lines = [
+            f"ready in {clock.monotonic() - started:.2f} s at {plane.url}",
+            f"kubeconfig: {plane.kubeconfig}",
+        ]
         if merge_into is not None:
             plane.switch_to(merge_into, CONTEXT)
-            click.echo(f"context {CONTEXT!r} is now current in {merge_into}")
-        click.echo("next: grange apply -f FILE --wait · stop with Ctrl-C or grange down")
+            lines.append(f"context {CONTEXT!r} is now current in {merge_into}")
+        lines.append(
+            next_steps(
+                "" if merge_into else str(plane.kubeconfig),
+                "" if settings.data_dir == default_data_dir(os.environ) else settings.data_dir,
+                terminal=sys.stdin.isatty(),
+            )
+        )
+        process.record(settings.data_dir, plane.url)
+        click.echo("\n".join(lines))
         sys.stdout.flush()
         collector.settle()
 
     await plane.run(ready, stop)
     process.forget(settings.data_dir)
+
+
+def next_steps(kubeconfig: Path | str, data_dir: Path | str, *, terminal: bool) -> str:
+    """The line that says what to type next.
+
+    Args:
+        kubeconfig: the file to name to every verb; empty if the current context will do.
+        data_dir: the directory to name to ``down``; empty if it is the default one.
+        terminal: Ctrl-C reaches this process.
+    """
+    apply = "grange apply -f FILE --wait" + (f" --kubeconfig {kubeconfig}" if kubeconfig else "")
+    down = "grange down" + (f" --data-dir {data_dir}" if data_dir else "")
+    return f"{NEXT} {apply} · stop with {'Ctrl-C or ' if terminal else ''}{down}"
 
 
 def process_started(clock: Clock) -> float:

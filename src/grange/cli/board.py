@@ -11,9 +11,10 @@ from contextlib import aclosing
 import click
 
 from grange.api.codec import decode_document
+from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import Expired, NotFound, ServiceUnavailable
+from grange.api.status import ApiError, Expired, NotFound, ServiceUnavailable
 from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
@@ -103,13 +104,33 @@ async def wait_all(
         for row in waiting:
             click.echo(f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True)
         if waiting:
-            word = waiting[0].label
-            click.echo(f"next: grange describe {word}", err=True)
+            at = labels.index(waiting[0].label)
+            pod = await _unready_pod(session, *targets[at]) if check is readiness.ready else ""
+            click.echo(f"next: grange describe {pod or labels[at]}", err=True)
         return 1
     failed = [row for row in board.rows.values() if row.state.failed]
     for row in failed:
         click.echo(f"failed: {row.label}: {row.state.text}", err=True)
     return 1 if failed else 0
+
+
+async def _unready_pod(session: Session, kind: AnyKind, name: str, namespace: str) -> str:
+    """Say what an owner's first unready pod waits for; its label, empty if there is none."""
+    if kind is POD:
+        return ""
+    try:
+        uid = (await session.document(kind, name, namespace))["metadata"]["uid"]
+        listing = await session.fetch(Request("GET", POD.path(namespace)))
+    except ApiError:
+        return ""  # only a hint: what it explains has been said
+    for item in decode_document(listing.body).get("items") or []:
+        owners = item["metadata"].get("ownerReferences") or []
+        state = readiness.ready({**item, "kind": POD.kind})
+        if not state.done and any(owner["uid"] == uid for owner in owners):
+            label = _label(POD, item["metadata"]["name"])
+            click.echo(f"  {label}: {state.text}", err=True)
+            return label
+    return ""
 
 
 def _label(kind: AnyKind, name: str) -> str:

@@ -13,8 +13,22 @@ import click
 
 from grange.api.status import ApiError
 from grange.base.errors import GrangeError
+from grange.client.errors import Unreachable
 
 USAGE_ERROR = 64  # sysexits' EX_USAGE; 2 means "infrastructure" for test sessions
+
+
+# What kubectl does well against this server.
+_KUBECTL: tuple[str, ...] = (
+    "annotate",
+    "api-resources",
+    "cluster-info",
+    "config",
+    "cordon",
+    "create",
+)
+_KUBECTL += ("diff", "drain", "edit", "events", "explain", "label", "patch", "replace", "taint")
+_KUBECTL += ("uncordon",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +89,46 @@ class LazyGroup(click.Group):
         """Run the verb; deliberate errors become one clear line and exit code 1."""
         try:
             return super().invoke(ctx)
-        except ApiError as error:
-            raise ServerError(_explain(error)) from error
         except GrangeError as error:
-            raise click.ClickException(str(error)) from error
+            raise _told(error) from error
+        except ExceptionGroup as group:  # concurrent work: its first deliberate error speaks
+            first = _first(group)
+            if first is None:
+                raise
+            raise _told(first) from group
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb; one that only kubectl has is said to be there."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0] in _KUBECTL:
+                raise click.UsageError(
+                    f"{error.message} Use `kubectl {args[0]}`: every Kubernetes client works.", ctx
+                ) from error
+            raise
+
+
+def _first(group: ExceptionGroup[Exception]) -> GrangeError | None:
+    """The first deliberate error in a group of errors that are all deliberate."""
+    deliberate, others = group.split(GrangeError)
+    if deliberate is None or others is not None:
+        return None
+    found: BaseException = deliberate
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if isinstance(found, GrangeError) else None
+
+
+def _told(error: GrangeError) -> click.ClickException:
+    if isinstance(error, Unreachable):
+        remedy = "start it with `grange up`, or choose another with --kubeconfig or --context"
+        return click.ClickException(f"{error.message}; {remedy}")
+    if isinstance(error, ApiError):
+        return ServerError(_explain(error))
+    return click.ClickException(str(error))
 
 
 class ServerError(click.ClickException):

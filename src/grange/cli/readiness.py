@@ -90,13 +90,23 @@ def _pod(document: Document) -> State:
         waiting = (item.get("state") or {}).get("waiting")
         if waiting:
             ended = (item.get("lastState") or {}).get("terminated") or {}
-            told = (ended.get("message"), waiting.get("message"), waiting.get("reason"))
+            told = (
+                ended.get("message") or _ending(ended),
+                waiting.get("message"),
+                waiting.get("reason"),
+            )
             why = next((text for text in told if text), "waiting")
             return State(done=False, text=f"{item.get('name')}: {why}")
     scheduled = condition(document, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
         return State(done=False, text=str(scheduled.get("message") or "unschedulable"))
     return State(done=False, text=phase.lower())
+
+
+def _ending(ended: Document) -> str:
+    """How a container's last run ended; empty if it had none."""
+    code = ended.get("exitCode")
+    return "" if code is None else f"ended with exit code {code}; see its log"
 
 
 def _replication_controller(document: Document) -> State:
@@ -110,13 +120,9 @@ def _replication_controller(document: Document) -> State:
     text = f"{have}/{wanted} ready"
     if have == wanted == total:
         return State(done=True, text=text)
-    trouble = [
-        item
-        for item in status.get("conditions") or []
-        if item.get("status") == "False" and item.get("message")
-    ]
-    if trouble and have < wanted:
-        text += f" ({trouble[0]['message']})"
+    why = condition(document, "Reconciled") or {}
+    if have < wanted and why.get("status") == "False" and why.get("message"):
+        text += f" ({why['message']})"
     return State(done=False, text=text)
 
 

@@ -3,11 +3,18 @@
 ::
 
     GrangeError
-    └── KubeconfigError    the message names the file and the field: correct it, or choose another
+    ├── KubeconfigError    the message names the file and the field: correct it, or choose another
+    └── ApiError … ServiceUnavailable
+        └── Unreachable    no server answered at that address: start it, or choose another
 """
 
+from grange.api.status import ServiceUnavailable
 from grange.base.errors import GrangeError
 
 
 class KubeconfigError(GrangeError):
     """A kubeconfig cannot be read, written or used; the message names file, field and remedy."""
+
+
+class Unreachable(ServiceUnavailable):
+    """No connection to the server could be made; the message names its address."""

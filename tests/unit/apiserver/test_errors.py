@@ -34,7 +34,12 @@ class Refusing(MemoryStore):
 @pytest.mark.parametrize(
     ("fault", "code", "reason", "said"),
     [
-        (errors.StorageFull("no space left"), 507, "InsufficientStorage", "free space"),
+        (
+            errors.StorageFull("free space, then try again"),
+            507,
+            "InsufficientStorage",
+            "free space",
+        ),
         (errors.StoreClosed("it failed"), 503, "ServiceUnavailable", "closed"),
         (errors.Compacted("gone"), 410, "Expired", "list again"),
         (errors.StoreError("odd"), 500, "InternalError", "odd"),

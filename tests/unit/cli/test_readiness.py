@@ -30,7 +30,10 @@ def test_a_short_controller_says_how_many_and_why() -> None:
             observedGeneration=2,
             replicas=2,
             readyReplicas=1,
-            conditions=[{"type": "Reconciled", "status": "False", "message": "too few nodes"}],
+            conditions=[
+                {"type": "Available", "status": "False", "message": "1 of 3 are available"},
+                {"type": "Reconciled", "status": "False", "message": "too few nodes"},
+            ],
         )
     )
     assert not state.done
@@ -57,6 +60,20 @@ def test_surplus_pods_are_not_ready() -> None:
             False,
             False,
             "c: CrashLoopBackOff",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {
+                        "name": "c",
+                        "state": {"waiting": {"message": "back-off 1s"}},
+                        "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+                    }
+                ]
+            },
+            False,
+            False,
+            "c: ended with exit code 3; see its log",
         ),
         (
             {

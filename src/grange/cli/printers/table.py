@@ -1,23 +1,24 @@
 """A server's Table as aligned columns."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from grange.api.meta import Document
 
 _GAP = 3
 
 
-def render(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with columns as wide as their widest cell, three spaces apart."""
-    if not rows:
-        return []
-    columns = max(len(row) for row in rows)
-    widths = [
-        max((len(row[at]) for row in rows if at < len(row)), default=0) for at in range(columns)
-    ]
+def widths(rows: Sequence[Sequence[str]], least: Sequence[int] = ()) -> list[int]:
+    """The width of each column's widest cell, and at least so much."""
+    cells_of = zip_longest(list(least), *([len(cell) for cell in row] for row in rows), fillvalue=0)
+    return [max(lengths) for lengths in cells_of]
+
+
+def render(rows: Sequence[Sequence[str]], least: Sequence[int] = ()) -> list[str]:
+    """Lines with columns as wide as their widest cell (and ``least``), three spaces apart."""
+    wide = widths(rows, least)
     return [
-        "".join(cell.ljust(widths[at] + _GAP) for at, cell in enumerate(row)).rstrip()
-        for row in rows
+        "".join(cell.ljust(wide[at] + _GAP) for at, cell in enumerate(row)).rstrip() for row in rows
     ]
 
 

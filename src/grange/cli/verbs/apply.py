@@ -10,6 +10,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.api.wire import Request
 from grange.cli import board, manifests, session
+from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 
@@ -19,7 +20,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kub
 @click.command()
 @click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until everything is ready.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait at most.")
+@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
 @click.option("--dry-run", is_flag=True, help="Let the server check, but change nothing.")
 @session.connected
 def command(
@@ -27,10 +28,11 @@ def command(
     target: session.Target,
     files: tuple[str, ...],
     waiting: bool,  # noqa: FBT001  click passes flags by name
-    timeout: float,
+    timeout: str,
     dry_run: bool,  # noqa: FBT001  click passes flags by name
 ) -> None:
     """Create or change the objects of the manifests."""
+    timeout_s = parse_duration(timeout)
     wanted = manifests.read(files)
 
     async def verb(opened: session.Session) -> int:
@@ -43,7 +45,7 @@ def command(
             click.echo(f"{documents.resource(kind)}/{name} {outcome}{suffix}")
             applied.append((kind, name, result["metadata"].get("namespace", "")))
         if waiting and not dry_run:
-            return await board.wait_ready(opened, applied, timeout_s=timeout)
+            return await board.wait_ready(opened, applied, timeout_s=timeout_s)
         return 0
 
     session.run(around, target, verb)

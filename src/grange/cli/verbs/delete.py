@@ -9,6 +9,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.api.wire import Request
 from grange.cli import board, manifests, session
+from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 
@@ -30,7 +31,7 @@ from grange.cli.surroundings import Surroundings
 )
 @click.option("--wait/--no-wait", "waiting", default=True, help="Wait until they are gone.")
 @click.option("--ignore-not-found", is_flag=True, help="Succeed if there is nothing to delete.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait at most.")
+@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
 @session.connected
 def command(
     around: Surroundings, target: session.Target, what: tuple[str, ...], **options: object
@@ -42,6 +43,7 @@ def command(
     pairs = session.split_names(what) if what else []
     if any(not name for _, name in pairs) and not (options["selector"] or options["every"]):
         raise click.UsageError("name the objects, or say -l SELECTOR or --all")
+    options["timeout"] = parse_duration(str(options["timeout"]))
     wanted = manifests.read(files) if files else []
     session.run(around, target, lambda opened: _delete(opened, pairs, wanted, options))
 

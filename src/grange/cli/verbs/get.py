@@ -122,23 +122,32 @@ async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> 
     if pair[1]:
         query["fieldSelector"] = f"metadata.name={pair[1]}"
     full = documents.is_document_format(look.output)
-    request = Request(
-        "GET",
-        kind.path(opened.within(kind) if opened.namespace else ""),
-        query={**query, "watch": "true"},
-        headers={"accept": _JSON if full else _TABLE},
-    )
+    path = kind.path(opened.within(kind) if opened.namespace else "")
+    headers = {"accept": _JSON if full else _TABLE}
     headed = look.no_headers
-    response = await opened.fetch(request)
+    widths: list[int] = []  # columns only grow, so that what follows stays in line
+
+    def show(body: Document) -> None:
+        nonlocal headed, widths
+        if full:
+            click.echo(documents.render(look.output, [(kind, body)], single=True), nl=False)
+            return
+        heading, rows = _rows(opened, kind, body, look)
+        if not rows:
+            return
+        shown = rows if headed else [heading, *rows]
+        widths = table.widths(shown, widths)
+        click.echo("\n".join(table.render(shown, widths)))
+        headed = True
+
+    listed = await opened.fetch(Request("GET", path, query=query, headers=headers))
+    present = codec.decode_document(listed.body)
+    for body in [_typed(kind, item) for item in present.get("items", [])] if full else [present]:
+        show(body)
+    query |= {"watch": "true", "resourceVersion": present["metadata"]["resourceVersion"]}
+    response = await opened.fetch(Request("GET", path, query=query, headers=headers))
     async with aclosing(stream.events(response)) as events:
         async for event in events:
-            if event.type == "BOOKMARK":
-                continue
-            body = event.object
-            if full:
-                click.echo(documents.render(look.output, [(kind, body)], single=True), nl=False)
-                continue
-            heading, rows = _rows(opened, kind, body, look)
-            click.echo("\n".join(table.render(rows if headed else [heading, *rows])))
-            headed = True
+            if event.type != "BOOKMARK":
+                show(event.object)
     return 0

@@ -9,6 +9,7 @@ import click
 from grange.api.codec import decode_document
 from grange.api.kinds import POD
 from grange.api.meta import Document
+from grange.api.status import ApiError
 from grange.api.wire import Request
 from grange.base.tasks import Nursery
 from grange.cli import session, stream
@@ -41,10 +42,12 @@ def command(
             click.echo("no matching pods", err=True)
             return 1
         many = len(pods) > 1 or bool(options["prefix"])
+        if len(pods) == 1:
+            await _print(opened, pods[0], query, f"[{pods[0]}] " if many else "")
+            return 0
         async with Nursery("logs") as nursery:
-            for pod in pods:
-                nursery.start(_print(opened, pod, query, f"[{pod}] " if many else ""))
-        return 0
+            tasks = [nursery.start(_print_one_of_many(opened, pod, query)) for pod in pods]
+        return 0 if all(task.result() for task in tasks) else 1
 
     session.run(around, target, verb)
 
@@ -86,6 +89,16 @@ async def _list(opened: session.Session, query: dict[str, str]) -> list[Document
     request = Request("GET", POD.path(opened.within(POD)), query=query)
     items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
     return items
+
+
+async def _print_one_of_many(opened: session.Session, pod: str, query: dict[str, str]) -> bool:
+    """Print one pod's log; what the server refuses for it does not end the others."""
+    try:
+        await _print(opened, pod, query, f"[{pod}] ")
+    except ApiError as error:
+        click.echo(f"Error from server ({error.reason}): {error.message}", err=True)
+        return False
+    return True
 
 
 async def _print(opened: session.Session, pod: str, query: dict[str, str], prefix: str) -> None:

@@ -6,6 +6,7 @@ are sent once; a read whose reused connection turns out to be closed is sent onc
 in no message and no log.
 """
 
+import os
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator
@@ -20,7 +21,7 @@ import yarl
 from grange.api.status import ApiError, BadRequest, ServiceUnavailable, Timeout
 from grange.api.wire import JSON, Request, Response
 from grange.base.clock import Clock, LoopClock
-from grange.client.errors import KubeconfigError
+from grange.client.errors import KubeconfigError, Unreachable
 from grange.client.kubeconfig import Access
 
 _CONNECT_S = 5.0
@@ -202,13 +203,15 @@ class HTTP:
     def _translated(self, error: Exception, *, reads: bool) -> ApiError:
         """What a failure to get an answer means."""
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return ServiceUnavailable(f"{self._base}: no connection within {_CONNECT_S:g} s")
+            return Unreachable(f"{self._base}: no connection within {_CONNECT_S:g} s")
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return ServiceUnavailable(
                 f"{self._base}: the server's certificate is not trusted: {_text(error)}"
             )
         if isinstance(error, aiohttp.ClientConnectorError):
-            return ServiceUnavailable(f"{self._base}: cannot connect: {_text(error)}")
+            number = error.os_error.errno
+            cause = os.strerror(number) if number and number > 0 else _text(error)
+            return Unreachable(f"{self._base}: cannot connect: {cause}")
         if isinstance(error, TimeoutError):
             return Timeout(f"{self._base}: no answer within {self._request_s:g} s")
         if reads:
