@@ -83,6 +83,41 @@ def test_scaling_by_the_verb(plane: Plane) -> None:
     plane.grange("delete", "grc", "web")
 
 
+def test_events_in_order_and_as_they_come(plane: Plane) -> None:
+    assert "No events found." in plane.grange("events", "--for", "pod/none")
+    plane.grange("apply", "-f", "-", stdin=pod("first", "true", restartPolicy="Never"))
+    plane.grange("wait", "pod/first", "--for", "jsonpath={.status.phase}=Succeeded")
+    eventually(
+        lambda: {"Scheduled", "Started"} <= set(plane.grange("events").split()),
+        "the events are written",
+    )
+    lines = plane.grange("events", "--for", "pod/first").splitlines()
+    assert lines[0].split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert all("Pod/first" in line for line in lines[1:])
+    assert {line.split()[2] for line in lines[1:]} >= {"Scheduled", "Started"}
+    assert plane.grange("events", "-A").splitlines()[0].startswith("NAMESPACE")
+    assert "Started" not in plane.grange("events", "--for", "pod/first", "--types", "Warning")
+    watcher = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "grange", "events", "-w", "--for", "pod/second"),
+            *("--kubeconfig", str(plane.kubeconfig)),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watcher.stdout is not None
+        assert watcher.stdout.readline().startswith("LAST SEEN")
+        plane.grange("apply", "-f", "-", stdin=pod("second", "true", restartPolicy="Never"))
+        assert "Pod/second" in watcher.stdout.readline()
+    finally:
+        watcher.terminate()
+        watcher.wait(10)
+        if watcher.stdout is not None:
+            watcher.stdout.close()
+    assert "KIND/NAME" in plane.grange("events", "--for", "pod", code=64)
+
+
 def test_wait_and_its_exit_codes(plane: Plane) -> None:
     plane.grange("apply", "-f", "-", stdin=pod("done", "true", restartPolicy="Never"))
     plane.grange("wait", "pod/done", "--for", "jsonpath={.status.phase}=Succeeded")

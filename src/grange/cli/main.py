@@ -48,6 +48,7 @@ VERBS: dict[str, Verb] = {
     "apply": Verb("grange.cli.verbs.apply", "Create or change objects from manifests."),
     "delete": Verb("grange.cli.verbs.delete", "Delete objects."),
     "describe": Verb("grange.cli.verbs.describe", "Show an object, its conditions and its events."),
+    "events": Verb("grange.cli.verbs.events", "List what happened, the latest last."),
     "get": Verb("grange.cli.verbs.get", "List objects, or show some."),
     "logs": Verb("grange.cli.verbs.logs", "Print what containers write."),
     "scale": Verb("grange.cli.verbs.scale", "Set how many copies there shall be."),

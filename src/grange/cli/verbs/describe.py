@@ -2,14 +2,13 @@
 
 import click
 
-from grange.api import timestamps
 from grange.api.codec import decode_document
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.wire import Request
 from grange.cli import session
-from grange.cli.printers import table
+from grange.cli.printers import events as printer, table
 from grange.cli.surroundings import Surroundings
 
 _HIDDEN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration"}
@@ -143,23 +142,15 @@ def _event_lines(events: list[Document], now: float) -> list[str]:
     if not events:
         return ["Events: <none>"]
     rows = [["TYPE", "REASON", "AGE", "FROM", "MESSAGE"]]
-    for event in sorted(events, key=_last_seen):
-        seen = _last_seen(event)
-        age = timestamps.age(now - timestamps.parse(seen).timestamp()) if seen else ""
-        count = int(event.get("count") or 1)
+    for event in printer.in_order(events):
         source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
         rows.append(
             [
                 str(event.get("type", "")),
                 str(event.get("reason", "")),
-                f"{age} (x{count})" if count > 1 else age,
+                printer.age(event, now),
                 str(source),
                 str(event.get("message", "")).strip(),
             ]
         )
     return ["Events:", *(" " * _INDENT + line for line in table.render(rows))]
-
-
-def _last_seen(event: Document) -> str:
-    created = event["metadata"].get("creationTimestamp")
-    return str(event.get("lastTimestamp") or event.get("eventTime") or created or "")

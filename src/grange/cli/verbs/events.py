@@ -1,0 +1,123 @@
+"""``grange events``: what happened, in the order in which it did."""
+
+from contextlib import aclosing
+
+import click
+
+from grange.api.codec import decode_document
+from grange.api.kinds import EVENT
+from grange.api.meta import Document
+from grange.api.wire import Request
+from grange.cli import session, stream
+from grange.cli.printers import events as printer, table
+from grange.cli.surroundings import Surroundings
+
+
+@click.command()
+@click.option("--for", "about", default="", help="Only about KIND/NAME.")
+@click.option("--types", default="", help="Only these, e.g. Warning or Warning,Normal.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
+@click.option("-w", "--watch", "follow", is_flag=True, help="Go on and print what happens.")
+@click.option("--no-headers", is_flag=True, help="Leave the heading out.")
+@session.connected
+def command(
+    around: Surroundings,
+    target: session.Target,
+    about: str,
+    types: str,
+    follow: bool,  # noqa: FBT001  click passes flags by name
+    no_headers: bool,  # noqa: FBT001  click passes flags by name
+) -> None:
+    """List events, the latest last."""
+    wanted = parse_types(types)
+    pair = session.split_names([about])[0] if about else None
+    if pair is not None and not pair[1]:
+        raise click.UsageError(f"--for={about}: say KIND/NAME")
+
+    async def verb(opened: session.Session) -> int:
+        path, query = await _where(opened, pair)
+        listing = decode_document((await opened.fetch(Request("GET", path, query=query))).body)
+        found = [item for item in listing.get("items") or [] if _is_wanted(item, wanted)]
+        sheet = _Sheet(opened)
+        if found or follow:
+            sheet.first(printer.in_order(found), headed=not no_headers)
+        else:
+            click.echo("No events found.", err=True)
+        if not follow:
+            return 0
+        version = listing["metadata"]["resourceVersion"]
+        query |= {"watch": "true", "resourceVersion": version}
+        response = await opened.fetch(Request("GET", path, query=query))
+        async with aclosing(stream.events(response)) as changes:
+            async for change in changes:
+                if change.type in {"ADDED", "MODIFIED"} and _is_wanted(change.object, wanted):
+                    sheet.more(change.object)
+        return 0
+
+    session.run(around, target, verb)
+
+
+def parse_types(types: str) -> frozenset[str]:
+    """The types of ``--types``, as the API writes them; empty means all.
+
+    Raises:
+        click.UsageError: one is neither Normal nor Warning.
+    """
+    found = frozenset(word.strip().capitalize() for word in types.split(",") if word.strip())
+    if not found <= {"Normal", "Warning"}:
+        raise click.UsageError(f"--types={types}: say Normal, Warning or both")
+    return found
+
+
+def _is_wanted(event: Document, types: frozenset[str]) -> bool:
+    return not types or event.get("type") in types
+
+
+async def _where(
+    opened: session.Session, pair: tuple[str, str] | None
+) -> tuple[str, dict[str, str]]:
+    """Path and query of the events that are asked for."""
+    if pair is None:
+        return EVENT.path(opened.namespace), {}
+    kind = await opened.kind(pair[0])
+    selector = f"involvedObject.kind={kind.kind},involvedObject.name={pair[1]}"
+    # Events about objects without a namespace are kept in the default one.
+    namespace = opened.namespace if kind.namespaced else "default"
+    return EVENT.path(namespace), {"fieldSelector": selector}
+
+
+class _Sheet:
+    """Rows on standard output, later ones in line with those before."""
+
+    def __init__(self, opened: session.Session) -> None:
+        self._clock = opened.around.clock
+        self._namespaces = not opened.namespace
+        self._widths: list[int] = []
+
+    def first(self, found: list[Document], *, headed: bool) -> None:
+        """Print the heading and what there is."""
+        heading = (["NAMESPACE"] if self._namespaces else []) + list(printer.HEADING)
+        rows = [self._row(event) for event in found]
+        self._widths = [
+            max(len(cell) for cell in column) for column in zip(heading, *rows, strict=True)
+        ]
+        self._print([heading, *rows] if headed else rows)
+
+    def more(self, event: Document) -> None:
+        """Print one that came later."""
+        cells = self._row(event)
+        self._widths = [
+            max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)
+        ]
+        self._print([cells])
+
+    def _row(self, event: Document) -> list[str]:
+        return printer.row(event, now=self._clock.now().timestamp(), namespace=self._namespaces)
+
+    def _print(self, rows: list[list[str]]) -> None:
+        padded = [
+            [cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)]
+            for row in rows
+        ]
+        if padded:
+            click.echo("\n".join(table.render(padded)))
