@@ -15,14 +15,21 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from grange.base.errors import GrangeError
 
 _CA_LIFE = timedelta(days=3650)
 _SERVER_LIFE = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 _CLOCK_SKEW = timedelta(minutes=5)  # peers whose clocks are a little behind still accept us
+
+
+class KeysUnusable(GrangeError):
+    """A file that clients rely on is damaged; the message names it and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,9 @@ def ensure(directory: Path, *, names: Sequence[str], now: datetime) -> Keys:
         directory: where keys are kept; made with mode 0700.
         names: DNS names and addresses that clients will use.
         now: wall time, for validity.
+
+    Raises:
+        KeysUnusable: the authority or the token is there and cannot be read as such.
     """
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca_certificate, ca_key = _authority(directory, now)
@@ -65,9 +75,26 @@ def ensure(directory: Path, *, names: Sequence[str], now: datetime) -> Keys:
         write_private(token_path, secrets.token_urlsafe(32).encode())
     return Keys(
         ca_pem=ca_certificate.public_bytes(serialization.Encoding.PEM),
-        token=token_path.read_text().strip(),
+        token=_token(token_path),
         server_certificate=directory / "server.crt",
         server_key=directory / "server.key",
+    )
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except UnicodeDecodeError as error:
+        raise _damaged(path) from error
+    if not token:
+        raise _damaged(path)
+    return token
+
+
+def _damaged(path: Path) -> KeysUnusable:
+    return KeysUnusable(
+        f"{path} is damaged: restore it, or remove {path.parent} to have new keys, "
+        "after which kubeconfigs that were handed out no longer work"
     )
 
 
@@ -127,9 +154,7 @@ def _authority(
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     certificate_path, key_path = directory / "ca.crt", directory / "ca.key"
     if certificate_path.exists() and key_path.exists():
-        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        if isinstance(key, ec.EllipticCurvePrivateKey):
-            return x509.load_pem_x509_certificate(certificate_path.read_bytes()), key
+        return _certificate(certificate_path), _key(key_path)
     key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
@@ -144,6 +169,23 @@ def _authority(
     return certificate, key
 
 
+def _certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError as error:
+        raise _damaged(path) from error
+
+
+def _key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError) as error:  # TypeError: it is encrypted
+        raise _damaged(path) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise _damaged(path)
+    return key
+
+
 def _alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
     result: list[x509.GeneralName] = []
     for name in dict.fromkeys(names):
@@ -154,10 +196,19 @@ def _alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
     return result
 
 
-def _still_good(path: Path, names: list[x509.GeneralName], now: datetime) -> bool:
-    if not path.exists() or not path.with_suffix(".key").exists():
+def _still_good(
+    path: Path, authority: x509.Certificate, names: list[x509.GeneralName], now: datetime
+) -> bool:
+    key_path = path.with_suffix(".key")
+    if not path.exists() or not key_path.exists():
         return False
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    try:
+        certificate, key = _certificate(path), _key(key_path)
+        certificate.verify_directly_issued_by(authority)
+    except (KeysUnusable, ValueError, InvalidSignature):
+        return False  # nobody relies on these two files: they can be made anew
+    if certificate.public_key() != key.public_key():
+        return False
     if certificate.not_valid_after_utc - now < _RENEW_BEFORE:
         return False
     present = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -173,7 +224,7 @@ def _server(
 ) -> None:
     path = directory / "server.crt"
     wanted = _alternative_names(names)
-    if _still_good(path, wanted, now):
+    if _still_good(path, ca_certificate, wanted, now):
         return
     key = ec.generate_private_key(ec.SECP256R1())
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())

@@ -4,6 +4,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 
 from grange.app import pki
@@ -55,3 +56,40 @@ def test_a_new_name_makes_a_new_server_certificate(tmp_path: Path) -> None:
 def test_server_context_refuses_old_tls(tmp_path: Path) -> None:
     context = pki.ensure(tmp_path, names=NAMES, now=NOW).server_context()
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("ca.key", b""),
+        ("ca.key", b"no key\n"),
+        ("ca.crt", b""),
+        ("ca.crt", b"\xff\xfe"),
+        ("token", b"\n"),
+        ("token", b"\xff\xfe"),
+    ],
+)
+def test_damaged_keys_are_named_with_the_remedy(tmp_path: Path, name: str, content: bytes) -> None:
+    pki.ensure(tmp_path, names=NAMES, now=NOW)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(pki.KeysUnusable, match=rf"{name}.*restore it"):
+        pki.ensure(tmp_path, names=NAMES, now=NOW)
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["server.crt", "server.key"])
+def test_a_damaged_server_certificate_is_made_anew(tmp_path: Path, name: str) -> None:
+    first = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    (tmp_path / name).write_bytes(b"no key")
+    again = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    assert again == first
+    again.server_context()
+
+
+def test_a_server_certificate_of_another_authority_is_made_anew(tmp_path: Path) -> None:
+    first = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    (tmp_path / "ca.key").unlink()
+    again = pki.ensure(tmp_path, names=NAMES, now=NOW)
+    assert again.ca_pem != first.ca_pem
+    server = x509.load_pem_x509_certificate(again.server_certificate.read_bytes())
+    server.verify_directly_issued_by(x509.load_pem_x509_certificate(again.ca_pem))
