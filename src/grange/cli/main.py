@@ -27,7 +27,7 @@ _KUBECTL: tuple[str, ...] = (
     "cordon",
     "create",
 )
-_KUBECTL += ("diff", "drain", "edit", "events", "explain", "label", "patch", "replace", "taint")
+_KUBECTL += ("diff", "drain", "edit", "explain", "label", "patch", "replace", "taint")
 _KUBECTL += ("uncordon",)
 
 

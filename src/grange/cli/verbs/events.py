@@ -98,26 +98,16 @@ class _Sheet:
         """Print the heading and what there is."""
         heading = (["NAMESPACE"] if self._namespaces else []) + list(printer.HEADING)
         rows = [self._row(event) for event in found]
-        self._widths = [
-            max(len(cell) for cell in column) for column in zip(heading, *rows, strict=True)
-        ]
         self._print([heading, *rows] if headed else rows)
 
     def more(self, event: Document) -> None:
         """Print one that came later."""
-        cells = self._row(event)
-        self._widths = [
-            max(width, len(cell)) for width, cell in zip(self._widths, cells, strict=True)
-        ]
-        self._print([cells])
+        self._print([self._row(event)])
 
     def _row(self, event: Document) -> list[str]:
         return printer.row(event, now=self._clock.now().timestamp(), namespace=self._namespaces)
 
     def _print(self, rows: list[list[str]]) -> None:
-        padded = [
-            [cell.ljust(width) for cell, width in zip(row, self._widths, strict=True)]
-            for row in rows
-        ]
-        if padded:
-            click.echo("\n".join(table.render(padded)))
+        self._widths = table.widths(rows, self._widths)
+        if rows:
+            click.echo("\n".join(table.render(rows, self._widths)))
