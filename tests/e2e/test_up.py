@@ -164,6 +164,27 @@ def programs(plane: Plane) -> list[int]:
     return processes_with(f"# sleeper {plane.directory}")
 
 
+def test_an_address_in_use_ends_no_program_that_was_left_running(plane: Plane) -> None:
+    plane.start()
+    plane.grange("apply", "-f", "-", "--wait", stdin=pod("stays", *sleeper(plane)))
+    before = programs(plane)
+    plane.kill()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = up("--data-dir", str(plane.directory), "--listen", address, "--no-switch")
+    assert done.returncode == 1
+    assert before
+    assert programs(plane) == before
+    plane.start()
+    assert programs(plane) == before
+    assert plane.stop() == 0
+    said = plane.errors()
+    assert "stopping: pods end first" in said
+    assert "stopped" in said
+
+
 def test_pods_survive_a_kill_of_the_server_and_are_never_doubled(plane: Plane) -> None:
     """SIGKILL of ``up`` leaves the process; the next ``up`` takes the very same one over."""
     program = sleeper(plane)

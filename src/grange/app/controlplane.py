@@ -106,6 +106,7 @@ class ControlPlane:
                 names=(*LOCAL_NAMES, settings.host),
                 now=self._clock.now(),
             )
+            await self._check_address()  # before programs are taken over: failing ends them
             async with Host(settings, clock=self._clock, log=self._log) as host:
                 await self._serve(store, host, ready, stop)
         finally:
@@ -156,18 +157,35 @@ class ControlPlane:
         finally:
             await listener.close()
 
-    async def _listen(self, listener: Listener) -> None:
+    async def _check_address(self) -> None:
+        """Listen for a moment.
+
+        Raises:
+            CannotListen: the address cannot be had.
+        """
         host, port = self.settings.host, self.settings.port
+        try:
+            probe = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port)
+        except OSError as error:
+            raise self._cannot_listen(error) from error
+        probe.close()
+        await probe.wait_closed()
+
+    async def _listen(self, listener: Listener) -> None:
         try:
             await listener.start()
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                message = f"{host}:{port} is in use by another program"
-                remedy = "end it, or choose another port with --listen HOST:PORT (0 takes any)"
-            else:
-                message = f"cannot listen on {host}:{port}: {error.strerror}"
-                remedy = "choose another address with --listen HOST:PORT"
-            raise CannotListen(f"{message}; {remedy}") from error
+            raise self._cannot_listen(error) from error
+
+    def _cannot_listen(self, error: OSError) -> CannotListen:
+        host, port = self.settings.host, self.settings.port
+        if error.errno == errno.EADDRINUSE:
+            message = f"{host}:{port} is in use by another program"
+            remedy = "end it, or choose another port with --listen HOST:PORT (0 takes any)"
+        else:
+            message = f"cannot listen on {host}:{port}: {error.strerror}"
+            remedy = "choose another address with --listen HOST:PORT"
+        return CannotListen(f"{message}; {remedy}")
 
     async def _roles(self, host: Host) -> None:
         """Run the roles until cancelled; each is started again if it crashes."""

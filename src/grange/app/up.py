@@ -96,8 +96,14 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
     started = process_started(clock)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        if not stop.is_set():
+            click.echo("stopping: pods end first", err=True)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
     plane = ControlPlane(settings, clock=clock, rng=Stream.from_system(), log=log.Logger("up"))
 
     def ready() -> None:
@@ -122,6 +128,7 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
 
     await plane.run(ready, stop)
     process.forget(settings.data_dir)
+    click.echo("stopped; the next up goes on with the same objects", err=True)
 
 
 def next_steps(kubeconfig: Path | str, data_dir: Path | str, *, terminal: bool) -> str:
