@@ -14,7 +14,7 @@ from grange.base.tasks import Nursery
 from grange.sim import population
 from grange.sim.chaos import Chaos
 from grange.sim.faults import NetworkFaults
-from grange.sim.pytest_plugin import EPOCH
+from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.world import World, simulated
 
 BAD_NETWORK = NetworkFaults(
@@ -86,14 +86,23 @@ async def test_service_comes_up_on_a_good_network(log: Logger) -> None:
         assert len(nodes) == 3
 
 
-async def test_spread_and_packed_services_survive_an_unlucky_week(seed: int, log: Logger) -> None:
+async def test_spread_and_packed_services_survive_an_unlucky_week(
+    seed: int, log: Logger, records: Records
+) -> None:
     await survive(seed, log, {"web": "OnePerNode", "heap": "Packed"}, ROOMY)
+    assert crashes(records) == []
 
 
 async def test_services_that_fill_every_node_survive_an_unlucky_week(
-    seed: int, log: Logger
+    seed: int, log: Logger, records: Records
 ) -> None:
     await survive(seed, log, {"heap": "Packed", "pile": "Packed"}, TIGHT)
+    assert crashes(records) == []
+
+
+def crashes(records: Records) -> list[dict[str, object]]:
+    """Faults are no excuse for a service to fail in a way that it did not foresee."""
+    return [facts for event, facts in records if event == "service crashed"]
 
 
 async def survive(seed: int, log: Logger, placements: dict[str, str], cpus: str) -> None:
