@@ -10,10 +10,15 @@ from grange.app import process
 from grange.app.datadir import make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
+from grange.base.errors import GrangeError
 
 NEXT = "next:"
 _LIMIT_S = 30.0
 _POLL_S = 0.02
+
+
+class AlreadyServed(GrangeError):
+    """Another process serves the data directory; the message names it and what to do."""
 
 
 def command_line(settings: Settings, *, no_switch: bool) -> list[str]:
@@ -33,8 +38,17 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
 
     Returns:
         0 when it serves; otherwise its exit code, after printing what it said.
+
+    Raises:
+        AlreadyServed: the directory has a server, whose log must not be overwritten.
     """
     make_directory(settings.data_dir)
+    present = process.find(settings.data_dir)
+    if present is not None:
+        raise AlreadyServed(
+            f"{settings.data_dir} is served by process {present.pid} at {present.url}: stop it with "
+            f"grange down --data-dir {settings.data_dir}, or choose another data directory"
+        )
     output = settings.data_dir / "up.log"
     child = _start(command_line(settings, no_switch=no_switch), output)
     try:

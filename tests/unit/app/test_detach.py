@@ -1,0 +1,20 @@
+"""Starting in the background, as far as it goes without a process."""
+
+from pathlib import Path
+
+import pytest
+
+from grange.app import process
+from grange.app.detach import AlreadyServed, detach_up
+from grange.app.settings import Settings
+from grange.base.clock import Clock
+
+
+async def test_a_directory_that_is_served_is_refused_and_its_log_stays(
+    tmp_path: Path, clock: Clock
+) -> None:
+    (tmp_path / "up.log").write_text("what the server says\n")
+    process.record(tmp_path, "https://127.0.0.1:1")
+    with pytest.raises(AlreadyServed, match=r"https://127\.0\.0\.1:1.*grange down --data-dir"):
+        await detach_up(Settings(data_dir=tmp_path), clock, no_switch=True)
+    assert (tmp_path / "up.log").read_text() == "what the server says\n"
