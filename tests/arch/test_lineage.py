@@ -66,3 +66,12 @@ def test_names_that_rows_give_are_defined_in_their_files() -> None:
             if any(not re.search(rf"\b{part}\b", text) for part in symbol.split(".")):
                 undefined.append(f"{area}.{name}: {symbol} in {path}")
     assert not undefined, listed(undefined)
+
+
+def test_what_is_here_is_shown_by_a_test() -> None:
+    unshown = [
+        f"{area}.{name}"
+        for area, name, where, shown_by in rows()
+        if FILE.search(where) and not PLANNED.search(where) and not FILE.search(shown_by)
+    ]
+    assert not unshown, listed(unshown)
