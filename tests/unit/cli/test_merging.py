@@ -7,9 +7,9 @@ from hypothesis import given, settings, strategies as st
 from grange.api.patch import merge_patch
 from grange.cli.verbs.apply import three_way
 
-SCALARS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["x", "y"])
+SCALARS = st.booleans() | st.integers(0, 3) | st.sampled_from(["x", "y"])
 VALUES = st.recursive(
-    SCALARS.filter(lambda value: value is not None),
+    SCALARS,
     lambda inner: (
         st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
     ),
