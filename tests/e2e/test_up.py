@@ -64,6 +64,7 @@ def test_detach_and_down_and_the_users_kubeconfig(tmp_path: Path) -> None:
             [*GRANGE, "down", "--data-dir", data], check=False, capture_output=True, text=True
         )
     assert down.returncode == 0, down.stderr
+    assert "stopping" in down.stderr, "pods may take their time"
     assert processes_with(data) == []
     again = subprocess.run(
         [*GRANGE, "down", "--data-dir", data], check=False, capture_output=True, text=True

@@ -21,6 +21,9 @@ def command(around: Surroundings, data_dir: Path | None, timeout: str) -> None:
     directory = (data_dir or default_data_dir(os.environ)).absolute()
 
     async def stop() -> None:
+        found = process.find(directory)
+        if found is not None:
+            click.echo(f"stopping {found.url}: pods end first", err=True)
         try:
             served = await process.end(directory, timeout_s=timeout_s, clock=around.clock)
         except TimeoutError:

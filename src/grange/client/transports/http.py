@@ -205,13 +205,15 @@ class HTTP:
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return Unreachable(f"{self._base}: no connection within {_CONNECT_S:g} s")
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            return ServiceUnavailable(
-                f"{self._base}: the server's certificate is not trusted: {_text(error)}"
+            why = getattr(error.certificate_error, "verify_message", "") or _text(error)
+            return Unreachable(
+                f"{self._base}: the server's certificate is not trusted: {why} (is it another "
+                "server than the kubeconfig means?)"
             )
         if isinstance(error, aiohttp.ClientConnectorError):
             number = error.os_error.errno
-            cause = os.strerror(number) if number and number > 0 else _text(error)
-            return Unreachable(f"{self._base}: cannot connect: {cause}")
+            why = os.strerror(number) if number and number > 0 else _text(error)
+            return Unreachable(f"{self._base}: cannot connect: {why}")
         if isinstance(error, TimeoutError):
             return Timeout(f"{self._base}: no answer within {self._request_s:g} s")
         if reads:
