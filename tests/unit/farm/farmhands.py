@@ -1,5 +1,6 @@
 """Members of a farm in a world, who sign everything they do."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -101,6 +102,8 @@ class Hand:
         busy_s: how long a pass takes between its two writes.
         again_s: how soon an object is looked at again.
         bad: objects whose passes crash.
+        act: what a pass does, instead of signing twice.
+        stubborn: passes that are cancelled write once more.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Hand:
     alerts: MemoryAlerter = field(default_factory=MemoryAlerter)
     bad: set[str] = field(default_factory=set)
     act: Callable[["Hand", ObjectKey], Awaitable[Result]] | None = None
+    stubborn: bool = False
 
     @property
     def member(self) -> Member:
@@ -132,7 +136,12 @@ class Hand:
         if self.act is not None:
             return await self.act(self, key)
         await self.sign(key)
-        await self.clock.sleep(self.busy_s)
+        try:
+            await self.clock.sleep(self.busy_s)
+        except asyncio.CancelledError:
+            if self.stubborn:
+                await self.sign(key)  # as if it had not heard
+            raise
         await self.sign(key)
         return Requeue(self.again_s)
 

@@ -9,12 +9,13 @@ from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.api.status import Conflict, NotFound, Timeout, TooManyRequests
-from grange.api.wire import ADMIN
+from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.farm.claims import OWNER_ANNOTATION, Claim
+from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
 from grange.reconcile.farm.failsafe import FailsafeConfig
 from grange.reconcile.farm.fence import FencedClient, PassFence, at_work
@@ -32,11 +33,15 @@ class Door:
     def __init__(self) -> None:
         self.left_s = 10.0
         self.open = True
+        self.cuts = 0
 
     def check(self) -> float:
         if not self.open:
             raise ClaimNotHeld("closed")
         return self.left_s
+
+    def cut_off(self) -> None:
+        self.cuts += 1
 
 
 def configmap(name: str) -> dict[str, object]:
@@ -79,6 +84,7 @@ async def test_write_is_bounded_by_what_is_left_of_the_session(world: World, clo
     with pytest.raises(Timeout, match="outcome unknown"):
         await client.create(CONFIGMAP, configmap("late"))
     assert clock.monotonic() == pytest.approx(2.0)
+    assert door.cuts == 1, "it may still arrive"
 
 
 async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, clock: Clock) -> None:
@@ -265,3 +271,53 @@ async def test_failsafe_of_the_farm_is_behind_its_client(world: World, clock: Cl
     await clock.sleep(1)
     with pytest.raises(NotFound):
         await world.client.get(CONFIGMAP, "victim", "default")
+
+
+class Hanging:
+    """A transport that sends and never hears."""
+
+    async def send(self, request: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def close(self) -> None:
+        return
+
+
+async def test_object_is_not_released_while_a_write_that_was_cut_off_may_arrive(
+    world: World, clock: Clock
+) -> None:
+    async def act(hand: Hand, key: ObjectKey) -> Result:
+        client = FencedClient(Client(Hanging(), clock=clock), PassFence(Door()), clock=clock)
+        await client.create(CONFIGMAP, configmap("x"))
+        return Done()
+
+    config = FarmConfig(member="a", handover_s=1.0, margin_s=3.0)
+    a = join(world, "a", selector="mine=yes", config=config, act=act)
+    await create(world, "s", mine="yes")
+    await clock.sleep(3)
+    assert a.held == ["s"]
+    change = {"metadata": {"labels": {"mine": "no"}}}
+    await world.client.patch(REPLICATIONCONTROLLER, "s", "default", patch=change)
+    await clock.sleep(3.9)
+    assert a.held == []
+    assert await owned_by(world, "a"), "the pass was cancelled in the middle of its write"
+    await clock.sleep(0.5)
+    assert await owned_by(world, "")
+
+
+async def test_lease_is_not_given_back_while_a_write_that_was_cut_off_may_arrive(
+    world: World, clock: Clock
+) -> None:
+    async def act(hand: Hand, key: ObjectKey) -> Result:
+        client = FencedClient(Client(Hanging(), clock=clock), PassFence(Door()), clock=clock)
+        await client.create(CONFIGMAP, configmap("x"))
+        return Done()
+
+    join(world, "a", act=act)
+    await create(world, "s")
+    await clock.sleep(3)
+    world._running["a"].cancel()
+    await clock.sleep(1)
+    lease = await world.client.get(LEASE, "grange-a", "kube-system")
+    assert lease.spec.holder_identity != "", "the others wait for it to expire"

@@ -24,7 +24,7 @@ from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.claims import OWNER_ANNOTATION
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.farm import Farm
+from grange.reconcile.farm.farm import Farm, Reconcile
 from grange.reconcile.farm.member import DuplicateFarm, Member
 from grange.sim.builders import node_document
 from grange.sim.world import World
@@ -248,13 +248,16 @@ async def test_several_farms_share_one_session(world: World, clock: Clock) -> No
     def factory(name: str) -> object:
         def make(deps: Deps) -> Member:
             member = Member(deps, FarmConfig(member=name))
-            for farm, kind in (("services", REPLICATIONCONTROLLER), ("spaces", NAMESPACE_KIND)):
 
-                async def note(key: ObjectKey, farm: str = farm) -> Result:
+            def noting(farm: str) -> Reconcile:
+                async def note(key: ObjectKey) -> Result:
                     seen.setdefault(farm, set()).add(key.name)
                     return Done()
 
-                member.farm(farm, kind, reconcile=note)
+                return note
+
+            member.farm("services", REPLICATIONCONTROLLER, reconcile=noting("services"))
+            member.farm("spaces", NAMESPACE_KIND, reconcile=noting("spaces"))
             with pytest.raises(DuplicateFarm):
                 member.farm("services", REPLICATIONCONTROLLER)
             return member
@@ -272,13 +275,17 @@ async def test_several_farms_share_one_session(world: World, clock: Clock) -> No
     assert all(OWNER_ANNOTATION in space.metadata.annotations for space in spaces)
 
 
+def wanted(obj: ReplicationController) -> int:
+    return obj.spec.replicas
+
+
 class Farmed(ReplicationService):
     """The replication controller, unchanged, with its passes under a farm."""
 
     def __init__(self, deps: Deps, config: FarmConfig) -> None:
         self.member = Member(deps, config)
         self.farm: Farm[ReplicationController] = self.member.farm(
-            FARM, REPLICATIONCONTROLLER, weight=lambda obj: obj.spec.replicas
+            FARM, REPLICATIONCONTROLLER, weight=wanted
         )
         self._guarded = self.farm.guard(super().reconcile)
         super().__init__(self.farm.deps)

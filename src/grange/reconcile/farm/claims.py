@@ -49,6 +49,7 @@ class Claim:
         key, uid: the object.
         session: the holder.
         idle: set while no pass is under way.
+        unsettled_until: until when a write that was cut off may still arrive (monotonic seconds).
     """
 
     def __init__(self, obj: Resource, session: Session) -> None:
@@ -61,6 +62,7 @@ class Claim:
         self._open = True
         self._retiring = False
         self._pass: Nursery | None = None
+        self.unsettled_until = float("-inf")
 
     @property
     def takes_passes(self) -> bool:
@@ -77,6 +79,10 @@ class Claim:
         if not self._open:
             raise ClaimNotHeld(f"{self.key} is no longer held by {self.session.token}")
         return self.session.check()
+
+    def cut_off(self) -> None:
+        """A write under this claim ended without an answer: it may still arrive."""
+        self.unsettled_until = self.session.cut_off()
 
     def is_contradicted_by(self, obj: Resource) -> bool:
         """Whether what the object shows means that it is not ours any more.

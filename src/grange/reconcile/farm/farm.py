@@ -50,6 +50,11 @@ class _SessionFence:
             raise SessionLost("this member has no session at the moment")
         return session.check()
 
+    def cut_off(self) -> None:
+        session = self._keeper.current
+        if session is not None:
+            session.cut_off()
+
 
 class Farm(Generic[R]):
     """This member's share of the objects of one kind; made by ``Member.farm``.
@@ -87,6 +92,7 @@ class Farm(Generic[R]):
     ) -> None:
         self.name = name
         self.selector = selector
+        self._wanted = Labels.parse(selector)
         self._config = config
         self._keeper = keeper
         self._members = members
@@ -180,6 +186,10 @@ class Farm(Generic[R]):
         claim = self._claims.get(key)
         return claim is not None and claim.takes_passes
 
+    def wants(self, obj: Resource) -> bool:
+        """Whether this member's selector matches the object."""
+        return self._wanted.matches(obj.metadata.labels)
+
     def held(self) -> list[ObjectKey]:
         """The objects that are ours now."""
         return [key for key, claim in self._claims.items() if claim.takes_passes]
@@ -236,12 +246,11 @@ class Farm(Generic[R]):
         peers = self._peers(session)
         self._target = self._assign(peers)
         me = self._config.member
-        own = peers[-1]
         moving = []
         for obj in self._informer.store:
             key = obj.key
             mine, held = self._target.get(key) == me, key in self._claims
-            if held and not mine and own.selector.matches(obj.metadata.labels):
+            if held and not mine and self.wants(obj):
                 moving.append(key)
             elif mine != held or (not mine and self._owner(obj) == session.token):
                 self._settling.enqueue(key)
@@ -265,7 +274,7 @@ class Farm(Generic[R]):
 
     def _peers(self, session: Session) -> list[Peer]:
         """The members of this farm; our own Lease may not have come back to us yet."""
-        own = Peer(session.token, Labels.parse(self.selector))
+        own = Peer(session.token, self._wanted)
         others = [peer for peer in self._members.peers(self.name) if peer.name != own.name]
         return [*others, own]
 
@@ -361,6 +370,7 @@ class Farm(Generic[R]):
             self._log.warning("pass cancelled for a handover", key=str(claim.key))
         self._lose(claim)
         await claim.idle.wait()
+        await self._clock.sleep(claim.unsettled_until - self._clock.monotonic())
 
     def _lose(self, claim: Claim) -> None:
         claim.close()

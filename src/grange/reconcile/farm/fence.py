@@ -10,6 +10,7 @@ Whose pass a write belongs to is a property of the task that writes (and of its 
 cancellation is. The farm sets it where it starts a pass; nobody else does.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
@@ -41,6 +42,9 @@ class Fence(Protocol):
             Fenced: it must not be sent.
         """
 
+    def cut_off(self) -> object:
+        """A write that was sent ended without an answer: it may still arrive."""
+
 
 class PassFence:
     """The fence of whatever pass the writing task belongs to.
@@ -58,8 +62,14 @@ class PassFence:
         Raises:
             Fenced: it must not be sent.
         """
-        claim = at_work.get()
-        return (claim or self._otherwise).check()
+        return self._fence().check()
+
+    def cut_off(self) -> None:
+        """A write that was sent ended without an answer."""
+        self._fence().cut_off()
+
+    def _fence(self) -> Fence:
+        return at_work.get() or self._otherwise
 
 
 class FencedTransport:
@@ -102,9 +112,13 @@ class FencedTransport:
             async with self._clock.timeout(remaining):
                 return await self._inner.raw(request)
         except TimeoutError:
+            self._fence.cut_off()
             raise Timeout(
                 f"the session ended during {request.method} {request.path}: outcome unknown"
             ) from None
+        except (Timeout, asyncio.CancelledError):
+            self._fence.cut_off()
+            raise
 
     async def close(self) -> None:
         """Nothing: the inner client belongs to whoever made it."""

@@ -36,17 +36,22 @@ class Session:
         token: identity.
         clock: the member's own.
         valid_until: on that clock's monotonic time.
+        margin_s: how long a write that was cut off may be under way.
 
     Attributes:
         token: identity.
         ended: set when it is over; it never comes back.
     """
 
-    def __init__(self, token: Token, clock: Clock, valid_until: float) -> None:
+    def __init__(
+        self, token: Token, clock: Clock, valid_until: float, *, margin_s: float = 3.0
+    ) -> None:
         self.token = token
         self.ended = asyncio.Event()
         self._clock = clock
         self._valid_until = valid_until
+        self._margin_s = margin_s
+        self._unsettled_until = float("-inf")
 
     def remaining_s(self) -> float:
         """Seconds that are left; zero when it is over."""
@@ -65,6 +70,16 @@ class Session:
             self.end()
             raise SessionLost(f"session {self.token} has ended: nothing is written under it")
         return remaining
+
+    def cut_off(self) -> float:
+        """A write ended without an answer: until when it may still arrive (monotonic seconds)."""
+        self._unsettled_until = self._clock.monotonic() + self._margin_s
+        return self._unsettled_until
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no write that was cut off may still arrive."""
+        return self._unsettled_until <= self._clock.monotonic()
 
     def extend(self, valid_until: float) -> None:
         """A renewal was taken; it may not have come too late."""
@@ -135,8 +150,9 @@ class SessionKeeper:
             except asyncio.CancelledError:
                 session.end()
                 self._publish(None)
-                release = self._release(session.token)
-                await cleanup(release, limit_s=_RELEASE_S, clock=self._clock, log=self._log)
+                if session.is_settled:  # or the others wait: something of ours may still arrive
+                    release = self._release(session.token)
+                    await cleanup(release, limit_s=_RELEASE_S, clock=self._clock, log=self._log)
                 raise
             session.end()
             self._publish(None)
@@ -208,7 +224,8 @@ class SessionKeeper:
             )
         self._version = written.metadata.resource_version
         self._epoch = token.epoch
-        return Session(token, self._clock, sent + self._config.valid_s)
+        valid_until = sent + self._config.valid_s
+        return Session(token, self._clock, valid_until, margin_s=self._config.margin_s)
 
     # --- renewing -------------------------------------------------------------------------------
 
