@@ -1,6 +1,7 @@
 """Replicated services under faults: the controller, the scheduler and the agents together."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -16,6 +17,9 @@ from grange.sim.chaos import Chaos
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.world import World, simulated
+from grange.store.interface import Store
+from grange.store.settings import Lanes
+from grange.store.sqlite import SQLiteStore
 
 BAD_NETWORK = NetworkFaults(
     latency_s=0.05, lose_request=0.02, lose_answer=0.02, cut_stream=0.03, repeat_chunk=0.02
@@ -105,11 +109,23 @@ def crashes(records: Records) -> list[dict[str, object]]:
     return [facts for event, facts in records if event == "service crashed"]
 
 
-async def survive(seed: int, log: Logger, placements: dict[str, str], cpus: str) -> None:
+async def test_services_survive_on_the_store_with_a_disk(
+    log: Logger, records: Records, tmp_path: Path
+) -> None:
+    """Most worlds keep things in memory; the store that ships must do as well."""
+    for seed in range(3):
+        store = await SQLiteStore.open(tmp_path / str(seed), log=log, lanes=Lanes.inline())
+        await survive(seed, log, {"web": "OnePerNode", "heap": "Packed"}, ROOMY, store)
+    assert crashes(records) == []
+
+
+async def survive(
+    seed: int, log: Logger, placements: dict[str, str], cpus: str, store: Store | None = None
+) -> None:
     """Two services among all misfortunes; afterwards exactly their pods run, and nothing moves."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
     most = {"OnePerNode": NODES, "Packed": MOST}
-    async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
+    async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK, store=store) as world:
         machines = await populate(world, rng.fork("nodes"), cpus)
         draw = rng.fork("wishes")
         for name, placement in placements.items():
