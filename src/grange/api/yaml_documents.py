@@ -15,7 +15,7 @@ import yaml
 from grange.api.status import BadRequest, TooLarge
 
 SIZE_MAX = 16 << 20
-NODES_MAX = 1_000_000
+NODES_MAX = 100_000
 DEPTH_MAX = 64
 
 _Base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

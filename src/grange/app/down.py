@@ -16,7 +16,7 @@ from grange.cli.surroundings import Surroundings
 @click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m.")
 @click.pass_obj
 def command(around: Surroundings, data_dir: Path | None, timeout: str) -> None:
-    """Stop it cleanly: pods end within their grace period, everything is on disk."""
+    """Stop it cleanly: pods get 30 s at most to end, everything is on disk."""
     timeout_s = parse_duration(timeout)
     directory = (data_dir or default_data_dir(os.environ)).absolute()
 

@@ -22,14 +22,14 @@ from grange.client.client import Client
 from grange.reconcile.deps import Deps
 
 MACHINE_LABEL = "grange.dev/machine"  # on every node that this program presents its machine as
-_STOP_GRACE_S = 5.0  # what a person who pressed Ctrl-C will wait for
+_STOP_GRACE_S = 30.0  # the usual grace period of a pod; programs that end sooner cost no waiting
 
 
 class Host(AbstractAsyncContextManager["Host"]):
     """Runs pods on this machine.
 
     Entering takes over the processes that an earlier control plane on the same data directory left
-    behind; leaving ends all of them, after a few seconds of grace, and leaves nothing running.
+    behind; leaving ends all of them, after half a minute of grace at most, and leaves nothing running.
 
     Args:
         settings: of the control plane.

@@ -42,9 +42,9 @@ def node_name(host: str) -> str:
 
 
 def shares(nodes: int) -> list[Share]:
-    """The machine in equal parts, named ``<host>-1`` … or ``<host>`` for a single one."""
+    """The machine in equal parts, named ``<host>-1`` and so on, however many there are."""
     host = node_name(platform.node())
     cpu_milli = len(os.sched_getaffinity(0)) * 1000 // nodes
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // nodes
-    names = [host] if nodes == 1 else [f"{host}-{at}" for at in range(1, nodes + 1)]
+    names = [f"{host}-{at}" for at in range(1, nodes + 1)]
     return [Share(name, cpu_milli, memory) for name in names]

@@ -58,7 +58,7 @@ class LogAlerter:
 
 
 class MemoryAlerter:
-    """Keeps alerts, for tests and for those who ask later.
+    """Keeps alerts for those who ask later.
 
     Attributes:
         active: those that go on.

@@ -186,7 +186,7 @@ class SessionKeeper:
                 self._log.debug("session not acquired", error=error)
             await self._clock.sleep(self._config.retry_s)
 
-    def _is_free(self, lease: Lease, nonce: str, silent: bool) -> bool:  # noqa: FBT001
+    def _is_free(self, lease: Lease, nonce: str, silent: bool) -> bool:  # noqa: FBT001  a fact, not a mode
         token = leases.token_of(lease)
         # A write of ours whose answer was lost may have made it: then it is renewed.
         return silent or self._config.sole_bearer or token is None or token.nonce == nonce
