@@ -10,6 +10,13 @@ python=${PYTHON:-python3}
 started=$(date +%s)
 echo "setting up $venv with $("$python" --version) …"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+"$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+  --require-hashes -r requirements.lock >"$venv/setup.log" 2>&1 &
+installer=$!
+while kill -0 "$installer" 2>/dev/null; do
+  sleep 3
+  echo "  installing what requirements.lock names: $(( $(date +%s) - started )) s"
+done
+wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "environment ready in $(( $(date +%s) - started )) s"

@@ -106,3 +106,10 @@ def test_nothing_tells_of_the_machine_or_the_index_it_came_from() -> None:
         if mark in path.read_text(errors="replace")
     ]
     assert not found, listed(found)
+
+
+def test_no_page_holds_a_place_still_to_be_filled() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    empty = [str(page) for page in pages if re.search(r"@[A-Z]+@", page.read_text())]
+    assert not empty, empty
+    assert "| met |" in (ROOT / "docs" / "benchmarks.md").read_text(), "figures are recorded"
