@@ -20,6 +20,7 @@ in the field: forgetting what is not stored, and removing what is only assumed.
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -28,6 +29,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.errors import invariant
 from grange.placement import requests
+from grange.placement.podaffinity import Namespaces
 from grange.scheduler.errors import CacheCorrupted, CacheError
 from grange.scheduler.nodeinfo import ImageState, NodeInfo, PodInfo
 from grange.scheduler.nodetree import NodeTree
@@ -80,6 +82,7 @@ class Cache:
         self._nodes: OrderedDict[str, NodeInfo] = OrderedDict()  # most recently changed last
         self._tree = NodeTree()
         self._images: dict[str, ImageState] = {}
+        self._namespaces: Namespaces = MappingProxyType({})
         self._states: dict[str, _PodState] = {}
         self._assumed: dict[str, None] = {}
         self._generation = 0
@@ -339,6 +342,26 @@ class Cache:
         self._tree = NodeTree()
         self._tree.version = version + 1
 
+    # --- namespaces --------------------------------------------------------------------------
+
+    def set_namespace(self, name: str, labels: Mapping[str, str]) -> bool:
+        """A namespace appeared or changed; pods may be chosen by its labels.
+
+        Returns:
+            Whether its labels are different from before.
+        """
+        if self._namespaces.get(name) == labels:
+            return False
+        self._namespaces = {**self._namespaces, name: labels}
+        return True
+
+    def remove_namespace(self, name: str) -> None:
+        """A namespace went away; an unknown one is fine."""
+        if name in self._namespaces:
+            self._namespaces = {
+                known: labels for known, labels in self._namespaces.items() if known != name
+            }
+
     # --- snapshots ---------------------------------------------------------------------------
 
     def update_node_info_snapshot(self, snapshot: NodeInfoSnapshot) -> None:
@@ -348,6 +371,7 @@ class Cache:
             SnapshotInconsistent: it disagreed with the node tree; it is repaired for next time.
         """
         snapshot.begin()
+        snapshot.index.set_namespaces(self._namespaces)
         for entry in reversed(self._nodes.values()):
             if entry.generation <= snapshot.generation:
                 break

@@ -15,6 +15,7 @@ class Subject(Enum):
     ASSIGNED_POD = "AssignedPod"
     UNSCHEDULED_POD = "UnscheduledPod"
     NODE = "Node"
+    NAMESPACE = "Namespace"
     ANY = "*"
 
 
@@ -63,6 +64,8 @@ LEFTOVER = ClusterEvent(Subject.ANY, EVERYTHING, "unschedulable timeout")
 ASSIGNED_POD_ADD = ClusterEvent(Subject.ASSIGNED_POD, Action.ADD, "assigned pod add")
 ASSIGNED_POD_DELETE = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE, "assigned pod delete")
 NODE_ADD = ClusterEvent(Subject.NODE, Action.ADD, "node add")
+NODE_DELETE = ClusterEvent(Subject.NODE, Action.DELETE, "node delete")
+NAMESPACE_CHANGE = ClusterEvent(Subject.NAMESPACE, Action.UPDATE, "namespace change")
 
 Object = Node | Pod | None
 Hint = Callable[[PodInfo, Object, Object], bool]

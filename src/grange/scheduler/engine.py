@@ -6,6 +6,9 @@ otherwise ``total score · 2³² + tie``, where the tie is larger for nodes earl
 largest key is the decision, because keys order nodes exactly as the reference does: by score, then
 by place.
 
+What depends on other nodes (topology spread, pod affinity) joins in ``clusterclass``: pods that it
+concerns alike form a class together.
+
 A placement or an event changes a few rows. The snapshot notes them in its log, and a class that is
 used again brings just those rows up to date. Verdicts that depend only on node objects are kept
 until the node object changes. Scores that are normalised by their maximum over the feasible nodes
@@ -16,276 +19,28 @@ looks at more than a few hundred of them.
 Why this is exact: a key depends on the class, the row's node object, the row's usage and the
 maxima. The log names every row whose node object or usage changed; the maxima are over feasible
 rows and are updated with them; a new order of nodes voids the class as a whole. Nothing else enters
-a decision, as plugins whose verdicts depend on other nodes (``Scope.CLUSTER``) go to the reference.
+the decision of a class that no rule about other nodes concerns.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
-import numpy as np
-
-from grange.placement import kernels
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.scheduler import serial
-from grange.scheduler.decision import Rejection, Tally, pre_filter
-from grange.scheduler.framework import (
-    SUCCESS,
-    CycleState,
-    Filter,
-    Normalise,
-    Profile,
-    Scope,
-    Score,
-)
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
+from grange.scheduler.clusterclass import ClusterClass
+from grange.scheduler.decision import Rejection, pre_filter
+from grange.scheduler.framework import CycleState, Profile, Ranking, Rule
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podclass import EngineStatistics, PodClass
+from grange.scheduler.snapshot import TIE_MAX, NodeInfoSnapshot
 
-_BLOCK = 256
-# Up to so many rows the scalar forms are cheaper than some forty small array operations.
-_FEW_ROWS = 16
-# Above this share of all rows, starting anew is cheaper than patching.
-_MANY_ROWS = 0.25
+__all__ = ["Engine", "EngineStatistics"]
+
 # Kept results: about 30 bytes a row and class, so at most some 120 MB.
 _KEPT_ROWS = 4_000_000
 # Terms that name more nodes than this are left to the kernels.
 _FEW_NAMES = 32
+_FEW_DOMAINS = 64
 
-
-@dataclass(slots=True)
-class EngineStatistics:
-    """Work counters.
-
-    Attributes:
-        decisions: pods decided.
-        built: classes computed over all rows.
-        patched: rows brought up to date one by one or in small arrays.
-        rescaled: times a maximum moved and all keys of a class were computed again.
-        serial: decisions left to the reference.
-        diagnosed: rejections computed (as opposed to remembered).
-    """
-
-    decisions: int = 0
-    built: int = 0
-    patched: int = 0
-    rescaled: int = 0
-    serial: int = 0
-    diagnosed: int = 0
-
-
-class _Normalised:
-    """One normalised score of a class: raw by row, and the maximum over feasible rows."""
-
-    __slots__ = ("flat", "most", "plugin", "raw", "reverse", "weight")
-
-    def __init__(self, plugin: Score, weight: int, raw: Integers) -> None:
-        self.plugin = plugin
-        self.weight = weight
-        self.reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
-        self.raw = raw
-        self.most = 0
-        self.flat = not raw.any()  # nothing but zeros: there is no maximum to follow
-
-    def one(self, row: int) -> int:
-        if self.most == 0:
-            return 100 * self.weight if self.reverse else 0
-        scaled = 100 * int(self.raw[row]) // self.most
-        return self.weight * (100 - scaled if self.reverse else scaled)
-
-
-class _Class:
-    """What every row is worth to pods of one signature."""
-
-    def __init__(self, profile: Profile, pod: PodInfo, statistics: EngineStatistics) -> None:
-        self._pod = pod
-        self._statistics = statistics
-        self._state = CycleState()
-        filters = [plugin for _, plugin in profile.filters if plugin.applies(pod)]
-        self._by_node: list[Filter] = [item for item in filters if item.scope is Scope.NODE]
-        self._by_usage: list[Filter] = [item for item in filters if item.scope is Scope.USAGE]
-        scores = [(item, weight) for _, item, weight in profile.scores if item.applies(pod)]
-        self._plain = [pair for pair in scores if pair[0].normalise is Normalise.NONE]
-        self._scaled = [pair for pair in scores if pair[0].normalise is not Normalise.NONE]
-        # What depends on other nodes has no value by row: the reference decides.
-        self.incremental = all(item.scope is not Scope.CLUSTER for item in filters) and all(
-            item.scope is not Scope.CLUSTER for item, _ in scores
-        )
-        self._layout = -1
-        self._position = -1
-        self._allowed: Mask = np.zeros(0, np.bool_)
-        self._feasible: Mask = np.zeros(0, np.bool_)
-        self._worth: Integers = np.zeros(0, np.int64)
-        self._normalised: list[_Normalised] = []
-        self._keys: Integers = np.zeros(0, np.int64)
-        self._blocks: Integers = np.zeros((0, _BLOCK), np.int64)
-        self._maxima: Integers = np.zeros(0, np.int64)
-        self.rejection: Rejection | None = None
-
-    def best(self, snapshot: NodeInfoSnapshot) -> int:
-        """The largest key, -1 when no node is feasible."""
-        changes = snapshot.changes
-        if self._layout != snapshot.layout:
-            self._build(snapshot)
-        elif self._position != changes.position:
-            rows = changes.since(self._position)
-            if rows is None or len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
-                self._build(snapshot)
-            elif len(rows) <= _FEW_ROWS:
-                self._patch_few(snapshot, rows)
-            elif rows:
-                self._patch_many(snapshot, rows)
-        self._position = changes.position
-        return int(self._maxima.max())
-
-    # --- from scratch ------------------------------------------------------------------------
-
-    def _build(self, snapshot: NodeInfoSnapshot) -> None:
-        self._statistics.built += 1
-        self._layout = snapshot.layout
-        self.rejection = None
-        table, pod, rows = snapshot.table, self._pod, snapshot.table.all
-        self._allowed = table.valid[rows].copy()
-        for plugin in self._by_node:
-            self._allowed &= plugin.filter_rows(pod, table, rows)
-        self._feasible = self._usable(table, rows, self._allowed)
-        self._worth = self._plain_scores(table, rows)
-        self._normalised = [
-            _Normalised(plugin, weight, plugin.score_rows(pod, table, rows))
-            for plugin, weight in self._scaled
-        ]
-        size = -(-max(1, table.size) // _BLOCK) * _BLOCK
-        self._keys = np.full(size, -1, np.int64)
-        self._blocks = self._keys.reshape(-1, _BLOCK)
-        self._find_maxima()
-        self._rekey(snapshot)
-
-    def _usable(self, table: NodeTable, rows: Rows, allowed: Mask) -> Mask:
-        mask = allowed.copy()
-        for plugin in self._by_usage:
-            mask &= plugin.filter_rows(self._pod, table, rows)
-        return mask
-
-    def _plain_scores(self, table: NodeTable, rows: Rows) -> Integers:
-        total: Integers = np.zeros(kernels.count(table, rows), np.int64)
-        for plugin, weight in self._plain:
-            total += weight * plugin.score_rows(self._pod, table, rows)
-        return total
-
-    def _find_maxima(self) -> bool:
-        """Find the maxima anew; True if any moved."""
-        moved = False
-        for score in self._normalised:
-            if score.flat:
-                continue
-            most = int(score.raw.max(initial=0, where=self._feasible))
-            moved |= most != score.most
-            score.most = most
-        return moved
-
-    def _rekey(self, snapshot: NodeInfoSnapshot, rows: Rows | None = None) -> None:
-        """Compute keys from what they are made of: of these rows, or of all."""
-        rows = snapshot.table.all if rows is None else rows
-        total = self._worth[rows].copy()
-        for score in self._normalised:
-            scaled = kernels.normalised(score.raw[rows], score.most, reverse=score.reverse)
-            total += score.weight * scaled
-        keys = (total << TIE_BITS) + snapshot.ties[rows]
-        keys[~self._feasible[rows]] = -1
-        self._keys[rows] = keys
-        self._maxima = self._blocks.max(axis=1)
-
-    # --- what changed ------------------------------------------------------------------------
-
-    def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
-        """One row after another, with the scalar forms."""
-        self._statistics.patched += len(rows)
-        moved = False
-        for row, node_changed in rows.items():
-            info = snapshot.node_info_map[snapshot.table.names[row]]
-            moved |= self._patch_row(row, info, node_changed=node_changed)
-        if rows:
-            self.rejection = None
-        if moved:
-            self._statistics.rescaled += 1
-            self._find_maxima()
-            self._rekey(snapshot)
-            return
-        for row in rows:
-            self._set_key(row, snapshot)
-
-    def _set_key(self, row: int, snapshot: NodeInfoSnapshot) -> None:
-        if self._feasible[row]:
-            total = int(self._worth[row])
-            for score in self._normalised:
-                total += score.one(row)
-            key = (total << TIE_BITS) + int(snapshot.ties[row])
-        else:
-            key = -1
-        block = row // _BLOCK
-        before = self._keys[row]
-        self._keys[row] = key
-        if key >= self._maxima[block]:
-            self._maxima[block] = key
-        elif before == self._maxima[block]:
-            # Only when its largest key shrinks does a block have to be searched.
-            self._maxima[block] = self._blocks[block].max()
-
-    def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:
-        """Bring verdict and scores up to date; True if a maximum may have moved."""
-        pod, state = self._pod, self._state
-        was_feasible = bool(self._feasible[row])
-        if node_changed:
-            self._allowed[row] = _passes(self._by_node, state, pod, info)
-        feasible = bool(self._allowed[row]) and _passes(self._by_usage, state, pod, info)
-        self._feasible[row] = feasible
-        if feasible:
-            worth = 0
-            for plugin, weight in self._plain:
-                worth += weight * plugin.score(state, pod, info)
-            self._worth[row] = worth
-        moved = False
-        for score in self._normalised:
-            before = raw = int(score.raw[row])
-            if node_changed or score.plugin.scope is not Scope.NODE:
-                raw = score.plugin.score(state, pod, info)
-                score.raw[row] = raw
-                score.flat = score.flat and raw == 0
-            now = raw if feasible else 0
-            then = before if was_feasible else 0
-            moved |= now != then and (now > score.most or then == score.most)
-        return moved
-
-    def _patch_many(self, snapshot: NodeInfoSnapshot, changed: dict[int, bool]) -> None:
-        """All of them at once, with the vectorised forms."""
-        self._statistics.patched += len(changed)
-        self.rejection = None
-        table, pod = snapshot.table, self._pod
-        rows = np.fromiter(changed, np.int64, len(changed))
-        anew = np.fromiter((row for row, node in changed.items() if node), np.int64)
-        if len(anew):
-            allowed = np.ones(len(anew), np.bool_)
-            for plugin in self._by_node:
-                allowed &= plugin.filter_rows(pod, table, anew)
-            self._allowed[anew] = allowed
-        self._feasible[rows] = self._usable(table, rows, self._allowed[rows])
-        self._worth[rows] = self._plain_scores(table, rows)
-        for score in self._normalised:
-            again = anew if score.plugin.scope is Scope.NODE else rows
-            if len(again):
-                score.raw[again] = score.plugin.score_rows(pod, table, again)
-                score.flat = score.flat and not score.raw[again].any()
-        if self._find_maxima():
-            self._statistics.rescaled += 1
-            self._rekey(snapshot)
-        else:
-            self._rekey(snapshot, rows)
-
-
-def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:
-    for plugin in filters:
-        status = plugin.filter(state, pod, info)
-        if status is not SUCCESS and not status.ok:
-            return False
-    return True
+_Key = tuple[int, tuple[tuple[int, ...], ...]]
 
 
 class Engine:
@@ -295,15 +50,23 @@ class Engine:
         profile: the plugins.
         snapshot: what to decide on; whoever owns it brings it up to date between decisions.
         kept_rows: how many rows of results to keep over all classes; at least eight classes stay.
+        few_domains: up to so many values of a label, its domains are judged one by one.
     """
 
     def __init__(
-        self, profile: Profile, snapshot: NodeInfoSnapshot, *, kept_rows: int = _KEPT_ROWS
+        self,
+        profile: Profile,
+        snapshot: NodeInfoSnapshot,
+        *,
+        kept_rows: int = _KEPT_ROWS,
+        few_domains: int = _FEW_DOMAINS,
     ) -> None:
         self._kept_rows = kept_rows
+        self._few_domains = few_domains
+        self._epoch = snapshot.index.epoch
         self._profile = profile
         self._snapshot = snapshot
-        self._classes: OrderedDict[int, _Class] = OrderedDict()
+        self._classes: OrderedDict[_Key, PodClass] = OrderedDict()
         self.statistics = EngineStatistics()
 
     def decide(self, pod: PodInfo, state: CycleState | None = None) -> str | Rejection:
@@ -319,47 +82,49 @@ class Engine:
         narrowed = pre_filter(self._profile, state, pod, snapshot)
         if isinstance(narrowed, Rejection):
             return narrowed
-        one = self._class(pod)
-        few = narrowed.node_names is not None and len(narrowed.node_names) <= _FEW_NAMES
-        if few or not one.incremental:
+        if narrowed.node_names is not None and len(narrowed.node_names) <= _FEW_NAMES:
             self.statistics.serial += 1
             return serial.choose(self._profile, state, pod, snapshot, narrowed)
+        one = self._class(pod)
         key = one.best(snapshot)
         if key >= 0:
             return snapshot.node_info_list[TIE_MAX - (key & TIE_MAX)].name
-        if one.rejection is None:
-            one.rejection = self._diagnose(pod)
-        return one.rejection
+        return one.diagnose(snapshot)
 
     @property
     def kept_classes(self) -> int:
         """How many classes there are results for."""
         return len(self._classes)
 
-    def _class(self, pod: PodInfo) -> _Class:
-        signature = self._profile.sign(pod)
-        one = self._classes.get(signature)
+    def _class(self, pod: PodInfo) -> PodClass:
+        index = self._snapshot.index
+        index.tidy()
+        if index.epoch != self._epoch:
+            self._epoch = index.epoch
+            self._classes.clear()
+        concerns = tuple(item.concerns(pod, index) for _, item, _ in self._profile.cluster)
+        key = (self._profile.sign(pod), concerns)
+        one = self._classes.get(key)
         if one is None:
-            one = self._classes[signature] = _Class(self._profile, pod, self.statistics)
+            one = self._classes[key] = self._make(pod, concerns)
             limit = max(8, self._kept_rows // max(1, self._snapshot.table.size))
             while len(self._classes) > limit:
                 self._classes.popitem(last=False)
         else:
-            self._classes.move_to_end(signature)
+            self._classes.move_to_end(key)
         return one
 
-    def _diagnose(self, pod: PodInfo) -> Rejection:
-        """Why each node refuses: the first plugin that does, as in the reference."""
-        self.statistics.diagnosed += 1
-        table = self._snapshot.table
-        tally = Tally()
-        rows: Integers = np.flatnonzero(table.valid[table.all])
-        for name, plugin in self._profile.filters:
-            if not plugin.applies(pod) or not len(rows):
-                continue
-            passed = plugin.filter_rows(pod, table, rows)
-            refused = rows[~passed]
-            if len(refused):
-                tally.add(name, plugin.count_reasons(pod, table, refused))
-            rows = rows[passed]
-        return tally.rejection(self._snapshot.num_nodes)
+    def _make(self, pod: PodInfo, concerns: tuple[tuple[int, ...], ...]) -> PodClass:
+        snapshot = self._snapshot
+        rules: list[tuple[str, Rule]] = []
+        rankings: list[tuple[Ranking, int]] = []
+        for (name, plugin, weight), mine in zip(self._profile.cluster, concerns, strict=True):
+            rules.extend((name, rule) for rule in plugin.rules(pod, snapshot, mine))
+            ranking = plugin.ranking(pod, snapshot, mine)
+            if ranking is not None:
+                rankings.append((ranking, weight))
+        if not rules and not rankings:
+            return PodClass(self._profile, pod, self.statistics)
+        return ClusterClass(
+            self._profile, pod, self.statistics, rules, rankings, few_domains=self._few_domains
+        )

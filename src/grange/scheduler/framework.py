@@ -14,9 +14,10 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from grange.client.client import Client
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.clusterevents import Registration
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.podindex import PodIndex
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 T = TypeVar("T")
@@ -98,12 +99,11 @@ class CycleState:
 class Scope(Enum):
     """What a verdict about a node depends on, besides the pod.
 
-    ``NODE``: the node object. ``USAGE``: the node's pods too. ``CLUSTER``: other nodes as well.
+    ``NODE``: the node object. ``USAGE``: the node's pods too.
     """
 
     NODE = "Node"
     USAGE = "Usage"
-    CLUSTER = "Cluster"
 
 
 class Normalise(Enum):
@@ -189,6 +189,101 @@ class Score(Protocol):
         """The same for many."""
 
 
+class Points(Protocol):
+    """Places to judge at once: rows of the table, or groups of rows that share their domains."""
+
+    def domains(self, key: str) -> Ids:
+        """Each place's domain under a label key, as numbered by the table; -1 where it has none."""
+
+    def rows(self) -> Rows:
+        """The rows, where places are rows.
+
+        Raises:
+            InvariantError: they are groups.
+        """
+
+
+class Rule(Protocol):
+    """One demand about the domains of a label key, for pods of one class.
+
+    Attributes:
+        key: the label key.
+        by_count: it only asks whether there is any pod in the domain, so a domain's verdict seldom
+            changes; otherwise one change may turn the verdict on every domain.
+    """
+
+    key: str
+    by_count: bool
+
+    def refresh(self) -> list[int] | None:
+        """Take in what changed.
+
+        Returns:
+            The domains whose verdict may have changed; None for all of them.
+        """
+
+    def verdicts(self) -> Mask:
+        """By domain, whether the pod may go there; the last is for nodes without the key."""
+
+    def reason(self, *, missing: bool) -> str:
+        """Why not, for a node without the key or one in a refused domain."""
+
+
+class Ranking(Protocol):
+    """A score that depends on other nodes, for pods of one class.
+
+    Attributes:
+        keys: the label keys it looks at.
+        by_row: it tells nodes of one domain apart.
+    """
+
+    keys: tuple[str, ...]
+    by_row: bool
+
+    def refresh(self) -> None:
+        """Take in what changed."""
+
+    def scores(self, points: Points, feasible: Mask) -> Integers:
+        """0 to 100 for the feasible places, anything for the others.
+
+        Args:
+            points: the places; there is a feasible node at each feasible place.
+            feasible: which of them the pod may go to; at least one.
+        """
+
+
+Check = Callable[[NodeInfo], Status]
+
+
+class Cluster(Protocol):
+    """Judges nodes by what runs on other nodes, too.
+
+    ``survey`` and ``rank`` define what is right: they count from scratch. ``rules`` and ``ranking``
+    must say the same from counts that are kept current.
+    """
+
+    def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
+        """What of the placed pods matters to this one, besides its own signature."""
+
+    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+        """Look at the cluster; what then answers for each node. None when every node will do."""
+
+    def rank(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
+    ) -> list[int] | None:
+        """0 to 100 for each feasible node; None when they are all alike."""
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Sequence[Rule]:
+        """The survey as rules, in the order in which their reasons count."""
+
+    def ranking(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Ranking | None:
+        """The rank, kept current."""
+
+
 class Reserve(Protocol):
     """Keeps books of what was promised to a pod."""
 
@@ -224,8 +319,10 @@ class Plugin:
 
     Attributes:
         name: as in kube-scheduler's configuration.
+        cluster: filters and scores by what runs on other nodes; asked after all filters and scores.
         weight: of its score.
         signature: what of a pod its filter and score depend on; required if it has either.
+        hints_differ: its events' hints look at more of a pod than its signature.
         events: after which events pods that it rejected are worth another try.
     """
 
@@ -235,11 +332,13 @@ class Plugin:
     pre_filter: PreFilter | None = None
     filter: Filter | None = None
     score: Score | None = None
+    cluster: Cluster | None = None
     weight: int = 1
     reserve: Reserve | None = None
     permit: Permit | None = None
     bind: Bind | None = None
     signature: Callable[[PodInfo], Hashable] | None = None
+    hints_differ: bool = False
     events: tuple[Registration, ...] = ()
 
 
@@ -262,11 +361,14 @@ class Profile:
         self.pre_filter = [(item.name, item.pre_filter) for item in plugins if item.pre_filter]
         self.filters = [(item.name, item.filter) for item in plugins if item.filter]
         self.scores = [(item.name, item.score, item.weight) for item in plugins if item.score]
+        self.cluster = [(item.name, item.cluster, item.weight) for item in plugins if item.cluster]
         self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]
         self.events = {item.name: item.events for item in plugins}
         # Whose hints are functions of the pod's signature, so that one answer serves its class.
-        self.signed = frozenset(item.name for item in plugins if item.signature)
+        self.signed = frozenset(
+            item.name for item in plugins if item.signature and not item.hints_differ
+        )
         sorts = [item.queue_sort for item in plugins if item.queue_sort]
         binds = [item.bind for item in plugins if item.bind]
         if len(sorts) != 1 or len(binds) != 1:
@@ -277,7 +379,7 @@ class Profile:
         self._numbers: dict[Hashable, int] = {}
         self._next_number = 0
         for item in plugins:
-            if (item.filter or item.score) and item.signature is None:
+            if (item.filter or item.score or item.cluster) and item.signature is None:
                 raise ValueError(f"plugin {item.name} filters or scores and has no signature")
 
     def sign(self, pod: PodInfo) -> int:

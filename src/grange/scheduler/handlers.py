@@ -6,15 +6,19 @@ claims, because events can be missed, merged or repeated.
 
 from collections.abc import Callable
 
+from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.quantity import QuantityError
+from grange.api.selectors import SelectorError
 from grange.base.log import Logger
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    NAMESPACE_CHANGE,
     NODE_ADD,
+    NODE_DELETE,
     Subject,
     node_update,
     pod_update,
@@ -74,7 +78,7 @@ class Handlers:
                 self._assigned(pod)
             else:
                 self._waiting(pod, old)
-        except QuantityError as error:
+        except (QuantityError, SelectorError) as error:
             self._log.warning("pod left out", pod=str(pod.key), error=error)
 
     def _assigned(self, pod: Pod) -> None:
@@ -141,3 +145,16 @@ class Handlers:
         """A node went away; its pods are the concern of others."""
         if node.metadata.name in self._cache.node_tree:
             self._cache.remove_node(node)
+            # One domain less can make the others even.
+            self._queue.move(NODE_DELETE, self._now(), node, None)
+
+    # --- namespaces --------------------------------------------------------------------------
+
+    def namespace_seen(self, namespace: Namespace) -> None:
+        """A namespace appeared or changed; only its labels matter."""
+        if self._cache.set_namespace(namespace.metadata.name, namespace.metadata.labels):
+            self._queue.move(NAMESPACE_CHANGE, self._now())
+
+    def namespace_deleted(self, namespace: Namespace) -> None:
+        """A namespace is gone, and so are its pods."""
+        self._cache.remove_namespace(namespace.metadata.name)

@@ -14,10 +14,12 @@ import msgspec
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.placement import nodeaffinity, requests
+from grange.placement import nodeaffinity, podaffinity, requests, spread
 from grange.placement.nodeaffinity import Affinity
+from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
 from grange.placement.requests import IDLE, Request, Resources, Usage
+from grange.placement.spread import Constraint
 from grange.scheduler.errors import CacheError
 
 _NOTHING = Resources()
@@ -36,6 +38,8 @@ class PodInfo(msgspec.Struct, gc=False):
         has_affinity: it states any pod affinity or anti-affinity, even a preference.
         has_required_anti_affinity: it refuses company.
         claims: the persistent volume claims it mounts, as ``namespace/name``.
+        terms: its demands and wishes about other pods.
+        spread: how it wants to be spread over domains.
         signature: filled in by the profile: pods with equal numbers are placed alike.
     """
 
@@ -47,6 +51,8 @@ class PodInfo(msgspec.Struct, gc=False):
     has_affinity: bool
     has_required_anti_affinity: bool
     claims: tuple[str, ...]
+    terms: Terms = NO_TERMS
+    spread: tuple[Constraint, ...] = ()
     signature: int | None = None
 
     @classmethod
@@ -55,6 +61,7 @@ class PodInfo(msgspec.Struct, gc=False):
 
         Raises:
             QuantityError: a request is no quantity.
+            SelectorError: a selector about other pods cannot be read.
         """
         spec = pod.spec
         near = far = False
@@ -80,6 +87,8 @@ class PodInfo(msgspec.Struct, gc=False):
             near,
             far,
             claims,
+            podaffinity.of_pod(pod) if near else NO_TERMS,
+            spread.of_pod(pod) if spec.topology_spread_constraints else (),
         )
 
     def seen_as(self, pod: Pod) -> Self:
@@ -87,8 +96,11 @@ class PodInfo(msgspec.Struct, gc=False):
 
         Raises:
             QuantityError: a request is no quantity.
+            SelectorError: a selector about other pods cannot be read.
         """
-        if pod.spec == self.pod.spec and pod.metadata.uid == self.uid:
+        same = pod.spec == self.pod.spec and pod.metadata.uid == self.uid
+        # Whether a pod counts for its own spread depends on its labels.
+        if same and (not self.spread or pod.metadata.labels == self.pod.metadata.labels):
             return msgspec.structs.replace(self, pod=pod)
         return self.of(pod)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from grange.placement import reference
 from grange.scheduler.decision import Narrowed, Rejection, Tally, pre_filter
-from grange.scheduler.framework import SUCCESS, CycleState, Normalise, Profile, Status
+from grange.scheduler.framework import SUCCESS, Check, CycleState, Normalise, Profile, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -48,8 +48,12 @@ def choose(
                 tally.add(plugin, ())
             tally.add(narrowed.plugins[0], [(reason, excluded)])
     feasible = []
+    surveys = [(name, item.survey(pod, snapshot)) for name, item, _ in profile.cluster]
+    checks = [(name, check) for name, check in surveys if check is not None]
     for info in nodes:
         status = _filter(profile, state, pod, info)
+        if status.ok:
+            status = _check(checks, info)
         if status.ok:
             feasible.append(info)
         elif status.rejected:
@@ -60,6 +64,9 @@ def choose(
     if not feasible:
         return tally.rejection(snapshot.num_nodes)
     totals = _score(profile, state, pod, feasible)
+    for _, item, weight in profile.cluster:
+        for at, score in enumerate(item.rank(pod, snapshot, feasible) or ()):
+            totals[at] += weight * score
     return feasible[totals.index(max(totals))].name
 
 
@@ -69,6 +76,14 @@ def _filter(profile: Profile, state: CycleState, pod: PodInfo, info: NodeInfo) -
             status = plugin.filter(state, pod, info)
             if not status.ok:
                 return Status(status.code, status.reasons, name)
+    return SUCCESS
+
+
+def _check(checks: list[tuple[str, Check]], info: NodeInfo) -> Status:
+    for name, check in checks:
+        status = check(info)
+        if not status.ok:
+            return Status(status.code, status.reasons, name)
     return SUCCESS
 
 

@@ -9,7 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from grange.api.kinds import NODE, POD
+from grange.api.kinds import NAMESPACE, NODE, POD
+from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.tasks import Nursery
@@ -57,6 +58,7 @@ class Scheduler:
             result: attempts.labels(result) for result in ("scheduled", "unschedulable", "error")
         }
         self._outcomes = {outcome: bindings.labels(outcome.value) for outcome in Outcome}
+        self._namespaces = deps.informers.informer(NAMESPACE)
         self._nodes = deps.informers.informer(NODE)
         self._pods = deps.informers.informer(POD)
         self.cache = Cache(ttl_s=self._config.assume_ttl_s)
@@ -92,6 +94,7 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until cancelled. Bindings that are under way then have an unknown outcome."""
         self._listen()
+        await self._namespaces.synced.wait()
         await self._nodes.synced.wait()
         await self._pods.synced.wait()
         self._log.info("scheduling", nodes=len(self._nodes.store), waiting=len(self.queue))
@@ -124,8 +127,18 @@ class Scheduler:
             self._placed.extend(self._binding.values())
             return
         self._listening = True
+        self._namespaces.add_handler(
+            self._on_namespace, self._on_namespace_update, self._handlers.namespace_deleted
+        )
         self._nodes.add_handler(self._on_node_add, self._on_node_update, self._on_node_delete)
         self._pods.add_handler(self._on_pod_add, self._on_pod_update, self._on_pod_delete)
+
+    def _on_namespace(self, namespace: Namespace) -> None:
+        self._handlers.namespace_seen(namespace)
+        self._wake.set()
+
+    def _on_namespace_update(self, _: Namespace, namespace: Namespace) -> None:
+        self._on_namespace(namespace)
 
     def _on_node_add(self, node: Node) -> None:
         self._handlers.node_added(node)

@@ -18,6 +18,7 @@ from grange.placement.columns import Integers, NodeTable
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nodetree import NodeTree
+from grange.scheduler.podindex import PodIndex
 
 TIE_BITS = 32
 TIE_MAX = (1 << TIE_BITS) - 1
@@ -82,6 +83,7 @@ class NodeInfoSnapshot:
         layout: grows whenever rows or order change; results by row are void then.
         ties: by row, larger for nodes earlier in the list; unique.
         copies: how many entries were ever copied (a work counter).
+        index: how many pods of a kind are on each row.
     """
 
     def __init__(self) -> None:
@@ -96,6 +98,7 @@ class NodeInfoSnapshot:
         self.layout = 0
         self.ties: Integers = np.zeros(0, np.int64)
         self.copies = 0
+        self.index = PodIndex(self.table, self.node_info_map)
         self._assumed: dict[str, str] = {}
         self._placeholders: dict[str, NodeInfo] = {}
         self._tree_version = -1
@@ -129,8 +132,9 @@ class NodeInfoSnapshot:
             self._affinity_flipped = True
             self._claims_changed = True
             self._write(mine, None)
+            self.index.change(self.table.rows[mine.name], (), mine.pods)
             return
-        before = mine.node
+        before, pods = mine.node, mine.pods
         if bool(mine.pods_with_affinity) != bool(entry.pods_with_affinity) or bool(
             mine.pods_with_required_anti_affinity
         ) != bool(entry.pods_with_required_anti_affinity):
@@ -139,12 +143,14 @@ class NodeInfoSnapshot:
             self._claims_changed = True
         mine.assign(entry)
         self._write(mine, before)
+        if mine.pods is not pods:
+            self.index.change(self.table.rows[mine.name], pods, mine.pods)
 
     def keep(self, live: Callable[[str], bool]) -> None:
         """Drop the entries whose node is gone."""
         for name in [name for name in self.node_info_map if not live(name)]:
+            self._discard(name)
             del self.node_info_map[name]
-            self.table.remove(name)
             self._reordered = True
             self._affinity_flipped = True
             self._claims_changed = True
@@ -194,9 +200,14 @@ class NodeInfoSnapshot:
         self.ties[rows] = TIE_MAX - np.arange(len(rows), dtype=np.int64)
         self.layout += 1
 
+    def _discard(self, name: str) -> None:
+        self.index.change(self.table.rows[name], self.node_info_map[name].pods, ())
+        self.index.node_changed()
+        self.table.remove(name)
+
     def _reset(self) -> None:
         for name in self.node_info_map:
-            self.table.remove(name)
+            self._discard(name)
         self.node_info_map.clear()
         self.node_info_list = []
         self.generation = 0
@@ -211,6 +222,7 @@ class NodeInfoSnapshot:
             row = self.table.put_node(node, mine.allocatable)
             self.table.put_usage(row, mine.usage)
             self.changes.note(row, node=True)
+            self.index.node_changed()
             return
         row = self.table.rows[mine.name]
         if self.table.put_usage(row, mine.usage):
@@ -230,9 +242,10 @@ class NodeInfoSnapshot:
         entry = self.get(node_name)
         if entry is None:
             entry = self._placeholders[node_name] = NodeInfo(node_name)
+        pods = entry.pods
         entry.add_pod(info)
         self._assumed[info.uid] = node_name
-        self._tried(entry, info)
+        self._tried(entry, info, pods)
 
     def forget_pod(self, info: PodInfo) -> None:
         """Take a trial assumption back.
@@ -260,14 +273,16 @@ class NodeInfoSnapshot:
         entry = self.get(node_name)
         if entry is None:
             return
+        pods = entry.pods
         info = entry.remove_pod(uid)
-        self._tried(entry, info)
+        self._tried(entry, info, pods)
         if node_name in self._placeholders and not entry.pods:
             del self._placeholders[node_name]
 
-    def _tried(self, entry: NodeInfo, info: PodInfo) -> None:
+    def _tried(self, entry: NodeInfo, info: PodInfo, pods: tuple[PodInfo, ...]) -> None:
         if entry.name in self.node_info_map:
             self._write(entry, entry.node)
+            self.index.change(self.table.rows[entry.name], pods, entry.pods)
             if info.has_affinity:
                 self.have_pods_with_affinity = [
                     found for found in self.node_info_list if found.pods_with_affinity

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds.node import Node
@@ -320,46 +319,6 @@ def test_reasons_are_counted_per_node_and_sorted() -> None:
         "NodeUnschedulable",
         "TaintToleration",
     }
-
-
-TERM_ON_ZONE = {"topologyKey": "zone", "labelSelector": {}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ({"affinity": {"podAffinity": {REQUIRED: [TERM_ON_ZONE]}}}, "required pod affinity"),
-        (
-            {"affinity": {"podAntiAffinity": {REQUIRED: [TERM_ON_ZONE]}}},
-            "required pod anti-affinity",
-        ),
-        (
-            {
-                "topologySpreadConstraints": [
-                    {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-                ]
-            },
-            "topology spread with DoNotSchedule",
-        ),
-    ],
-)
-def test_rules_that_are_not_known_are_refused_and_named(spec: dict[str, Any], told: str) -> None:
-    """Placing such a pod anyway would break its promise silently."""
-    world = World()
-    world.cache.add_node(builders.node("n"))
-    found = world.decide(builders.pod("p", **spec))
-    assert isinstance(found, Rejection)
-    assert found.message == (
-        f"0/1 nodes are available: this scheduler does not support {told} yet."
-    )
-    assert found.plugins == {"Unsupported"}
-
-
-def test_preferences_about_other_pods_do_not_stop_a_pod() -> None:
-    world = World()
-    world.cache.add_node(builders.node("n"))
-    soft = {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM_ON_ZONE}]}}
-    assert world.place(builders.pod("p", affinity=soft)) == "n"
 
 
 def test_terms_that_name_nodes_look_at_those_only() -> None:

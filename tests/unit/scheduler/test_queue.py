@@ -189,7 +189,6 @@ BIG, SMALL = builders.node("big", capacity={"cpu": 8, "pods": 9}), builders.node
         ("NodeUnschedulable", NODE_ADD, None, builders.node("a"), True),
         ("NodePorts", ASSIGNED_POD_DELETE, builders.pod("x", host_ports=[80]), None, True),
         ("NodePorts", ASSIGNED_POD_DELETE, builders.pod("x", host_ports=[81]), None, False),
-        ("Unsupported", NODE_ADD, None, BIG, False),
     ],
 )
 def test_check_100_hints_decide_who_stays(
@@ -280,7 +279,7 @@ def test_check_103_activating_a_pod_in_flight_brings_it_back() -> None:
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
     queue.activate([pod.uid], 0.0)
-    queue.turn_down(pod, frozenset({"Unsupported"}), 0.0)
+    queue.turn_down(pod, frozenset({"Deaf"}), 0.0)
     assert queue.pool_of(pod.uid) is Pool.BACKOFF
     queue.activate([pod.uid, "nobody"], 0.0)
     assert queue.pool_of(pod.uid) is Pool.ACTIVE
@@ -311,7 +310,7 @@ def test_a_deleted_pod_is_nowhere_whatever_pool_it_was_in() -> None:
     for name in ("flying", "parked", "backoff", "failed"):
         queue.add(info(name), now=0.0)
     flying, parked, backoff, failed = (popped(queue, 0.0) for _ in range(4))
-    queue.turn_down(parked, frozenset({"Unsupported"}), 0.0)
+    queue.turn_down(parked, frozenset({"Deaf"}), 0.0)
     queue.turn_down(backoff, FIT, 0.0)
     queue.move(ASSIGNED_POD_DELETE, 0.0)
     queue.fail(failed, 0.0)

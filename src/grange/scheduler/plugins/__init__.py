@@ -4,27 +4,29 @@ from grange.scheduler.framework import Plugin
 from grange.scheduler.plugins import (
     balancedallocation,
     defaultbinder,
+    interpodaffinity,
     nodeaffinity,
     nodename,
     nodeports,
     noderesourcesfit,
     nodeunschedulable,
+    podtopologyspread,
     prioritysort,
     schedulinggates,
     tainttoleration,
-    unsupported,
 )
 
 DEFAULT: tuple[Plugin, ...] = (
     schedulinggates.PLUGIN,
     prioritysort.PLUGIN,
-    unsupported.PLUGIN,
     nodeunschedulable.PLUGIN,
     nodename.PLUGIN,
     tainttoleration.PLUGIN,
     nodeaffinity.PLUGIN,
     nodeports.PLUGIN,
     noderesourcesfit.PLUGIN,
+    podtopologyspread.PLUGIN,
+    interpodaffinity.PLUGIN,
     balancedallocation.PLUGIN,
     defaultbinder.PLUGIN,
 )

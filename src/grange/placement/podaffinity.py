@@ -1,0 +1,155 @@
+"""Which pods a pod may, must not and would like to run beside: pod affinity and anti-affinity.
+
+A pod's terms are compiled once into immutable values, hashed once, so that equal terms of a thousand
+replicas are one key.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from grange.api.kinds.pod import Pod, PodAffinityTerm
+from grange.api.meta import LabelSelector
+from grange.api.selectors import Labels, Requirement
+
+Namespaces = Mapping[str, Mapping[str, str]]
+"""The labels of every namespace, by name."""
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class PodSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Chooses among pods.
+
+    Attributes:
+        namespaces: names of namespaces whose pods are meant.
+        namespace_labels: requirements on other namespaces whose pods are meant too; empty for all
+            of them, None for no others.
+        labels: requirements on the pods; None chooses none.
+    """
+
+    namespaces: frozenset[str]
+    namespace_labels: tuple[Requirement, ...] | None
+    labels: tuple[Requirement, ...] | None
+
+    def matches(self, namespace: str, labels: Mapping[str, str], known: Namespaces) -> bool:
+        """Whether a pod of this namespace with these labels is chosen."""
+        if self.labels is None:
+            return False
+        if namespace not in self.namespaces:
+            if self.namespace_labels is None:
+                return False
+            of_namespace = known.get(namespace, _NO_LABELS)
+            if not all(item.matches(of_namespace) for item in self.namespace_labels):
+                return False
+        return all(item.matches(labels) for item in self.labels)
+
+
+class Kind(Enum):
+    """What a term is: a demand for company, a refusal of it, or a wish."""
+
+    NEAR = "Near"
+    APART = "Apart"
+    WISH = "Wish"
+
+
+class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """One term.
+
+    Attributes:
+        kind: what it is.
+        selector: the pods it is about.
+        key: the node label whose equal values make nodes one domain.
+        weight: of a wish; negative for one to be apart; 0 otherwise.
+    """
+
+    kind: Kind
+    selector: PodSelector
+    key: str
+    weight: int = 0
+
+
+class Terms(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """All terms of a pod; equal values choose alike.
+
+    Attributes:
+        near: all of them must hold.
+        apart: none of their pods may be in the node's domain.
+        wishes: each adds its weight for every one of its pods in the domain.
+    """
+
+    near: tuple[Term, ...] = ()
+    apart: tuple[Term, ...] = ()
+    wishes: tuple[Term, ...] = ()
+
+    @property
+    def all(self) -> tuple[Term, ...]:
+        """Every term."""
+        return self.near + self.apart + self.wishes
+
+
+NO_TERMS = Terms()
+
+
+def requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | None:
+    """A selector's requirements; None for an absent one, which matches nothing.
+
+    Raises:
+        SelectorError: an expression has no key or an unknown operator.
+    """
+    return None if selector is None else Labels.of(selector).requirements
+
+
+def _selector(term: PodAffinityTerm, namespace: str) -> PodSelector:
+    names, others = frozenset(term.namespaces), requirements(term.namespace_selector)
+    if not names and others is None:
+        names = frozenset({namespace})
+    return PodSelector(names, others, requirements(term.label_selector))
+
+
+def _term(kind: Kind, term: PodAffinityTerm, namespace: str, weight: int = 0) -> Term:
+    return Term(kind, _selector(term, namespace), term.topology_key, weight)
+
+
+def of_pod(pod: Pod) -> Terms:
+    """The pod's terms, compiled.
+
+    Raises:
+        SelectorError: a selector's expression has no key or an unknown operator.
+    """
+    affinity, namespace = pod.spec.affinity, pod.metadata.namespace
+    if affinity is None:
+        return NO_TERMS
+    near: list[Term] = []
+    apart: list[Term] = []
+    wishes: list[Term] = []
+    for rules, kind, sign, found in (
+        (affinity.pod_affinity, Kind.NEAR, 1, near),
+        (affinity.pod_anti_affinity, Kind.APART, -1, apart),
+    ):
+        if rules is None:
+            continue
+        must = rules.required_during_scheduling_ignored_during_execution
+        found.extend(_term(kind, item, namespace) for item in must)
+        wishes.extend(
+            _term(Kind.WISH, item.pod_affinity_term, namespace, sign * item.weight)
+            for item in rules.preferred_during_scheduling_ignored_during_execution
+            if item.weight
+        )
+    return Terms(tuple(near), tuple(apart), tuple(wishes))
+
+
+def chosen_by_all(
+    terms: tuple[Term, ...], namespace: str, labels: Mapping[str, str], known: Namespaces
+) -> bool:
+    """Whether every term is about a pod of this namespace with these labels."""
+    return all(item.selector.matches(namespace, labels, known) for item in terms)
+
+
+def scaled(raw: int, least: int, most: int) -> int:
+    """A sum of wishes scaled to 0 to 100 between the least and the largest; 0 if they are equal."""
+    if most == least:
+        return 0
+    # Divided first, in floating point, as kube-scheduler does: 29 of 100 gives 28.
+    return int(100.0 * (float(raw - least) / float(most - least)))

@@ -1,0 +1,88 @@
+"""How evenly pods spread over domains: topology spread constraints, compiled, and their formulas."""
+
+from collections.abc import Sequence
+from math import floor, log
+
+import msgspec
+
+from grange.api.kinds.pod import Pod, TopologySpreadConstraint
+from grange.api.selectors import IN, Requirement
+from grange.placement.podaffinity import PodSelector, requirements
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+class Constraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """One constraint; equal values choose alike.
+
+    Attributes:
+        key: the node label whose values are the domains.
+        hard: whether it rules nodes out (DoNotSchedule) or ranks them (ScheduleAnyway).
+        max_skew: by how much a domain may exceed the emptiest one.
+        selector: the pods that count, in the pod's own namespace; an empty one counts none.
+        of_itself: whether the pod itself will count.
+        min_domains: with fewer domains the emptiest one is taken to have none.
+        honor_affinity, honor_taints: leave out nodes that the pod cannot use for that reason.
+    """
+
+    key: str
+    hard: bool
+    max_skew: int
+    selector: PodSelector
+    of_itself: bool
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+
+def _compile(item: TopologySpreadConstraint, pod: Pod) -> Constraint:
+    labels = pod.metadata.labels
+    wanted = requirements(item.label_selector)
+    if wanted is not None:
+        wanted += tuple(
+            Requirement(key, IN, (labels[key],)) for key in item.match_label_keys if key in labels
+        )
+    return Constraint(
+        item.topology_key,
+        item.when_unsatisfiable == "DoNotSchedule",
+        item.max_skew,
+        # An empty selector matches every pod but counts none.
+        PodSelector(frozenset({pod.metadata.namespace}), None, wanted or None),
+        wanted is not None and all(one.matches(labels) for one in wanted),
+        item.min_domains or 1,
+        item.node_affinity_policy != "Ignore",
+        item.node_taints_policy == "Honor",
+    )
+
+
+def of_pod(pod: Pod) -> tuple[Constraint, ...]:
+    """The pod's constraints, compiled.
+
+    Raises:
+        SelectorError: a selector's expression has no key or an unknown operator.
+    """
+    return tuple(_compile(item, pod) for item in pod.spec.topology_spread_constraints)
+
+
+def weight(domains: int) -> float:
+    """What one pod counts in a score, by the number of domains."""
+    return log(domains + 2)
+
+
+def rounded(number: float) -> int:
+    """To the nearest integer, halves up; not negative."""
+    whole = floor(number)
+    return whole + (number - whole >= 0.5)
+
+
+def raw_score(parts: Sequence[tuple[int, float, int]]) -> int:
+    """What speaks against a node: of each constraint the count, its weight and its max skew."""
+    total = 0.0
+    for count, each, max_skew in parts:
+        total += float(count) * each + float(max_skew - 1)
+    return rounded(total)
+
+
+def scaled(raw: int, least: int, most: int) -> int:
+    """A raw score turned around into 0 to 100, 100 being best."""
+    return 100 if most == 0 else 100 * (most + least - raw) // most

@@ -1,0 +1,343 @@
+"""InterPodAffinity: beside these pods and away from those, by demand or by wish, on both sides.
+
+A demand for company that nobody meets yet is waived for a pod that would meet it itself: somebody
+has to be first.
+"""
+
+from collections import Counter as Count
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.placement import podaffinity
+from grange.placement.columns import Integers, Mask
+from grange.placement.podaffinity import Kind, Namespaces, Term
+from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.domains import Domains
+from grange.scheduler.framework import (
+    SUCCESS,
+    Check,
+    Code,
+    Plugin,
+    Points,
+    Ranking,
+    Rule,
+    Status,
+)
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.podindex import PodIndex, Query
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+HARD_POD_AFFINITY_WEIGHT = 1
+
+_NEAR = "node(s) didn't match pod affinity rules"
+_APART = "node(s) didn't match pod anti-affinity rules"
+_THEIRS = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+_Place = tuple[str, str]
+
+
+# --- counted from scratch ----------------------------------------------------------------------
+
+
+def _about(term: Term, info: PodInfo, known: Namespaces) -> bool:
+    meta = info.pod.metadata
+    return term.selector.matches(meta.namespace, meta.labels, known)
+
+
+def _all_about(terms: tuple[Term, ...], info: PodInfo, known: Namespaces) -> bool:
+    return all(_about(term, info, known) for term in terms)
+
+
+def _labels(node: NodeInfo) -> dict[str, str]:
+    return node.node.metadata.labels if node.node is not None else {}
+
+
+def _weight(term: Term) -> int:
+    """What a placed pod's term adds for each pod that it is about."""
+    return {Kind.NEAR: HARD_POD_AFFINITY_WEIGHT, Kind.WISH: term.weight, Kind.APART: 0}[term.kind]
+
+
+class _Survey:
+    def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
+        self._pod = pod
+        known = snapshot.index.namespaces
+        self._theirs: set[_Place] = set()
+        for node in snapshot.have_pods_with_required_anti_affinity:
+            labels = _labels(node)
+            for other in node.pods_with_required_anti_affinity:
+                self._theirs.update(
+                    (term.key, labels[term.key])
+                    for term in other.terms.apart
+                    if term.key in labels and _about(term, pod, known)
+                )
+        self._near: set[_Place] = set()
+        self._apart: set[_Place] = set()
+        near, apart = pod.terms.near, pod.terms.apart
+        for node in snapshot.node_info_list if near or apart else ():
+            labels = _labels(node)
+            for other in node.pods:
+                if near and _all_about(near, other, known):
+                    self._near.update(
+                        (term.key, labels[term.key]) for term in near if term.key in labels
+                    )
+                self._apart.update(
+                    (term.key, labels[term.key])
+                    for term in apart
+                    if term.key in labels and _about(term, other, known)
+                )
+        self._first = not self._near and _all_about(near, pod, known)
+
+    @property
+    def needed(self) -> bool:
+        return bool(self._theirs or self._pod.terms.near or self._pod.terms.apart)
+
+    def check(self, node: NodeInfo) -> Status:
+        labels = _labels(node)
+        for term in self._pod.terms.near:
+            value = labels.get(term.key)
+            if value is None or not (self._first or (term.key, value) in self._near):
+                return Status(Code.UNRESOLVABLE, (_NEAR,))
+        if any((term.key, labels.get(term.key)) in self._apart for term in self._pod.terms.apart):
+            return Status(Code.UNSCHEDULABLE, (_APART,))
+        if any(labels.get(key) == value for key, value in self._theirs):
+            return Status(Code.UNSCHEDULABLE, (_THEIRS,))
+        return SUCCESS
+
+
+def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot) -> Count[_Place]:
+    """The wishes granted by being in each place."""
+    known, sums = snapshot.index.namespaces, Count[_Place]()
+    wishes = pod.terms.wishes
+    for node in snapshot.node_info_list if wishes else snapshot.have_pods_with_affinity:
+        labels = _labels(node)
+        for other in node.pods if wishes else node.pods_with_affinity:
+            for term in wishes:
+                if term.key in labels and _about(term, other, known):
+                    sums[term.key, labels[term.key]] += term.weight
+            for term in other.terms.near + other.terms.wishes:
+                if term.key in labels and _about(term, pod, known):
+                    sums[term.key, labels[term.key]] += _weight(term)
+    return sums
+
+
+# --- from counts that are kept -----------------------------------------------------------------
+
+
+class _Absence:
+    """None of these pods in the domain."""
+
+    by_count = True
+
+    def __init__(self, domains: Domains, reason: str) -> None:
+        self.key = domains.key
+        self._domains = domains
+        self._reason = reason
+
+    def refresh(self) -> list[int] | None:
+        """Take in what changed."""
+        self._domains.update()
+        return self._domains.take_changed()
+
+    def verdicts(self) -> Mask:
+        """Where there are none; a node outside all domains is near nobody."""
+        verdicts: Mask = self._domains.counts == 0
+        return verdicts
+
+    def reason(self, *, missing: bool) -> str:
+        """The same for all."""
+        return self._reason
+
+
+class _Presence:
+    """Some of these pods in the domain, unless the pod is the first of its kind."""
+
+    by_count = True
+
+    def __init__(self, at: int, group: Sequence[Domains], *, meets_itself: bool) -> None:
+        self._domains = group[at]
+        self.key = self._domains.key
+        self._group = group
+        self._meets_itself = meets_itself
+        self._first = False
+
+    def refresh(self) -> list[int] | None:
+        """Take in what changed."""
+        for domains in self._group:
+            domains.update()
+        first = self._meets_itself and not any(domains.total for domains in self._group)
+        changed = self._domains.take_changed()
+        if first is not self._first:
+            self._first = first
+            return None
+        return changed
+
+    def verdicts(self) -> Mask:
+        """Where there are some; a node outside all domains is near nobody."""
+        if not self._first:
+            return self._domains.counts > 0
+        everywhere: Mask = np.ones(len(self._domains.counts), np.bool_)
+        everywhere[-1] = False
+        return everywhere
+
+    def reason(self, *, missing: bool) -> str:
+        """The same for all."""
+        return _NEAR
+
+
+class _Wishes:
+    """The sum of granted wishes, scaled between its least and its largest."""
+
+    by_row = False
+
+    def __init__(self, weighted: Sequence[tuple[Domains, int]]) -> None:
+        self._weighted = weighted
+        self.keys = tuple({domains.key: None for domains, _ in weighted})
+
+    def refresh(self) -> None:
+        """Take in what changed."""
+        for domains, _ in self._weighted:
+            domains.update()
+
+    def scores(self, points: Points, feasible: Mask) -> Integers:
+        """As ``podaffinity.scaled``."""
+        raw: Integers = np.zeros(len(feasible), np.int64)
+        for domains, weight in self._weighted:
+            raw += weight * domains.counts[points.domains(domains.key)]
+        candidates = raw[feasible]
+        least, most = int(candidates.min()), int(candidates.max())
+        if least == most:
+            return np.zeros(len(feasible), np.int64)
+        parts = 100.0 * ((raw - least).astype(np.float64) / float(most - least))
+        return parts.astype(np.int64)
+
+
+class _Neighbours:
+    def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
+        """The terms of placed pods that are about this one."""
+        return index.concerning(pod)
+
+    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+        """Its own demands, and the refusals of placed pods."""
+        survey = _Survey(pod, snapshot)
+        return survey.check if survey.needed else None
+
+    def rank(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
+    ) -> list[int] | None:
+        """Its own wishes, and those of placed pods; their demands are wishes once they are met."""
+        sums = _sums(pod, snapshot)
+        if not sums:
+            return None
+        raw = []
+        for node in feasible:
+            labels = _labels(node)
+            raw.append(sum(sum_ for (key, value), sum_ in sums.items() if labels.get(key) == value))
+        least, most = min(raw), max(raw)
+        return [podaffinity.scaled(item, least, most) for item in raw]
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Sequence[Rule]:
+        """In the order of the survey."""
+        index, terms = snapshot.index, pod.terms
+        rules: list[Rule] = []
+        if terms.near:
+            together = index.counter(Query(tuple(term.selector for term in terms.near)))
+            group = [Domains(snapshot, together, term.key) for term in terms.near]
+            alone = _all_about(terms.near, pod, index.namespaces)
+            rules.extend(_Presence(at, group, meets_itself=alone) for at in range(len(group)))
+        for term in terms.apart:
+            counter = index.counter(Query((term.selector,)))
+            rules.append(_Absence(Domains(snapshot, counter, term.key), _APART))
+        for number in concerns:
+            theirs = index.term(number)
+            if theirs.kind is Kind.APART:
+                domains = Domains(snapshot, index.holders(number), theirs.key)
+                rules.append(_Absence(domains, _THEIRS))
+        return rules
+
+    def ranking(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Ranking | None:
+        """Its own wishes and theirs."""
+        index = snapshot.index
+        weighted = [
+            (Domains(snapshot, index.counter(Query((term.selector,))), term.key), term.weight)
+            for term in pod.terms.wishes
+        ]
+        for number in concerns:
+            theirs = index.term(number)
+            if weight := _weight(theirs):
+                domains = Domains(snapshot, index.holders(number), theirs.key)
+                weighted.append((domains, weight))
+        return _Wishes(weighted) if weighted else None
+
+
+def _signature(pod: PodInfo) -> Hashable:
+    meta, terms = pod.pod.metadata, pod.terms
+    if not terms.near:
+        return terms
+    # Whether it may be the first depends on its labels, and by a selector on its namespace's.
+    return terms, meta.namespace, frozenset(meta.labels.items())
+
+
+# --- what may help a pod that was turned down ----------------------------------------------------
+
+
+def _of_interest(pod: PodInfo, before: Object, after: Object) -> bool:
+    """A pod came, changed its labels, or went: did company arrive, or a reason to stay away leave?
+
+    Namespaces' labels are not at hand here, so a selector over namespaces counts as met.
+    """
+    came = after if isinstance(after, Pod) else None
+    went = before if isinstance(before, Pod) else None
+    terms = pod.terms
+    if came is not None and terms.near and _may_be_about(terms.near, came):
+        return True
+    if went is None:
+        return False
+    if came is None and terms.near and _may_be_about(terms.near, went):
+        return True  # without it this pod may be the first
+    if any(_may_be_about((term,), went) for term in terms.apart):
+        return True
+    return any(_may_be_about((term,), pod.pod) for term in podaffinity.of_pod(went).apart)
+
+
+def _may_be_about(terms: tuple[Term, ...], pod: Pod) -> bool:
+    meta = pod.metadata
+    for term in terms:
+        selector = term.selector
+        if selector.labels is None or not all(
+            item.matches(meta.labels) for item in selector.labels
+        ):
+            return False
+        if selector.namespace_labels is None and meta.namespace not in selector.namespaces:
+            return False
+    return True
+
+
+def _moves_domains(pod: PodInfo, before: Object, after: Object) -> bool:
+    """A node came, or changed domain. Terms of others are not at hand, so any label may matter."""
+    if not (isinstance(before, Node) and isinstance(after, Node)):
+        return True
+    return before.metadata.labels != after.metadata.labels
+
+
+_POD = Action.ADD | Action.POD_LABEL | Action.DELETE
+
+PLUGIN = Plugin(
+    "InterPodAffinity",
+    cluster=_Neighbours(),
+    weight=2,
+    signature=_signature,
+    hints_differ=True,
+    events=(
+        Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _of_interest),
+        Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
+        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), _moves_domains),
+        Registration(ClusterEvent(Subject.NAMESPACE, Action.ADD | Action.UPDATE)),
+    ),
+)

@@ -1,0 +1,310 @@
+"""PodTopologySpread: alike pods evenly over zones, hosts, or whatever a node label names."""
+
+from collections import Counter as Count
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from grange.api.kinds.pod import Pod
+from grange.placement import kernels, nodeaffinity, spread, taints
+from grange.placement.columns import Integers, Mask
+from grange.placement.spread import HOSTNAME, Constraint
+from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.domains import Domains
+from grange.scheduler.framework import (
+    SUCCESS,
+    Check,
+    Code,
+    Plugin,
+    Points,
+    Ranking,
+    Rule,
+    Status,
+)
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.podindex import Counter, PodIndex, Query
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_SKEWED = "node(s) didn't match pod topology spread constraints"
+_MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
+
+_Constraints = tuple[Constraint, ...]
+
+
+def _hard(pod: PodInfo) -> _Constraints:
+    return tuple(item for item in pod.spread if item.hard)
+
+
+def _soft(pod: PodInfo) -> _Constraints:
+    return tuple(item for item in pod.spread if not item.hard)
+
+
+def _query(constraint: Constraint) -> Query:
+    return Query((constraint.selector,), staying=True)
+
+
+# --- counted from scratch ----------------------------------------------------------------------
+
+
+def _labels(node: NodeInfo) -> dict[str, str]:
+    return node.node.metadata.labels if node.node is not None else {}
+
+
+def _in_all_domains(node: NodeInfo, constraints: _Constraints) -> bool:
+    labels = _labels(node)
+    return all(item.key in labels for item in constraints)
+
+
+def _included(pod: PodInfo, node: NodeInfo, constraint: Constraint) -> bool:
+    """Whether the constraint's policies let the node count."""
+    if node.node is None:
+        return False
+    if constraint.honor_affinity and not nodeaffinity.matches(
+        pod.affinity, node.name, node.node.metadata.labels
+    ):
+        return False
+    tolerations = pod.pod.spec.tolerations
+    return not (
+        constraint.honor_taints
+        and taints.first_untolerated(node.node.spec.taints, tolerations) is not None
+    )
+
+
+def _chosen(node: NodeInfo, constraint: Constraint, snapshot: NodeInfoSnapshot) -> int:
+    query, known = _query(constraint), snapshot.index.namespaces
+    return sum(1 for other in node.pods if query.chooses(other, known))
+
+
+def _by_domain(
+    pod: PodInfo, snapshot: NodeInfoSnapshot, constraints: _Constraints
+) -> list[Count[str]]:
+    """Of each constraint, the pods in each domain that has a node that counts."""
+    found = [Count[str]() for _ in constraints]
+    for node in snapshot.node_info_list:
+        if _in_all_domains(node, constraints):
+            for constraint, counts in zip(constraints, found, strict=True):
+                if _included(pod, node, constraint):
+                    chosen = _chosen(node, constraint, snapshot)
+                    counts[_labels(node)[constraint.key]] += chosen
+    return found
+
+
+class _Survey:
+    def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot, hard: _Constraints) -> None:
+        self._limits = [
+            (
+                constraint,
+                counts,
+                min(counts.values()) if len(counts) >= constraint.min_domains else 0,
+            )
+            for constraint, counts in zip(hard, _by_domain(pod, snapshot, hard), strict=True)
+        ]
+
+    def check(self, node: NodeInfo) -> Status:
+        labels = _labels(node)
+        for constraint, counts, least in self._limits:
+            value = labels.get(constraint.key)
+            if value is None:
+                return Status(Code.UNRESOLVABLE, (_MISSING,))
+            if counts[value] + constraint.of_itself - least > constraint.max_skew:
+                return Status(Code.UNSCHEDULABLE, (_SKEWED,))
+        return SUCCESS
+
+
+# --- from counts that are kept -----------------------------------------------------------------
+
+
+class _EligibleDomains(Domains):
+    """Counts only nodes that are in all domains and that the constraint's policies include."""
+
+    def __init__(
+        self,
+        snapshot: NodeInfoSnapshot,
+        pod: PodInfo,
+        constraint: Constraint,
+        together: _Constraints,
+    ) -> None:
+        super().__init__(snapshot, snapshot.index.counter(_query(constraint)), constraint.key)
+        self._table = snapshot.table
+        self._pod = pod
+        self._constraint = constraint
+        self._others = [item.key for item in together if item.key != constraint.key]
+
+    def eligible(self) -> Mask | None:
+        table, rows = self._table, self._table.all
+        mask: Mask = np.ones(table.size, np.bool_)
+        for key in self._others:
+            mask &= table.labels(key).ids[rows] >= 0
+        if self._constraint.honor_affinity and self._pod.affinity.demands:
+            mask &= kernels.matches(table, rows, self._pod.affinity)
+        if self._constraint.honor_taints:
+            mask &= kernels.untainted(table, rows, self._pod.pod.spec.tolerations)
+        return mask
+
+
+class _Skew:
+    """No domain may exceed the emptiest one by more than the constraint allows."""
+
+    by_count = False
+
+    def __init__(self, domains: _EligibleDomains, constraint: Constraint) -> None:
+        self.key = constraint.key
+        self._domains = domains
+        self._constraint = constraint
+
+    def refresh(self) -> list[int] | None:
+        """Take in what changed."""
+        self._domains.update()
+        return self._domains.take_changed()
+
+    def verdicts(self) -> Mask:
+        """Where one more pod keeps the skew."""
+        constraint, domains = self._constraint, self._domains
+        counts, present = domains.counts, domains.present
+        least = 0
+        if np.count_nonzero(present) >= constraint.min_domains:
+            least = int(counts[present].min())
+        verdicts: Mask = counts <= constraint.max_skew + least - constraint.of_itself
+        verdicts[-1] = False
+        return verdicts
+
+    def reason(self, *, missing: bool) -> str:
+        """A node without the label cannot be helped by removing pods."""
+        return _MISSING if missing else _SKEWED
+
+
+class _Evenness:
+    """The emptier the domain, the better; several constraints add up."""
+
+    def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot, soft: _Constraints) -> None:
+        self.keys = tuple({item.key: None for item in soft})
+        self.by_row = HOSTNAME in self.keys
+        self._soft = soft
+        self._domains = {
+            at: _EligibleDomains(snapshot, pod, item, soft)
+            for at, item in enumerate(soft)
+            if item.key != HOSTNAME
+        }
+        self._counters: dict[int, Counter] = {
+            at: snapshot.index.counter(_query(item))
+            for at, item in enumerate(soft)
+            if item.key == HOSTNAME
+        }
+        self._table = snapshot.table
+
+    def refresh(self) -> None:
+        """Take in what changed."""
+        for domains in self._domains.values():
+            domains.update()
+
+    def scores(self, points: Points, feasible: Mask) -> Integers:
+        """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
+        ids = {key: points.domains(key) for key in self.keys}
+        inside = feasible.copy()
+        for found in ids.values():
+            inside &= found >= 0
+        result: Integers = np.zeros(len(feasible), np.int64)
+        if not inside.any():
+            return result
+        total = np.zeros(len(feasible), np.float64)
+        for at, item in enumerate(self._soft):
+            mine = ids[item.key]
+            if item.key == HOSTNAME:
+                number = int(np.count_nonzero(inside))
+                counts = self._counters[at].rows(self._table.size)[points.rows()]
+            else:
+                domains = self._domains[at]
+                number = int(np.count_nonzero(np.bincount(mine[inside])))
+                counts = domains.counts[mine]
+            total += counts.astype(np.float64) * spread.weight(number) + float(item.max_skew - 1)
+        whole = np.floor(total)
+        raw = (whole + (total - whole >= 0.5)).astype(np.int64)
+        least, most = int(raw[inside].min()), int(raw[inside].max())
+        result[inside] = 100 if most == 0 else 100 * (most + least - raw[inside]) // most
+        return result
+
+
+class _Spread:
+    def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
+        """Placed pods are counted, not asked."""
+        return ()
+
+    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+        """The constraints that rule out."""
+        hard = _hard(pod)
+        return _Survey(pod, snapshot, hard).check if hard else None
+
+    def rank(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
+    ) -> list[int] | None:
+        """The constraints that rank. How many domains there are counts over feasible nodes only."""
+        soft = _soft(pod)
+        if not soft:
+            return None
+        inside = [node for node in feasible if _in_all_domains(node, soft)]
+        by_domain = _by_domain(pod, snapshot, soft)
+        weights = [
+            spread.weight(
+                len(inside)
+                if item.key == HOSTNAME
+                else len({_labels(node)[item.key] for node in inside})
+            )
+            for item in soft
+        ]
+        raw: dict[str, int] = {}
+        for node in inside:
+            parts = []
+            for item, counts, weight in zip(soft, by_domain, weights, strict=True):
+                own = item.key == HOSTNAME
+                count = _chosen(node, item, snapshot) if own else counts[_labels(node)[item.key]]
+                parts.append((count, weight, item.max_skew))
+            raw[node.name] = spread.raw_score(parts)
+        least, most = min(raw.values(), default=0), max(raw.values(), default=0)
+        return [
+            spread.scaled(raw[node.name], least, most) if node.name in raw else 0
+            for node in feasible
+        ]
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Sequence[Rule]:
+        """One a constraint."""
+        hard = _hard(pod)
+        return [_Skew(_EligibleDomains(snapshot, pod, item, hard), item) for item in hard]
+
+    def ranking(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Ranking | None:
+        """All of them together."""
+        soft = _soft(pod)
+        return _Evenness(pod, snapshot, soft) if soft else None
+
+
+def _signature(pod: PodInfo) -> Hashable:
+    return pod.spread
+
+
+def _counts(pod: PodInfo, before: Object, after: Object) -> bool:
+    """A pod came, changed its labels or went, and it counts for some constraint before or after."""
+    return any(
+        constraint.selector.matches(item.metadata.namespace, item.metadata.labels, {})
+        for constraint in _hard(pod)
+        for item in (before, after)
+        if isinstance(item, Pod)
+    )
+
+
+_POD = Action.ADD | Action.POD_LABEL | Action.DELETE
+_NODE = Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT
+
+PLUGIN = Plugin(
+    "PodTopologySpread",
+    cluster=_Spread(),
+    weight=2,
+    signature=_signature,
+    events=(
+        Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _counts),
+        Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
+        Registration(ClusterEvent(Subject.NODE, _NODE)),
+    ),
+)

@@ -1,0 +1,556 @@
+"""Rules about other pods: the engine decides as the reference does, whatever path it takes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.base.rng import Stream
+from grange.scheduler import plugins, serial
+from grange.scheduler.cache import Cache
+from grange.scheduler.decision import Rejection
+from grange.scheduler.engine import Engine
+from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.sim import builders
+
+PROFILE = Profile(plugins.DEFAULT)
+MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
+ZONE = "topology.kubernetes.io/zone"
+HOST = "kubernetes.io/hostname"
+
+
+class World:
+    """A cache with an engine over its snapshot; ``decide`` holds it to the reference."""
+
+    def __init__(self, few_domains: int = 64) -> None:
+        self.cache = Cache()
+        self.snapshot = NodeInfoSnapshot()
+        self.engine = Engine(PROFILE, self.snapshot, few_domains=few_domains)
+
+    def nodes(self, *names: str, **options: Any) -> None:
+        for name in names:
+            self.cache.add_node(builders.node(name, **options))
+
+    def put(self, name: str, node: str, **options: Any) -> None:
+        self.cache.add_pod(builders.pod(name, nodeName=node, **options))
+
+    def decide(self, pod: Pod) -> str | Rejection:
+        self.cache.update_node_info_snapshot(self.snapshot)
+        info = PodInfo.of(pod)
+        found = self.engine.decide(info)
+        assert found == serial.decide(PROFILE, CycleState(), info, self.snapshot)
+        return found
+
+    def place(self, pod: Pod) -> str | Rejection:
+        found = self.decide(pod)
+        if isinstance(found, str):
+            self.cache.assume_pod(PodInfo.of(pod).on(found))
+        return found
+
+    def refusal(self, pod: Pod) -> str:
+        found = self.decide(pod)
+        assert isinstance(found, Rejection)
+        return found.message
+
+
+# --- the same decisions, over any history ------------------------------------------------------
+
+KEYS = st.sampled_from([ZONE, ZONE, HOST, "rack"])
+COLOURS = st.sampled_from(["red", "blue"])
+SELECTORS = st.one_of(
+    st.builds(lambda colour: {"matchLabels": {"colour": colour}}, COLOURS),
+    st.builds(lambda colour: {"matchLabels": {"colour": colour}}, COLOURS),
+    st.just({}),
+    st.none(),
+    st.just({"matchExpressions": [{"key": "colour", "operator": "Exists"}]}),
+)
+TERMS = st.builds(
+    lambda key, selector, extra: {"topologyKey": key, "labelSelector": selector, **extra},
+    KEYS,
+    SELECTORS,
+    st.sampled_from(
+        [
+            {},
+            {},
+            {"namespaces": ["default", "other"]},
+            {"namespaceSelector": {}},
+            {"namespaceSelector": {"matchLabels": {"team": "a"}}},
+        ]
+    ),
+)
+WISHES = st.lists(
+    st.builds(
+        lambda weight, term: {"weight": weight, "podAffinityTerm": term},
+        st.sampled_from([1, 7, 100]),
+        TERMS,
+    ),
+    max_size=2,
+)
+COMPANY = st.builds(
+    lambda must, should: {MUST: must, SHOULD: should}, st.lists(TERMS, max_size=2), WISHES
+)
+SPREAD = st.builds(
+    lambda skew, key, selector, extra, hard: {
+        "maxSkew": skew,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
+        "labelSelector": selector,
+        **extra,
+    },
+    st.integers(1, 3),
+    KEYS,
+    SELECTORS,
+    st.sampled_from(
+        [
+            {},
+            {},
+            {"minDomains": 3},
+            {"nodeAffinityPolicy": "Ignore"},
+            {"nodeTaintsPolicy": "Honor"},
+            {"matchLabelKeys": ["version"]},
+        ]
+    ),
+    st.booleans(),
+)
+SHAPES = st.builds(
+    lambda labels, cpu, near, apart, spread, selector, preferred, namespace: {
+        "labels": labels,
+        "namespace": namespace,
+        "requests": {"cpu": cpu},
+        "affinity": {
+            **({"podAffinity": near} if near else {}),
+            **({"podAntiAffinity": apart} if apart else {}),
+            **({"nodeAffinity": {SHOULD: preferred}} if preferred else {}),
+        },
+        "topologySpreadConstraints": spread,
+        "nodeSelector": selector,
+    },
+    st.fixed_dictionaries({}, optional={"colour": COLOURS, "version": st.sampled_from(["1", "2"])}),
+    st.sampled_from(["100m", "500m"]),
+    st.one_of(st.none(), st.none(), COMPANY),
+    st.one_of(st.none(), st.none(), COMPANY),
+    st.one_of(st.just([]), st.lists(SPREAD, max_size=2)),
+    st.sampled_from([{}, {}, {}, {"disk": "ssd"}]),
+    st.sampled_from(
+        [
+            [],
+            [],
+            [
+                {
+                    "weight": 5,
+                    "preference": {
+                        "matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]
+                    },
+                }
+            ],
+        ]
+    ),
+    st.sampled_from(["default", "default", "other"]),
+)
+NODES = st.builds(
+    lambda number, zone, labels, pods, taints: builders.node(
+        f"n{number}", zone=zone, labels=labels, capacity={"cpu": 2, "pods": pods}, taints=taints
+    ),
+    st.integers(0, 7),
+    st.sampled_from(["", "z0", "z1", "z2"]),
+    st.fixed_dictionaries(
+        {}, optional={"rack": st.sampled_from(["r0", "r1"]), "disk": st.just("ssd")}
+    ),
+    st.integers(1, 5),
+    st.sampled_from(
+        [
+            [],
+            [],
+            [],
+            [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+            [{"key": "k", "value": "v", "effect": "PreferNoSchedule"}],
+        ]
+    ),
+)
+STEPS = st.one_of(
+    st.tuples(st.just("place"), st.integers(0, 3)),
+    st.tuples(st.just("place"), st.integers(0, 3)),
+    st.tuples(st.just("place"), st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from(["delete", "confirm", "label", "end", "drop", "team"]), st.integers(0, 20)
+    ),
+    st.tuples(st.just("node"), NODES),
+)
+
+
+class History:
+    """Runs steps on a world."""
+
+    def __init__(self, world: World, shapes: Sequence[dict[str, Any]]) -> None:
+        self.world, self.shapes = world, shapes
+        self.placed: list[Pod] = []
+        self.nodes: dict[str, Node] = {}
+        self.count = 0
+
+    def run(self, verb: str, what: Any) -> None:
+        cache = self.world.cache
+        if verb == "node":
+            cache.update_node(None, what)
+            self.nodes[what.metadata.name] = what
+        elif verb == "place":
+            self.place(self.shapes[what % len(self.shapes)])
+        elif verb == "team":
+            cache.set_namespace("other", {"team": "ab"[what % 2]})
+        elif verb == "drop" and self.nodes:
+            cache.remove_node(self.nodes.pop([*self.nodes][what % len(self.nodes)]))
+        elif self.placed:
+            at = what % len(self.placed)
+            self.change(verb, at)
+
+    def change(self, verb: str, at: int) -> None:
+        cache, pod = self.world.cache, self.placed[at]
+        if verb == "delete":
+            cache.remove_pod(self.placed.pop(at))
+            return
+        if cache.is_assumed_pod(pod):
+            cache.add_pod(pod)
+        meta = pod.metadata
+        if verb == "label":
+            meta = msgspec.structs.replace(meta, labels={"colour": "blue"})
+        elif verb == "end":
+            meta = msgspec.structs.replace(meta, deletion_timestamp="2020-01-01T00:00:00Z")
+        self.placed[at] = msgspec.structs.replace(pod, metadata=meta)
+        cache.update_pod(pod, self.placed[at])
+
+    def place(self, options: dict[str, Any]) -> None:
+        self.count += 1
+        pod = builders.pod(f"p{self.count}", **options)
+        found = self.world.place(pod)
+        if isinstance(found, str):
+            self.placed.append(PodInfo.of(pod).on(found).pod)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(NODES, max_size=8),
+    st.lists(SHAPES, min_size=1, max_size=4),
+    st.lists(STEPS, max_size=25),
+    st.sampled_from([0, 2, 64]),
+)
+def test_check_118_rules_about_other_pods_keep_the_parity(
+    nodes: list[Node],
+    shapes: list[dict[str, Any]],
+    steps: list[tuple[str, Any]],
+    few_domains: int,
+) -> None:
+    """By cell, row by row, or all at once: the same node, and the same reasons."""
+    history = History(World(few_domains), shapes)
+    history.world.cache.set_namespace("other", {"team": "a"})
+    for node in nodes:
+        history.run("node", node)
+    for verb, what in steps:
+        history.run(verb, what)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(SHAPES, min_size=1, max_size=3), st.integers(0, 10**6))
+def test_check_118_also_with_many_nodes_and_rules_about_other_pods(
+    shapes: list[dict[str, Any]], seed: int
+) -> None:
+    """Several blocks a cell, small patches and large ones."""
+    random = Stream(seed)
+    history = History(World(), shapes)
+    for number in range(400):
+        history.run(
+            "node",
+            builders.node(
+                f"m{number}",
+                zone=random.choice(["z0", "z1", "z1"]),
+                labels={"rack": random.choice(["r0", "r1"])},
+                capacity={"cpu": random.choice([1, 2]), "pods": 3},
+            ),
+        )
+    for burst in (1, 3, 40, 150, 2):
+        for number in range(burst):
+            history.world.put(
+                f"b{burst}-{number}",
+                f"m{random.integer(0, 399)}",
+                labels={"colour": random.choice(["red", "blue"])},
+            )
+        for at in range(len(shapes)):
+            history.run("place", at)
+            history.run("place", at)
+
+
+# --- topology spread ---------------------------------------------------------------------------
+
+BLUE = {"colour": "blue"}
+IS_BLUE = {"matchLabels": BLUE}
+
+
+def three_zones(few_domains: int = 64) -> World:
+    world = World(few_domains)
+    for zone in "abc":
+        world.nodes(f"{zone}1", f"{zone}2", zone=zone)
+    return world
+
+
+def even(max_skew: int = 1, **options: Any) -> dict[str, Any]:
+    """A pod that wants to be spread evenly over zones."""
+    constraint = {
+        "maxSkew": max_skew,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": IS_BLUE,
+    }
+    return {"labels": BLUE, "topologySpreadConstraints": [{**constraint, **options}]}
+
+
+def test_hard_spread_keeps_the_skew() -> None:
+    world = three_zones()
+    for number, node in enumerate(("a1", "a2", "b1")):
+        world.put(f"old{number}", node, labels=BLUE)
+    zones = [str(world.place(builders.pod(f"p{number}", **even())))[0] for number in range(5)]
+    assert zones == ["c", "b", "c", "a", "b"]
+
+
+def test_a_node_outside_all_domains_takes_no_such_pod() -> None:
+    world = World()
+    world.nodes("nowhere")
+    assert world.refusal(builders.pod("p", **even())) == (
+        "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints "
+        "(missing required label)."
+    )
+
+
+def test_skewed_domains_are_a_reason() -> None:
+    world = three_zones()
+    world.put("old", "a1", labels=BLUE)
+    for zone in "bc":
+        world.nodes(f"{zone}1", f"{zone}2", zone=zone, capacity={"cpu": 0, "pods": 0})
+    assert world.refusal(builders.pod("p", **even())) == (
+        "0/6 nodes are available: 2 node(s) didn't match pod topology spread constraints, "
+        "4 Too many pods."
+    )
+
+
+def test_check_107_too_few_domains_count_as_an_empty_one() -> None:
+    """With minDomains 3 and two domains the least is 0, so that nobody gets a second pod."""
+    world = World()
+    world.nodes("a1", zone="a")
+    world.nodes("b1", zone="b")
+    for name, node in (("x", "a1"), ("y", "b1")):
+        world.put(name, node, labels=BLUE)
+    assert isinstance(world.decide(builders.pod("p", **even())), str)
+    assert "topology spread" in world.refusal(builders.pod("q", **even(minDomains=3)))
+    world.nodes("c1", zone="c")
+    assert world.decide(builders.pod("q", **even(minDomains=3))) == "c1"
+
+
+def test_pods_that_are_ending_do_not_count() -> None:
+    world = three_zones()
+    pod = builders.pod("old", nodeName="a1", labels=BLUE)
+    world.cache.add_pod(pod)
+    full = {"cpu": 0, "pods": 0}
+    for zone in "bc":
+        world.nodes(f"{zone}1", f"{zone}2", zone=zone, capacity=full)
+    assert "topology spread" in world.refusal(builders.pod("p", **even()))
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2020-01-01T00:00:00Z")
+    world.cache.update_pod(pod, msgspec.structs.replace(pod, metadata=meta))
+    assert world.decide(builders.pod("p", **even())) == "a2"
+
+
+def test_policies_decide_which_nodes_make_a_domain() -> None:
+    """An empty zone that the pod cannot use keeps the others from filling, unless left out."""
+    world = World()
+    world.nodes("a1", zone="a", labels={"disk": "ssd"})
+    world.nodes("b1", zone="b", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
+    world.put("old", "a1", labels=BLUE)
+    selector: dict[str, Any] = {"nodeSelector": {"disk": "ssd"}}
+    assert world.decide(builders.pod("p", **even(), **selector)) == "a1"
+    ignoring = even(nodeAffinityPolicy="Ignore")
+    assert "topology spread" in world.refusal(builders.pod("q", **ignoring, **selector))
+    assert "topology spread" in world.refusal(builders.pod("r", **even()))
+    assert world.decide(builders.pod("s", **even(nodeTaintsPolicy="Honor"))) == "a1"
+
+
+def test_match_label_keys_count_one_version_only() -> None:
+    world = three_zones()
+    for number, node in enumerate(("a1", "a2", "b1")):
+        world.put(f"old{number}", node, labels={**BLUE, "version": "1"})
+    new = even(matchLabelKeys=["version"])
+    new["labels"] = {**BLUE, "version": "2"}
+    zones = [str(world.place(builders.pod(f"p{number}", **new)))[0] for number in range(3)]
+    assert sorted(zones) == ["a", "b", "c"]
+
+
+def rank(plugin: str, world: World, pod: Pod, names: Sequence[str]) -> list[int] | None:
+    world.cache.update_node_info_snapshot(world.snapshot)
+    for name, item, _ in PROFILE.cluster:
+        if name == plugin:
+            feasible = [world.snapshot.node_info_map[node] for node in names]
+            return item.rank(PodInfo.of(pod), world.snapshot, feasible)
+    raise AssertionError(plugin)
+
+
+def test_check_106_golden_scores_of_soft_spread() -> None:
+    """0, 3 and 6 pods in three zones, max skew 5: raw 4, 9 and 14."""
+    world = World()
+    for zone in "abc":
+        world.nodes(f"{zone}1", zone=zone)
+    for number in range(9):
+        world.put(f"old{number}", "b1" if number < 3 else "c1", labels=BLUE)
+    pod = builders.pod("p", **even(5, whenUnsatisfiable="ScheduleAnyway"))
+    assert rank("PodTopologySpread", world, pod, ["a1", "b1", "c1"]) == [100, 64, 28]
+    assert world.decide(pod) == "a1"
+
+
+def test_check_106_nodes_outside_all_domains_rank_last_in_soft_spread() -> None:
+    world = World()
+    world.nodes("nowhere")
+    world.nodes("a1", zone="a")
+    world.put("old", "a1", labels=BLUE)
+    pod = builders.pod("p", **even(whenUnsatisfiable="ScheduleAnyway"))
+    assert rank("PodTopologySpread", world, pod, ["nowhere", "a1"]) == [0, 100]
+
+
+# --- pod affinity ------------------------------------------------------------------------------
+
+
+def term(key: str = ZONE, **options: Any) -> dict[str, Any]:
+    return {"topologyKey": key, "labelSelector": IS_BLUE, **options}
+
+
+def near(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"podAffinity": {MUST: list(terms)}}}
+
+
+def apart(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"affinity": {"podAntiAffinity": {MUST: list(terms)}}}
+
+
+def wish(weight: int, *, away: bool = False) -> dict[str, Any]:
+    wishes = {SHOULD: [{"weight": weight, "podAffinityTerm": term()}]}
+    return {"affinity": {"podAntiAffinity" if away else "podAffinity": wishes}}
+
+
+def test_required_affinity_goes_where_company_is() -> None:
+    world = three_zones()
+    world.put("old", "b1", labels=BLUE)
+    assert world.place(builders.pod("p", **near(term()))) == "b2"
+
+
+def test_check_108_the_first_of_its_kind_may_be_alone() -> None:
+    """Only if it would be its own company, and only while there is none anywhere."""
+    world = three_zones()
+    assert world.refusal(builders.pod("p", **near(term()))) == (
+        "0/6 nodes are available: 6 node(s) didn't match pod affinity rules."
+    )
+    assert world.place(builders.pod("q", labels=BLUE, **near(term()))) == "a1"
+    assert world.place(builders.pod("r", labels=BLUE, **near(term()))) == "a2"
+    world.nodes("a1", "a2", zone="a", capacity={"cpu": 0, "pods": 0})
+    assert "affinity rules" in world.refusal(builders.pod("s", labels=BLUE, **near(term())))
+
+
+def test_check_108_the_first_needs_all_the_labels() -> None:
+    world = World()
+    world.nodes("nowhere")
+    assert "affinity rules" in world.refusal(builders.pod("p", labels=BLUE, **near(term())))
+
+
+def test_company_counts_only_where_the_label_is() -> None:
+    """A pod outside all domains is nobody's company, so the first is still to come."""
+    world = World()
+    world.nodes("nowhere")
+    world.nodes("a1", zone="a")
+    world.put("old", "nowhere", labels=BLUE)
+    assert world.decide(builders.pod("p", labels=BLUE, **near(term()))) == "a1"
+
+
+def test_anti_affinity_holds_in_both_directions() -> None:
+    world = three_zones()
+    alone = {"labels": BLUE, **apart(term())}
+    assert [str(world.place(builders.pod(f"p{n}", **alone)))[0] for n in range(3)] == [*"abc"]
+    assert world.refusal(builders.pod("p3", **alone)) == (
+        "0/6 nodes are available: 6 node(s) didn't match pod anti-affinity rules."
+    )
+    assert world.refusal(builders.pod("plain", labels=BLUE)) == (
+        "0/6 nodes are available: 6 node(s) didn't satisfy existing pods anti-affinity rules."
+    )
+    assert world.decide(builders.pod("red", labels={"colour": "red"})) == "a2"
+
+
+@pytest.mark.parametrize("few_domains", [0, 64])
+def test_anti_affinity_by_host_leaves_room_when_a_pod_goes(few_domains: int) -> None:
+    world = three_zones(few_domains)
+    alone = {"labels": BLUE, **apart(term(HOST))}
+    placed = [world.place(builders.pod(f"p{number}", **alone)) for number in range(6)]
+    assert len({*placed}) == 6
+    assert "anti-affinity" in world.refusal(builders.pod("late", **alone))
+    gone = placed.index("b2")
+    world.cache.remove_pod(builders.pod(f"p{gone}"))
+    assert world.place(builders.pod("late", **alone)) == "b2"
+
+
+def test_a_namespace_is_chosen_by_its_labels_as_they_are_now() -> None:
+    world = three_zones()
+    world.cache.set_namespace("other", {"team": "a"})
+    world.put("old", "b1", labels=BLUE, namespace="other")
+    pod = builders.pod("p", **near(term(namespaceSelector={"matchLabels": {"team": "a"}})))
+    assert world.decide(pod) == "b2"
+    world.cache.set_namespace("other", {"team": "b"})
+    assert "affinity rules" in world.refusal(pod)
+
+
+def test_check_106_golden_scores_of_pod_affinity() -> None:
+    """Sums of -2, 0 and 3 become 0, 40 and 100."""
+    world = World()
+    for zone in "abc":
+        world.nodes(f"{zone}1", zone=zone)
+    world.put("bad", "a1", labels={"wanted": "no"}, **wish(2, away=True))
+    world.put("good", "c1", labels={"wanted": "no"}, **wish(3))
+    pod = builders.pod("p", labels=BLUE)
+    assert rank("InterPodAffinity", world, pod, ["a1", "b1", "c1"]) == [0, 40, 100]
+    assert world.decide(pod) == "c1"
+
+
+def test_demands_of_placed_pods_are_wishes_for_newcomers() -> None:
+    """hardPodAffinityWeight: somebody there wants this pod's company."""
+    world = three_zones()
+    world.put("old", "b1", **near(term()))
+    pod = builders.pod("p", labels=BLUE)
+    assert rank("InterPodAffinity", world, pod, ["a1", "b2", "c1"]) == [0, 100, 0]
+    assert world.decide(pod) == "b2"
+
+
+# --- how much work it is -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", [even(5), apart(term(HOST)), near(term())])
+def test_the_usual_rules_cost_a_row_or_two(spec: dict[str, Any]) -> None:
+    """No decision looks at every row again."""
+    world = World(few_domains=8)
+    for number in range(60):
+        world.nodes(f"n{number}", zone=f"z{number % 3}")
+    spec = {"requests": {"cpu": "10m"}, "labels": BLUE, **spec}
+    world.place(builders.pod("first", **spec))
+    world.place(builders.pod("second", **spec))
+    statistics = world.engine.statistics
+    built, patched = statistics.built, statistics.patched
+    for number in range(20):
+        assert isinstance(world.place(builders.pod(f"p{number}", **spec)), str)
+    assert statistics.built == built
+    assert statistics.patched <= patched + 40
+    assert statistics.by_row == 0
+
+
+def test_a_failing_class_with_rules_is_diagnosed_once() -> None:
+    world = three_zones()
+    pod = builders.pod("p", **near(term()))
+    for _ in range(5):
+        world.refusal(pod)
+    assert world.engine.statistics.diagnosed == 1
+    world.put("old", "b1", labels=BLUE)
+    assert world.decide(pod) == "b2"
