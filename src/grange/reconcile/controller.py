@@ -95,6 +95,15 @@ class Controller:
         self._counts = dict.fromkeys(self._counters, 0)
         self._active = 0
 
+    def wrap(
+        self,
+        around: Callable[
+            [Callable[[ObjectKey], Awaitable[Result]]], Callable[[ObjectKey], Awaitable[Result]]
+        ],
+    ) -> None:
+        """Put something around every reconcile (the guard of a farm, say); before ``run``."""
+        self._reconcile = around(self._reconcile)
+
     def enqueue(self, key: ObjectKey) -> None:
         """Have the key looked at soon."""
         self.queue.add(key)

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, ObjectKey
-from grange.api.status import AlreadyExists, NotFound
+from grange.api.status import AlreadyExists, ApiError, NotFound
 from grange.base.clock import Clock
 from grange.base.errors import invariant
 from grange.reconcile.controller import Done, Requeue, Result
@@ -25,6 +26,7 @@ from grange.sim.world import World
 
 FARM = "replication"
 NAMESPACE = "default"
+STUBBORN_WRITES = 10
 SIGNED, ABOUT = "signed-by", "about"
 
 
@@ -103,7 +105,7 @@ class Hand:
         again_s: how soon an object is looked at again.
         bad: objects whose passes crash.
         act: what a pass does, instead of signing twice.
-        stubborn: passes that are cancelled write once more.
+        stubborn: passes that are cancelled go on writing for a while.
     """
 
     name: str
@@ -139,8 +141,10 @@ class Hand:
         try:
             await self.clock.sleep(self.busy_s)
         except asyncio.CancelledError:
-            if self.stubborn:
-                await self.sign(key)  # as if it had not heard
+            for _ in range(STUBBORN_WRITES if self.stubborn else 0):
+                with suppress(ApiError):
+                    await self.sign(key)  # as if it had not heard
+                await self.clock.sleep(1.0)
             raise
         await self.sign(key)
         return Requeue(self.again_s)

@@ -1,6 +1,7 @@
 """The fence: nothing is written without the right to, not even by a pass in flight."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from tests.unit.farm.farmhands import FARM, Hand, OneWriter, create, join, nothing, owners
@@ -8,7 +9,7 @@ from tests.unit.farm.farmhands import FARM, Hand, OneWriter, create, join, nothi
 from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
-from grange.api.status import Conflict, NotFound, Timeout, TooManyRequests
+from grange.api.status import ApiError, Conflict, NotFound, Timeout, TooManyRequests
 from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -118,7 +119,10 @@ async def test_weakness_w1_pass_in_flight_writes_nothing_after_its_session(
                 raise
             except asyncio.CancelledError:
                 told.append((clock.monotonic(), "cancelled"))
-                await hand.sign(key)  # one last try
+                for _ in range(40):  # as if it had not heard
+                    with suppress(ApiError):
+                        await hand.sign(key)
+                    await clock.sleep(1)
                 raise
             except Exception:  # noqa: BLE001, S112  stubborn on purpose
                 continue
@@ -131,12 +135,11 @@ async def test_weakness_w1_pass_in_flight_writes_nothing_after_its_session(
     await clock.sleep(3)
     world.network.partition("a")
     cut = clock.monotonic()
-    await clock.sleep(30)
+    await clock.sleep(18)
     world.network.heal("a")
-    assert b.held == ["s"]
-    assert told, "the pass was told"
+    assert b.held == ["s"], "while the other pass is still at it"
     assert told[0][0] - cut <= 15 - 3
-    await clock.sleep(30)
+    await clock.sleep(60)
     assert (await owners(world))["s"] == "b"
     signers = [signed for _, _, signed in one_writer.writes]
     assert signers == sorted(signers, key=lambda signed: signed.startswith("b_"))

@@ -24,7 +24,7 @@ from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.claims import OWNER_ANNOTATION
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.farm import Farm, Reconcile
+from grange.reconcile.farm.farm import Reconcile
 from grange.reconcile.farm.member import DuplicateFarm, Member
 from grange.sim.builders import node_document
 from grange.sim.world import World
@@ -279,25 +279,19 @@ def wanted(obj: ReplicationController) -> int:
     return obj.spec.replicas
 
 
-class Farmed(ReplicationService):
+class Farmed:
     """The replication controller, unchanged, with its passes under a farm."""
 
     def __init__(self, deps: Deps, config: FarmConfig) -> None:
         self.member = Member(deps, config)
-        self.farm: Farm[ReplicationController] = self.member.farm(
-            FARM, REPLICATIONCONTROLLER, weight=wanted
-        )
-        self._guarded = self.farm.guard(super().reconcile)
-        super().__init__(self.farm.deps)
-        self.farm.on_gain(self.loop.enqueue)
-
-    async def reconcile(self, key: ObjectKey) -> Result:
-        return await self._guarded(key)
+        self.farm = self.member.farm(FARM, REPLICATIONCONTROLLER, weight=wanted)
+        self.service = ReplicationService(self.farm.deps)
+        self.farm.attach(self.service.loop)
 
     async def run(self) -> None:
         async with Nursery("farmed") as nursery:
             nursery.start(self.member.run())
-            await super().run()
+            nursery.start(self.service.run())
 
 
 async def test_replication_controller_runs_under_a_farm(world: World, clock: Clock) -> None:

@@ -172,6 +172,14 @@ class Farm(Generic[R]):
 
         return guarded
 
+    def attach(self, loop: Controller) -> None:
+        """Have a controller's loop work on what is ours only, and look at what becomes ours.
+
+        The controller must have been made with this farm's ``deps``; before it runs.
+        """
+        loop.wrap(self.guard)
+        self.on_gain(loop.enqueue)
+
     def on_gain(self, listener: Callable[[ObjectKey], object]) -> None:
         """Be told of each object that becomes ours: look at it then, whatever was said before."""
         self._gained.append(listener)
