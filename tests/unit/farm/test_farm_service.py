@@ -341,3 +341,22 @@ async def test_hand_without_its_session_holds_nothing(world: World, clock: Clock
     world.network.heal("a")
     await clock.sleep(TTL_S + 5)
     assert a.held == NAMES
+
+
+async def test_weakness_w5_nothing_is_claimed_for_a_term_after_the_store_went_back(
+    world: World, clock: Clock
+) -> None:
+    """A restored store may not know sessions that go on: they have time to notice."""
+    a = join(world, "a", act=nothing)
+    await create(world, "s")
+    await clock.sleep(3)
+    a.farm._versions[0] += 1_000_000  # as if we had seen a later state
+    a.farm.failsafe.see(clock.monotonic(), objects=1, version="1000000")
+    await create(world, "t")
+    await clock.sleep(TTL_S - 1)
+    assert a.held == ["s"]
+    assert [alert.reason for alert in a.alerts.active] == ["store_went_back"]
+    await clock.sleep(2)
+    assert a.held == ["s", "t"]
+    await clock.sleep(60)
+    assert a.alerts.active == []
