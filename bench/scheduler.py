@@ -20,6 +20,7 @@ from pathlib import Path
 import uvloop
 
 from grange.api.kinds import BUILT_IN, NODE, POD
+from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.wire import ADMIN
 from grange.apiserver.application import Application
@@ -53,14 +54,28 @@ def shape(number: int, shapes: int) -> dict[str, str]:
 # --- the engine alone --------------------------------------------------------------------------
 
 
-def engine(pods: int, shapes: int, nodes: int = NODES) -> float:
-    """Decisions a second: queue, snapshot, engine and cache, with nothing to wait for."""
+def engine(
+    pods: int, shapes: int, nodes: int = NODES, spec: Document | None = None, before: int = 0
+) -> float:
+    """Decisions a second: queue, snapshot, engine and cache, with nothing to wait for.
+
+    Args:
+        pods: how many are decided and timed.
+        shapes: of so many different sizes.
+        nodes: in three zones.
+        spec: labels and rules of the pods.
+        before: so many plain pods are there already.
+    """
     profile = Profile(plugins.DEFAULT)
     cache, queue = Cache(), SchedulingQueue(profile)
     for number in range(nodes):
         cache.add_node(builders.node(f"node-{number}", zone=f"zone-{number % 3}"))
+    for number in range(before):
+        node = f"node-{number % nodes}"
+        cache.add_pod(builders.pod(f"old-{number}", requests=shape(number, 1), nodeName=node))
     for number in range(pods):
-        info = PodInfo.of(builders.pod(f"pod-{number}", requests=shape(number, shapes)))
+        pod = builders.pod(f"pod-{number}", requests=shape(number, shapes), **(spec or {}))
+        info = PodInfo.of(pod)
         profile.sign(info)
         queue.add(info, 0.0)
     cycle = Cycle(profile, cache, queue)
@@ -71,6 +86,31 @@ def engine(pods: int, shapes: int, nodes: int = NODES) -> float:
     elapsed = time.perf_counter() - started
     assert cache.assumed_count == pods
     return pods / elapsed
+
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+BLUE = {"colour": "blue"}
+IS_BLUE = {"matchLabels": BLUE}
+
+
+def _term(key: str) -> Document:
+    terms = [{"topologyKey": key, "labelSelector": IS_BLUE}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+
+def _spread(key: str, when: str) -> Document:
+    constraint = {"maxSkew": 5, "topologyKey": key, "whenUnsatisfiable": when}
+    return {
+        "labels": BLUE,
+        "topologySpreadConstraints": [{**constraint, "labelSelector": IS_BLUE}],
+    }
+
+
+SPREAD = _spread(ZONE, "DoNotSchedule")
+SPREAD_SOFT = _spread(ZONE, "ScheduleAnyway")
+SPREAD_HOSTS = _spread(HOST, "ScheduleAnyway")
+APART_BY_HOST = {"labels": BLUE, "affinity": {"podAntiAffinity": _term(HOST)}}
+NEAR_BY_ZONE = {"labels": BLUE, "affinity": {"podAffinity": _term(ZONE)}}
 
 
 # --- end to end --------------------------------------------------------------------------------
@@ -143,6 +183,11 @@ def measure() -> dict[str, float]:
         "bound_10k_per_s": uvloop.run(bound(10_000)),
         "engine_basic_per_s": engine(10_000, 1),
         "engine_ten_shapes_per_s": engine(10_000, 10),
+        "engine_spread_per_s": engine(5_000, 1, spec=SPREAD, before=5_000),
+        "engine_spread_soft_per_s": engine(5_000, 1, spec=SPREAD_SOFT, before=5_000),
+        "engine_apart_per_s": engine(2_000, 1, spec=APART_BY_HOST, before=1_000),
+        "engine_near_per_s": engine(5_000, 1, spec=NEAR_BY_ZONE, before=5_000),
+        "engine_full_pass_per_s": engine(1_000, 1, spec=SPREAD_HOSTS, before=5_000),
         "engine_all_different_per_s": engine(1_000, 1_000),
     }
 

@@ -41,8 +41,9 @@ class PodSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             if self.namespace_labels is None:
                 return False
             of_namespace = known.get(namespace, _NO_LABELS)
-            if not all(item.matches(of_namespace) for item in self.namespace_labels):
-                return False
+            for item in self.namespace_labels:
+                if not item.matches(of_namespace):
+                    return False
         return all(item.matches(labels) for item in self.labels)
 
 

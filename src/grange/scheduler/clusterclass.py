@@ -29,6 +29,8 @@ from grange.scheduler.podclass import BLOCK, EngineStatistics, PodClass
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
 _CELLS_MAX = 256
+# Up to so many blocks a loop is cheaper than a dozen array operations.
+_FEW_BLOCKS = 64
 
 
 class _Rows:
@@ -55,12 +57,16 @@ class _Cells:
         points, of_row = np.unique(stacked, axis=1, return_inverse=True)
         self.count = points.shape[1]
         self._domains = {key: points[at].astype(np.int32) for at, key in enumerate(keys)}
-        self._table = table
+        self.lists: dict[str, list[int]] = {
+            key: found.tolist() for key, found in self._domains.items()
+        }
         of_row = of_row.reshape(-1)
         sizes = np.bincount(of_row, minlength=self.count)
         blocks = np.maximum(1, -(-sizes // BLOCK))
         self.starts = np.concatenate([[0], np.cumsum(blocks)[:-1]]).astype(np.int64)
         self.blocks = int(blocks.sum())
+        ends = np.cumsum(blocks).tolist()
+        self.spans: list[tuple[int, int]] = [*zip(self.starts.tolist(), ends, strict=True)]
         order: Integers = np.argsort(of_row, kind="stable")
         rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         self.slots: Integers = np.full(table.size, self.blocks * BLOCK, np.int64)
@@ -79,27 +85,27 @@ class _Barrier:
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
-        self.verdicts: Mask = np.zeros(0, np.bool_)
+        self._verdicts: Mask = np.zeros(0, np.bool_)
         self._of_domain: dict[int, list[int]] = {}
 
     def build(self, table: NodeTable) -> Mask:
         """Where it refuses."""
         self.rule.refresh()
-        self.verdicts = self.rule.verdicts().copy()
+        self._verdicts = self.rule.verdicts().copy()
         ids = table.labels(self.rule.key).ids[table.all]
         self._of_domain = {}
         for row in np.flatnonzero(table.valid[table.all]).tolist():
             self._of_domain.setdefault(int(ids[row]), []).append(row)
-        return ~self.verdicts[ids]
+        return ~self._verdicts[ids]
 
     def turned(self, changed: Sequence[int]) -> list[tuple[int, int]]:
         """Rows whose verdict turned, each with how much more it is barred."""
         found: list[tuple[int, int]] = []
-        now = self.rule.verdicts()
         for domain in changed:
-            if now[domain] != self.verdicts[domain]:
-                self.verdicts[domain] = now[domain]
-                more = -1 if now[domain] else 1
+            opens = self.rule.opens(domain)
+            if opens != self._verdicts[domain]:
+                self._verdicts[domain] = opens
+                more = -1 if opens else 1
                 found.extend((row, more) for row in self._of_domain.get(domain, ()))
         return found
 
@@ -211,6 +217,11 @@ class ClusterClass(PodClass):
     # --- deciding ----------------------------------------------------------------------------
 
     def _best_cell(self, cells: _Cells) -> int:
+        if cells.blocks <= _FEW_BLOCKS:
+            best_keys = self._open_cells(cells)
+            if len(best_keys) <= 1 or not self._rankings:
+                # Where there is one cell, or nothing to rank them, scores decide nothing.
+                return max(best_keys, default=-1)
         best = np.maximum.reduceat(self._maxima[: cells.blocks], cells.starts)
         feasible: Mask = best >= 0
         for rule in self._by_cell:
@@ -220,6 +231,21 @@ class ClusterClass(PodClass):
         if self._rankings:
             best = best + (self._ranked(cells, feasible) << TIE_BITS)
         return int(best[feasible].max())
+
+    def _open_cells(self, cells: _Cells) -> list[int]:
+        """The largest key of each cell that is open and has a feasible row."""
+        maxima: list[int] = self._maxima.tolist()
+        found = []
+        for at, (first, end) in enumerate(cells.spans):
+            key = max(maxima[first:end])
+            if key < 0:
+                continue
+            for rule in self._by_cell:
+                if not rule.opens(cells.lists[rule.key][at]):
+                    break
+            else:
+                found.append(key)
+        return found
 
     def _best_row(self, snapshot: NodeInfoSnapshot) -> int:
         self._statistics.by_row += 1

@@ -18,14 +18,14 @@ class Domains:
     Attributes:
         key: the label key.
         counts: the sum by domain number, and a last entry that is always 0.
-        present: which domains have a node that counts; the last entry is False.
+        present: the domains that have a node that counts.
         total: over all domains.
     """
 
     def __init__(self, snapshot: NodeInfoSnapshot, counter: Counter, key: str) -> None:
         self.key = key
         self.counts: Integers = np.zeros(1, np.int64)
-        self.present: Mask = np.zeros(1, np.bool_)
+        self.present: Integers = np.zeros(0, np.int64)
         self.total = 0
         self._snapshot = snapshot
         self._counter = counter
@@ -83,6 +83,6 @@ class Domains:
         # Sums of counts below 2⁵³ are exact in floating point.
         sums = np.bincount(ids, self._counter.rows(size)[inside], length)
         self.counts = sums.astype(np.int64)
-        self.present = np.bincount(ids, minlength=length) > 0
+        self.present = np.flatnonzero(np.bincount(ids, minlength=length))
         self.total = int(self.counts.sum())
         self._changed = None

@@ -102,7 +102,7 @@ class Engine:
         if index.epoch != self._epoch:
             self._epoch = index.epoch
             self._classes.clear()
-        concerns = tuple(item.concerns(pod, index) for _, item, _ in self._profile.cluster)
+        concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.cluster])
         key = (self._profile.sign(pod), concerns)
         one = self._classes.get(key)
         if one is None:

@@ -225,6 +225,9 @@ class Rule(Protocol):
     def verdicts(self) -> Mask:
         """By domain, whether the pod may go there; the last is for nodes without the key."""
 
+    def opens(self, domain: int) -> bool:
+        """The verdict of one domain; -1 for nodes without the key."""
+
     def reason(self, *, missing: bool) -> str:
         """Why not, for a node without the key or one in a refused domain."""
 

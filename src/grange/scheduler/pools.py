@@ -23,6 +23,8 @@ class Pool(Enum):
     UNSCHEDULABLE = "unschedulable"
     IN_FLIGHT = "in-flight"
 
+    __hash__ = object.__hash__  # members are singletons; the inherited one is slow
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:

@@ -74,8 +74,6 @@ class NodeInfoSnapshot:
     Attributes:
         node_info_map: entries by name; every one has a node object.
         node_info_list: the same objects in the order of the node tree.
-        have_pods_with_affinity: those of them with pods that state any pod (anti-)affinity.
-        have_pods_with_required_anti_affinity: those with pods that refuse company.
         used_claims: persistent volume claims in use, as ``namespace/name``.
         generation: of the newest entry that it has seen.
         table: the same entries as columns.
@@ -89,8 +87,8 @@ class NodeInfoSnapshot:
     def __init__(self) -> None:
         self.node_info_map: dict[str, NodeInfo] = {}
         self.node_info_list: list[NodeInfo] = []
-        self.have_pods_with_affinity: list[NodeInfo] = []
-        self.have_pods_with_required_anti_affinity: list[NodeInfo] = []
+        self._with_affinity: list[NodeInfo] = []
+        self._with_required_anti_affinity: list[NodeInfo] = []
         self.used_claims: frozenset[str] = frozenset()
         self.generation = 0
         self.table = NodeTable()
@@ -110,6 +108,28 @@ class NodeInfoSnapshot:
     def num_nodes(self) -> int:
         """How many nodes there are to choose from."""
         return len(self.node_info_list)
+
+    @property
+    def have_pods_with_affinity(self) -> list[NodeInfo]:
+        """Entries with pods that state any pod (anti-)affinity, in the order of the node tree."""
+        self._find_affinity()
+        return self._with_affinity
+
+    @property
+    def have_pods_with_required_anti_affinity(self) -> list[NodeInfo]:
+        """Entries with pods that refuse company, in the order of the node tree."""
+        self._find_affinity()
+        return self._with_required_anti_affinity
+
+    def _find_affinity(self) -> None:
+        # Only when somebody asks: the engine does not, and placements may change it every time.
+        if self._affinity_flipped:
+            self._affinity_flipped = False
+            listed = self.node_info_list
+            self._with_affinity = [info for info in listed if info.pods_with_affinity]
+            self._with_required_anti_affinity = [
+                info for info in listed if info.pods_with_required_anti_affinity
+            ]
 
     def get(self, name: str) -> NodeInfo | None:
         """The entry of a node, or of a placeholder that ``assume_pod`` made."""
@@ -164,14 +184,6 @@ class NodeInfoSnapshot:
         """
         if self._reordered or tree.version != self._tree_version:
             self._order(tree)
-        if self._affinity_flipped:
-            self._affinity_flipped = False
-            self.have_pods_with_affinity = [
-                info for info in self.node_info_list if info.pods_with_affinity
-            ]
-            self.have_pods_with_required_anti_affinity = [
-                info for info in self.node_info_list if info.pods_with_required_anti_affinity
-            ]
         if self._claims_changed:
             self._claims_changed = False
             self.used_claims = frozenset(
@@ -284,12 +296,7 @@ class NodeInfoSnapshot:
             self._write(entry, entry.node)
             self.index.change(self.table.rows[entry.name], pods, entry.pods)
             if info.has_affinity:
-                self.have_pods_with_affinity = [
-                    found for found in self.node_info_list if found.pods_with_affinity
-                ]
-                self.have_pods_with_required_anti_affinity = [
-                    found for found in self.node_info_list if found.pods_with_required_anti_affinity
-                ]
+                self._affinity_flipped = True
             if info.claims:
                 self.used_claims = frozenset(
                     claim for found in self.node_info_list for claim in found.claims

@@ -146,6 +146,10 @@ class _Absence:
         verdicts: Mask = self._domains.counts == 0
         return verdicts
 
+    def opens(self, domain: int) -> bool:
+        """The same for one."""
+        return not self._domains.counts[domain]
+
     def reason(self, *, missing: bool) -> str:
         """The same for all."""
         return self._reason
@@ -181,6 +185,10 @@ class _Presence:
         everywhere: Mask = np.ones(len(self._domains.counts), np.bool_)
         everywhere[-1] = False
         return everywhere
+
+    def opens(self, domain: int) -> bool:
+        """The same for one."""
+        return domain >= 0 if self._first else bool(self._domains.counts[domain])
 
     def reason(self, *, missing: bool) -> str:
         """The same for all."""

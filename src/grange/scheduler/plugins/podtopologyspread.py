@@ -151,22 +151,29 @@ class _Skew:
         self.key = constraint.key
         self._domains = domains
         self._constraint = constraint
+        self._most = 0
 
     def refresh(self) -> list[int] | None:
         """Take in what changed."""
-        self._domains.update()
-        return self._domains.take_changed()
+        domains, constraint = self._domains, self._constraint
+        domains.update()
+        changed = domains.take_changed()
+        if changed != []:
+            least = 0
+            if len(domains.present) >= constraint.min_domains:
+                least = int(domains.counts[domains.present].min())
+            self._most = constraint.max_skew + least - constraint.of_itself
+        return changed
 
     def verdicts(self) -> Mask:
         """Where one more pod keeps the skew."""
-        constraint, domains = self._constraint, self._domains
-        counts, present = domains.counts, domains.present
-        least = 0
-        if np.count_nonzero(present) >= constraint.min_domains:
-            least = int(counts[present].min())
-        verdicts: Mask = counts <= constraint.max_skew + least - constraint.of_itself
+        verdicts: Mask = self._domains.counts <= self._most
         verdicts[-1] = False
         return verdicts
+
+    def opens(self, domain: int) -> bool:
+        """The same for one."""
+        return domain >= 0 and bool(self._domains.counts[domain] <= self._most)
 
     def reason(self, *, missing: bool) -> str:
         """A node without the label cannot be helped by removing pods."""
