@@ -8,7 +8,7 @@ it; the other arrays mean nothing in an invalid row.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,18 @@ class ScalarColumn:
     used: Integers
 
 
+class Image(Protocol):
+    """An image that some nodes have.
+
+    Attributes:
+        size_bytes: its size.
+        nodes: their names.
+    """
+
+    size_bytes: int
+    nodes: dict[str, None]
+
+
 class NodeTable:
     """The table. Not shared between owners; readers must not write to the arrays.
 
@@ -69,12 +81,14 @@ class NodeTable:
         taint_set: index into ``taint_sets``.
         rows: row by node name.
         names: node name by row; empty in an invalid row.
+        images: the images that nodes have, by name; kept current by whoever fills the table.
     """
 
     def __init__(self, capacity: int = 64) -> None:
         self.size = 0
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
+        self.images: Mapping[str, Image] = {}
         self.scalars: dict[str, ScalarColumn] = {}
         self.taint_sets: list[tuple[Taint, ...]] = []
         self.holders: dict[tuple[str, int], dict[int, None]] = {}

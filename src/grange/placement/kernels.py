@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.api.kinds.pod import Toleration
-from grange.placement import nodeaffinity, ports as host_ports, taints
+from grange.placement import images, nodeaffinity, ports as host_ports, taints
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.nodeaffinity import Affinity, Requirement, Term
 from grange.placement.ports import HostPort
@@ -232,6 +232,24 @@ def preference(table: NodeTable, rows: Rows, affinity: Affinity) -> Integers:
     for item in affinity.preferred:
         total += item.weight * matches_term(table, rows, item.term)
     return total
+
+
+def image_locality(
+    table: NodeTable, rows: Rows, wanted: Sequence[str], containers: int
+) -> Integers:
+    """How much of the images each node has, 0 to 100."""
+    most = images.MOST_BYTES_EACH * containers
+    held: Integers = np.zeros(table.size, np.int64)
+    if most <= images.LEAST_BYTES:
+        return held[rows]
+    for name in wanted:
+        image = table.images.get(name)
+        if image is not None:
+            share = images.share(image.size_bytes, len(image.nodes), len(table))
+            held[[table.rows[node] for node in image.nodes if node in table.rows]] += share
+    held = np.minimum(np.maximum(held, images.LEAST_BYTES), most)
+    scores: Integers = MAX_SCORE * (held - images.LEAST_BYTES) // (most - images.LEAST_BYTES)
+    return scores[rows]
 
 
 def normalised(raw: Integers, most: int, *, reverse: bool) -> Integers:

@@ -372,6 +372,7 @@ class Cache:
         """
         snapshot.begin()
         snapshot.index.set_namespaces(self._namespaces)
+        snapshot.table.images = self._images
         for entry in reversed(self._nodes.values()):
             if entry.generation <= snapshot.generation:
                 break

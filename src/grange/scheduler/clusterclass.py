@@ -136,15 +136,15 @@ class ClusterClass(PodClass):
         self._rules = rules
         self._rankings = rankings
         self._few_domains = few_domains
-        self._nodes = -1
+        self._divided = -1
         self._cells: _Cells | None = None
         self._by_cell: list[Rule] = []
         self._barriers: list[_Barrier] = []
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
-        if self._nodes != snapshot.index.nodes:
-            self._nodes = snapshot.index.nodes
+        if self._divided != snapshot.index.nodes:
+            self._divided = snapshot.index.nodes
             self._divide(snapshot)
             self._layout = -1  # keys are arranged by cell
         if self._cells is None:

@@ -99,11 +99,12 @@ class CycleState:
 class Scope(Enum):
     """What a verdict about a node depends on, besides the pod.
 
-    ``NODE``: the node object. ``USAGE``: the node's pods too.
+    ``NODE``: the node object. ``USAGE``: the node's pods too. ``NODES``: all node objects (scores only).
     """
 
     NODE = "Node"
     USAGE = "Usage"
+    NODES = "Nodes"
 
 
 class Normalise(Enum):

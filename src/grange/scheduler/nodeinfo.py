@@ -14,7 +14,7 @@ import msgspec
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.placement import nodeaffinity, podaffinity, requests, spread
+from grange.placement import images, nodeaffinity, podaffinity, requests, spread
 from grange.placement.nodeaffinity import Affinity
 from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
@@ -40,6 +40,7 @@ class PodInfo(msgspec.Struct, gc=False):
         claims: the persistent volume claims it mounts, as ``namespace/name``.
         terms: its demands and wishes about other pods.
         spread: how it wants to be spread over domains.
+        images: what its containers run, by name with tag.
         signature: filled in by the profile: pods with equal numbers are placed alike.
     """
 
@@ -53,6 +54,7 @@ class PodInfo(msgspec.Struct, gc=False):
     claims: tuple[str, ...]
     terms: Terms = NO_TERMS
     spread: tuple[Constraint, ...] = ()
+    images: tuple[str, ...] = ()
     signature: int | None = None
 
     @classmethod
@@ -89,6 +91,7 @@ class PodInfo(msgspec.Struct, gc=False):
             claims,
             podaffinity.of_pod(pod) if near else NO_TERMS,
             spread.of_pod(pod) if spec.topology_spread_constraints else (),
+            images.of_pod(spec),
         )
 
     def seen_as(self, pod: Pod) -> Self:

@@ -99,6 +99,8 @@ class PodClass:
         self._plain = [pair for pair in scores if pair[0].normalise is Normalise.NONE]
         self._scaled = [pair for pair in scores if pair[0].normalise is not Normalise.NONE]
         self._profile = profile
+        self._of_nodes = any(item.scope is Scope.NODES for item, _ in scores)
+        self._nodes = -1
         self._layout = -1
         self._position = -1
         self._allowed: Mask = np.zeros(0, np.bool_)
@@ -143,7 +145,9 @@ class PodClass:
     def _catch_up(self, snapshot: NodeInfoSnapshot, also: Iterable[int] = ()) -> None:
         """Bring the rows that changed up to date, and these too."""
         changes = snapshot.changes
-        if self._layout != snapshot.layout:
+        if self._layout != snapshot.layout or (
+            self._of_nodes and self._nodes != snapshot.index.nodes
+        ):
             self._build(snapshot)
         elif self._position != changes.position or also:
             rows = changes.since(self._position)
@@ -163,6 +167,9 @@ class PodClass:
     def _build(self, snapshot: NodeInfoSnapshot) -> None:
         self._statistics.built += 1
         self._layout = snapshot.layout
+        self._nodes = snapshot.index.nodes
+        for _, before in self._profile.pre_filter:
+            before.pre_filter(self._state, self.pod, snapshot)
         self.rejection = None
         table, pod, rows = snapshot.table, self.pod, snapshot.table.all
         self._allowed = table.valid[rows].copy()

@@ -7,15 +7,26 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grange.api.kinds.node import Node
+from grange.api.kinds.node import ContainerImage, Node
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
 from grange.scheduler import plugins, serial
 from grange.scheduler.cache import Cache
+from grange.scheduler.clusterevents import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NAMESPACE_CHANGE,
+    NODE_ADD,
+    NODE_DELETE,
+    Action,
+    ClusterEvent,
+    Subject,
+)
 from grange.scheduler.decision import Rejection
 from grange.scheduler.engine import Engine
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugins import imagelocality
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -154,9 +165,31 @@ SHAPES = st.builds(
     ),
     st.sampled_from(["default", "default", "other"]),
 )
+
+
+def with_images(node: Node, sizes: dict[str, int]) -> Node:
+    """The node with images of so many MiB."""
+    images = tuple(
+        ContainerImage(names=(name,), size_bytes=size * 2**20) for name, size in sizes.items()
+    )
+    status = msgspec.structs.replace(node.status, images=images)
+    return msgspec.structs.replace(node, status=status)
+
+
+def running(pod: Pod, image: str) -> Pod:
+    """The pod with an image."""
+    containers = tuple(msgspec.structs.replace(item, image=image) for item in pod.spec.containers)
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=containers)
+    )
+
+
 NODES = st.builds(
-    lambda number, zone, labels, pods, taints: builders.node(
-        f"n{number}", zone=zone, labels=labels, capacity={"cpu": 2, "pods": pods}, taints=taints
+    lambda number, zone, labels, pods, taints, has: with_images(
+        builders.node(
+            f"n{number}", zone=zone, labels=labels, capacity={"cpu": 2, "pods": pods}, taints=taints
+        ),
+        has,
     ),
     st.integers(0, 7),
     st.sampled_from(["", "z0", "z1", "z2"]),
@@ -172,6 +205,9 @@ NODES = st.builds(
             [{"key": "k", "value": "v", "effect": "NoSchedule"}],
             [{"key": "k", "value": "v", "effect": "PreferNoSchedule"}],
         ]
+    ),
+    st.dictionaries(
+        st.sampled_from(["web:latest", "db:1"]), st.sampled_from([300, 900]), max_size=2
     ),
 )
 STEPS = st.one_of(
@@ -227,6 +263,8 @@ class History:
     def place(self, options: dict[str, Any]) -> None:
         self.count += 1
         pod = builders.pod(f"p{self.count}", **options)
+        if self.count % 3 == 0:
+            pod = running(pod, "web" if options["labels"] else "db:1")
         found = self.world.place(pod)
         if isinstance(found, str):
             self.placed.append(PodInfo.of(pod).on(found).pod)
@@ -554,3 +592,87 @@ def test_a_failing_class_with_rules_is_diagnosed_once() -> None:
     assert world.engine.statistics.diagnosed == 1
     world.put("old", "b1", labels=BLUE)
     assert world.decide(pod) == "b2"
+
+
+# --- images ------------------------------------------------------------------------------------
+
+
+def test_check_106_golden_score_of_image_locality() -> None:
+    """300 MiB on half of the nodes, one container: 12. The untagged name means ``latest``."""
+    world = World()
+    world.cache.add_node(with_images(builders.node("without"), {}))
+    world.cache.add_node(with_images(builders.node("with"), {"web:latest": 300}))
+    pod = running(builders.pod("p"), "web")
+    assert world.decide(pod) == "with"
+    state = CycleState()
+    info = PodInfo.of(pod)
+    for _, plugin in PROFILE.pre_filter:
+        plugin.pre_filter(state, info, world.snapshot)
+    found = {
+        node.name: plugin.score(state, info, node)
+        for name, plugin, _ in PROFILE.scores
+        for node in world.snapshot.node_info_list
+        if plugin is imagelocality.PLUGIN.score
+    }
+    assert found == {"without": 0, "with": 12}
+
+
+def test_images_count_as_they_are_on_nodes_now() -> None:
+    """An image that came to another node changes this node's score, too."""
+    world = World()
+    for number in range(4):
+        world.cache.add_node(with_images(builders.node(f"n{number}"), {}))
+    world.cache.add_node(with_images(builders.node("big"), {"web:latest": 900}))
+    pod = running(builders.pod("p"), "web")
+    assert world.decide(pod) == "big"
+    for number in range(4):
+        node = with_images(builders.node(f"n{number}"), {"web:latest": 900})
+        world.cache.update_node(None, node)
+        world.decide(pod)
+    assert world.decide(pod) == "n0"
+
+
+# --- what brings a pod back ----------------------------------------------------------------------
+
+
+def hint(plugin: str, event: ClusterEvent, pod: Pod, before: Any, after: Any) -> bool:
+    return any(
+        item.event.matches(event)
+        and (item.hint is None or item.hint(PodInfo.of(pod), before, after))
+        for item in PROFILE.events[plugin]
+    )
+
+
+BLUE_POD = builders.pod("x", nodeName="n", labels=BLUE)
+RED_POD = builders.pod("x", nodeName="n", labels={"colour": "red"})
+RELABELLED = ClusterEvent(Subject.ASSIGNED_POD, Action.POD_LABEL)
+NEAR, APART, EVEN = (builders.pod("p", **spec) for spec in (near(term()), apart(term()), even()))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "event", "pod", "before", "after", "wanted"),
+    [
+        ("InterPodAffinity", ASSIGNED_POD_ADD, NEAR, None, BLUE_POD, True),
+        ("InterPodAffinity", ASSIGNED_POD_ADD, NEAR, None, RED_POD, False),
+        ("InterPodAffinity", ASSIGNED_POD_ADD, APART, None, BLUE_POD, False),
+        ("InterPodAffinity", ASSIGNED_POD_DELETE, APART, BLUE_POD, None, True),
+        ("InterPodAffinity", ASSIGNED_POD_DELETE, APART, RED_POD, None, False),
+        ("InterPodAffinity", ASSIGNED_POD_DELETE, BLUE_POD, APART, None, True),
+        ("InterPodAffinity", ASSIGNED_POD_DELETE, RED_POD, APART, None, False),
+        ("InterPodAffinity", ASSIGNED_POD_DELETE, NEAR, BLUE_POD, None, True),
+        ("InterPodAffinity", RELABELLED, NEAR, RED_POD, BLUE_POD, True),
+        ("InterPodAffinity", RELABELLED, APART, BLUE_POD, RED_POD, True),
+        ("InterPodAffinity", NODE_ADD, APART, None, builders.node("n"), True),
+        ("InterPodAffinity", NAMESPACE_CHANGE, NEAR, None, None, True),
+        ("PodTopologySpread", ASSIGNED_POD_ADD, EVEN, None, BLUE_POD, True),
+        ("PodTopologySpread", ASSIGNED_POD_ADD, EVEN, None, RED_POD, False),
+        ("PodTopologySpread", ASSIGNED_POD_DELETE, EVEN, BLUE_POD, None, True),
+        ("PodTopologySpread", RELABELLED, EVEN, BLUE_POD, RED_POD, True),
+        ("PodTopologySpread", NODE_ADD, EVEN, None, builders.node("n"), True),
+        ("PodTopologySpread", NODE_DELETE, EVEN, builders.node("n"), None, True),
+    ],
+)
+def test_check_100_hints_about_other_pods(
+    plugin: str, event: ClusterEvent, pod: Pod, before: Any, after: Any, *, wanted: bool
+) -> None:
+    assert hint(plugin, event, pod, before, after) is wanted

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.scheduler.world import Handler, World, refusal, world
 
-from grange.api.kinds import EVENT, NODE, POD
+from grange.api.kinds import EVENT, NAMESPACE, NODE, POD
 from grange.api.meta import Document
 from grange.api.status import Timeout
 from grange.api.wire import Request, Response
@@ -533,3 +533,55 @@ def test_settings_that_cannot_work_are_refused(field: str) -> None:
 
 def test_a_pod_document_of_the_builders_is_what_the_server_takes() -> None:
     assert builders.pod("p").spec.containers[0].command
+
+
+async def test_rules_about_other_pods_hold_and_a_leaving_pod_calls_the_next(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """One a node: the third waits, says why, and takes the place of the first that goes."""
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b")
+        alone = [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "db"}},
+            }
+        ]
+        rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": alone}}
+        await made.start()
+        await made.add_pods("p0", "p1", "p2", labels={"app": "db"}, affinity=rules)
+        await made.settle()
+        placed = await made.pods()
+        assert sorted(placed.values()) == ["", "a", "b"]
+        (waiting,) = [name for name, node in placed.items() if not node]
+        assert await made.message(waiting) == (
+            "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+        )
+        gone = "p0" if placed["p0"] else "p1"
+        await made.delete(gone)
+        await made.settle()
+        assert (await made.pods())[waiting] == placed[gone]
+
+
+async def test_a_label_of_a_namespace_can_bring_company(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b")
+        near = [
+            {
+                "topologyKey": "kubernetes.io/hostname",
+                "labelSelector": {"matchLabels": {"app": "db"}},
+                "namespaceSelector": {"matchLabels": {"team": "x"}},
+            }
+        ]
+        rules = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near}}
+        await made.start()
+        await made.add_pods("db", labels={"app": "db"}, nodeName="b")
+        await made.add_pods("web", affinity=rules)
+        await made.settle()
+        assert "didn't match pod affinity rules" in await made.message("web")
+        patch = {"metadata": {"labels": {"team": "x"}}}
+        await made.client.patch(NAMESPACE, "default", patch=patch)
+        await made.settle()
+        assert (await made.pods())["web"] == "b"

@@ -4,6 +4,7 @@ from grange.scheduler.framework import Plugin
 from grange.scheduler.plugins import (
     balancedallocation,
     defaultbinder,
+    imagelocality,
     interpodaffinity,
     nodeaffinity,
     nodename,
@@ -28,5 +29,6 @@ DEFAULT: tuple[Plugin, ...] = (
     podtopologyspread.PLUGIN,
     interpodaffinity.PLUGIN,
     balancedallocation.PLUGIN,
+    imagelocality.PLUGIN,
     defaultbinder.PLUGIN,
 )

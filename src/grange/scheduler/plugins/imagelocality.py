@@ -1,0 +1,59 @@
+"""ImageLocality: rather where the pod's images are already, if that is not just one node."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from grange.placement import images, kernels
+from grange.placement.columns import Integers, NodeTable, Rows
+from grange.scheduler.framework import PASS, CycleState, Normalise, Plugin, PreFilterResult, Scope
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    total: int
+
+
+class _Counts:
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    ) -> PreFilterResult:
+        """Remember how many nodes there are."""
+        if pod.images:
+            state.write(_Nodes(snapshot.num_nodes))
+        return PASS
+
+
+def _containers(pod: PodInfo) -> int:
+    return len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers)
+
+
+class _Local:
+    scope = Scope.NODES
+    normalise = Normalise.NONE
+
+    def applies(self, pod: PodInfo) -> bool:
+        """To pods that name images."""
+        return bool(pod.images)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """By the size of what is there and the share of nodes that have it."""
+        nodes = state.read(_Nodes)
+        total = nodes.total if nodes is not None else 1
+        found = [node.image_states[name] for name in pod.images if name in node.image_states]
+        shares = [images.share(item.size_bytes, item.num_nodes, total) for item in found]
+        return images.score(shares, _containers(pod))
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        """By the size of what is there and the share of nodes that have it."""
+        return kernels.image_locality(table, rows, pod.images, _containers(pod))
+
+
+def _signature(pod: PodInfo) -> Hashable:
+    return (pod.images, _containers(pod)) if pod.images else ()
+
+
+PLUGIN = Plugin(
+    "ImageLocality", pre_filter=_Counts(), score=_Local(), weight=1, signature=_signature
+)
