@@ -24,6 +24,7 @@ from grange.base import metrics
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
+from grange.base.offload import Threads
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.client import kubeconfig
@@ -49,14 +50,24 @@ class ControlPlane:
         clock: time.
         rng: the process's root stream.
         log: the process's logger.
+        settled: called once, when the roles have started too.
 
     Attributes:
         url: where the API is served; empty until it is.
         kubeconfig: the file that admits its owner.
     """
 
-    def __init__(self, settings: Settings, *, clock: Clock, rng: Stream, log: Logger) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock,
+        rng: Stream,
+        log: Logger,
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
         self.settings = settings
+        self._settled = settled
         self.url = ""
         self.kubeconfig: Path = settings.data_dir / "kubeconfig"
         self._clock = clock
@@ -206,6 +217,12 @@ class ControlPlane:
                 metrics=self._metrics,
             )
 
+        # The first answers must not wait for numpy: its import goes on beside the loop.
+        beside = Threads("import")
+        try:
+            await beside.run(lambda: roles.load(self.settings))
+        finally:
+            beside.close()
         async with Nursery("roles") as nursery:
             for role in roles.chosen(self.settings, host, deps):
                 nursery.start(
@@ -213,3 +230,4 @@ class ControlPlane:
                     name=role.name,
                 )
             nursery.start(informers.run(), name="informers")
+            self._settled()

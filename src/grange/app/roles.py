@@ -5,11 +5,20 @@ that the API is served before numpy is loaded.
 """
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 
 from grange.app.host import Host
 from grange.app.role import Role
 from grange.app.settings import Settings
 from grange.reconcile.deps import Deps
+
+
+def load(settings: Settings) -> None:
+    """Import the modules of the chosen roles; takes a good part of a second, so not on the loop."""
+    names = {"controllers": "grange.controllers", "scheduler": "grange.scheduler.service"}
+    for role, name in names.items():
+        if settings.runs(role):
+            import_module(name)
 
 
 def chosen(settings: Settings, host: Host, deps: Callable[[str], Deps]) -> Iterator[Role]:

@@ -104,7 +104,13 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
-    plane = ControlPlane(settings, clock=clock, rng=Stream.from_system(), log=log.Logger("up"))
+    plane = ControlPlane(
+        settings,
+        clock=clock,
+        rng=Stream.from_system(),
+        log=log.Logger("up"),
+        settled=collector.settle,
+    )
 
     def ready() -> None:
         lines = [
@@ -124,7 +130,6 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
         process.record(settings.data_dir, plane.url)
         click.echo("\n".join(lines))
         sys.stdout.flush()
-        collector.settle()
 
     await plane.run(ready, stop)
     process.forget(settings.data_dir)
