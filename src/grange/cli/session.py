@@ -112,7 +112,11 @@ class Session:
             await self._discover()
             found = self._scheme.kind(api_version, kind)
         if found is None:
-            raise NotFound(f'the server does not serve kind "{kind}" in version "{api_version}"')
+            served = ", ".join(sorted(info.kind for info in self._scheme))
+            raise NotFound(
+                f'the server does not serve kind "{kind}" in version "{api_version}"; '
+                f"it serves: {served}"
+            )
         return found
 
     async def fetch(self, request: Request) -> Response:
