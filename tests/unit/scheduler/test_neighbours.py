@@ -568,6 +568,28 @@ def test_a_failing_class_with_rules_is_diagnosed_once() -> None:
     assert world.decide(pod) == "b2"
 
 
+def test_preferences_are_scaled_over_the_domains_that_are_open() -> None:
+    """The node with the strongest preference is in a closed zone and must not set the scale."""
+    world = World()
+    world.nodes("a1", zone="a", labels={"disk": "nvme"})
+    world.nodes("b1", zone="b", labels={"disk": "ssd"})
+    world.nodes("b2", zone="b")
+    world.put("old", "a1", labels=BLUE)
+    world.put("big", "b1", requests={"cpu": "3900m", "memory": "31Gi"})
+    fast = [
+        {
+            "weight": weight,
+            "preference": {
+                "matchExpressions": [{"key": "disk", "operator": "In", "values": [disk]}]
+            },
+        }
+        for disk, weight in (("nvme", 100), ("ssd", 33))
+    ]
+    pod = builders.pod("p", **even(), affinity={"nodeAffinity": {SHOULD: fast}})
+    assert world.decide(pod) == "b1"
+    assert world.engine.statistics.by_row == 1
+
+
 # --- images ------------------------------------------------------------------------------------
 
 
