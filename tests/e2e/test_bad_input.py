@@ -26,7 +26,10 @@ CONFIGMAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}, data: %s}"
 @pytest.mark.parametrize(
     ("manifest", "messages"),
     [
-        ("{apiVersion: v1, kind: Pud, metadata: {name: x}}", ["Pud", "v1", "ReplicationController"]),
+        (
+            "{apiVersion: v1, kind: Pud, metadata: {name: x}}",
+            ["Pud", "v1", "ReplicationController"],
+        ),
         ("{apiVersion: v1, metadata: {name: x}}", ["without kind"]),
         ("kind: [unclosed", ["standard input", "line 2"]),
         ("a: b\n  c: d: e\n", ["standard input", "line 2"]),
