@@ -51,7 +51,10 @@ def test_a_service_from_apply_to_delete(plane: Plane) -> None:
     assert one.startswith("20")
 
     assert "deleted" in plane.grange("delete", "-f", str(QUICKSTART))
-    assert "No resources found" in plane.grange("get", "pods")
+    eventually(
+        lambda: "No resources found" in plane.grange("get", "pods"),
+        "the pods end in the background",
+    )
 
 
 def test_scaling_by_applying_a_changed_manifest(plane: Plane, tmp_path: Path) -> None:
