@@ -146,6 +146,32 @@ class Session:
             return ""
         return namespace or self.namespace or "default"
 
+    async def targets(
+        self, pairs: Sequence[tuple[str, str]], *, selector: str = ""
+    ) -> list[tuple[AnyKind, str, str]]:
+        """Kind, name and namespace of the objects that are meant.
+
+        Args:
+            pairs: as ``split_names`` gives them; a kind without a name means all of its objects.
+            selector: for kinds without a name, only objects with these labels.
+
+        Raises:
+            ApiError: a kind is not served, or a list was refused.
+        """
+        targets: list[tuple[AnyKind, str, str]] = []
+        for word, name in pairs:
+            kind = await self.kind(word)
+            if name:
+                targets.append((kind, name, self.within(kind)))
+                continue
+            query = {"labelSelector": selector} if selector else {}
+            request = Request("GET", kind.path(self.within(kind)), query=query)
+            listing = codec.decode_document((await self.fetch(request)).body)
+            for item in listing.get("items", []):
+                metadata = item["metadata"]
+                targets.append((kind, metadata["name"], metadata.get("namespace", "")))
+        return targets
+
     async def _discover(self) -> None:
         """Learn the kinds of this cluster that are not built in."""
         groups = codec.decode_document(

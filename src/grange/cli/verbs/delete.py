@@ -3,7 +3,7 @@
 import click
 
 from grange.api import wire
-from grange.api.codec import decode_document, encode
+from grange.api.codec import encode
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
@@ -102,18 +102,7 @@ def _options(options: dict[str, object]) -> Document:
 async def _targets(
     opened: session.Session, pairs: list[tuple[str, str]], wanted: list[Document], selector: str
 ) -> list[tuple[AnyKind, str, str]]:
-    targets: list[tuple[AnyKind, str, str]] = []
-    for word, name in pairs:
-        kind = await opened.kind(word)
-        if name:
-            targets.append((kind, name, opened.within(kind)))
-            continue
-        query = {"labelSelector": selector} if selector else {}
-        request = Request("GET", kind.path(opened.within(kind)), query=query)
-        listing = decode_document((await opened.fetch(request)).body)
-        for item in listing.get("items", []):
-            metadata = item["metadata"]
-            targets.append((kind, metadata["name"], metadata.get("namespace", "")))
+    targets = await opened.targets(pairs, selector=selector)
     for document in reversed(wanted):  # what was made last goes first
         kind = await opened.kind_of(document)
         metadata = document.get("metadata", {})

@@ -2,10 +2,7 @@
 
 import click
 
-from grange.api.codec import decode_document
 from grange.api.meta import Document
-from grange.api.scheme import AnyKind
-from grange.api.wire import Request
 from grange.cli import board, readiness, session
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents, jsonpath
@@ -42,19 +39,7 @@ def command(
         raise click.UsageError("name the objects, or say -l SELECTOR or --all")
 
     async def verb(opened: session.Session) -> int:
-        targets: list[tuple[AnyKind, str, str]] = []
-        for word, name in pairs:
-            kind = await opened.kind(word)
-            if name:
-                targets.append((kind, name, opened.within(kind)))
-                continue
-            query = {"labelSelector": selector} if selector else {}
-            request = Request("GET", kind.path(opened.within(kind)), query=query)
-            items = decode_document((await opened.fetch(request)).body).get("items", [])
-            targets += [
-                (kind, item["metadata"]["name"], item["metadata"].get("namespace", ""))
-                for item in items
-            ]
+        targets = await opened.targets(pairs, selector=selector)
         if not targets:
             click.echo("no matching resources found", err=True)
             return 1
