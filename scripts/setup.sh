@@ -13,10 +13,12 @@ echo "setting up $venv with $("$python" --version) …"
 "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
   --require-hashes -r requirements.lock >"$venv/setup.log" 2>&1 &
 installer=$!
+if [ -t 1 ]; then begin='\r' end=''; else begin='' end='\n'; fi
 while kill -0 "$installer" 2>/dev/null; do
   sleep 3
-  echo "  installing what requirements.lock names: $(( $(date +%s) - started )) s"
+  printf "$begin  installing what requirements.lock names: %d s$end" $(( $(date +%s) - started ))
 done
+[ -z "$begin" ] || echo
 wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "environment ready in $(( $(date +%s) - started )) s"

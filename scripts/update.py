@@ -7,14 +7,16 @@ source: ``scripts/make_schema.py`` fetches and writes those.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from grange.agent import states
 from grange.api import tables
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
+from grange.controllers.replication import phases, transfer
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Kinds
@@ -93,12 +95,16 @@ def _type(part: Document, target: str) -> str:
     if target:
         return target.rpartition(".")[2]
     if part["type"] == "array":
-        return f"list of {str(part['items'].get('$ref', part['items'].get('type'))).rpartition('.')[2]}"
+        return f"list of {_item(part['items'])}"
     if "additionalProperties" in part:
-        return f"map of {part['additionalProperties']['type']}"
+        return f"map of {_item(part['additionalProperties'])}"
     if "enum" in part:
         return " or ".join(f"`{choice}`" for choice in part["enum"])
     return str(part["type"])
+
+
+def _item(part: Document) -> str:
+    return str(part.get("$ref", part.get("type"))).rpartition(".")[2]
 
 
 def _meaning(part: Document) -> str:
@@ -107,7 +113,25 @@ def _meaning(part: Document) -> str:
     return f"{text} Default: `{default}`." if default not in (None, {}) else text
 
 
-PAGES: dict[str, Callable[[], str]] = {"docs/kinds.md": kinds_page}
+def drawn(name: str, diagrams: Mapping[str, str]) -> str:
+    """A page with the diagrams of its state machines as the tables have them now."""
+    page = (ROOT / name).read_text(encoding="utf-8")
+    for title, diagram in diagrams.items():
+        head = f"<!-- {title} -->\n```mermaid\n"
+        before, found, rest = page.partition(head)
+        if not found:
+            raise ValueError(f"{name}: no place for the diagram {title}: write {head!r} and ```")
+        page = before + head + diagram + rest[rest.index("```\n") :]
+    return page
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/kinds.md": kinds_page,
+    "docs/agent.md": lambda: drawn("docs/agent.md", states.diagrams()),
+    "docs/replication.md": lambda: drawn(
+        "docs/replication.md", {**phases.diagrams(), **transfer.diagrams()}
+    ),
+}
 
 
 def stale() -> list[str]:
