@@ -11,7 +11,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.sim.disk import WeakDisk
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreClosed
-from grange.store.interface import Entry, Event, Store, Subscription
+from grange.store.interface import Entry, Event, Store, Subscription, Write
 from grange.store.memory import MemoryStore
 from grange.store.settings import Lanes, Settings
 from grange.store.sqlite import SQLiteStore
@@ -243,6 +243,83 @@ async def test_cancelled_writer_leaves_a_whole_write_or_none(store: Store) -> No
         assert entry.value.endswith(b"@%d" % entry.revision)
     for number in range(1, 10, 2):
         assert store.get(f"/{number}") is not None
+
+
+# --- groups ------------------------------------------------------------------------------------
+
+
+async def test_group_is_decided_write_by_write_and_answers_in_order(store: Store) -> None:
+    first = await put(store, "/a")
+    outcomes = await store.put_group(
+        [
+            Write("/b", text("b"), 0),
+            Write("/a", text("stale"), 7),
+            Write("/a", text("a"), first.revision),
+            Write("/a", text("again"), first.revision),  # the one before it has won
+            Write("/c", text("c")),
+        ]
+    )
+    said = [str(each) if isinstance(each, RevisionMismatch) else each for each in outcomes]
+    assert said == [
+        Entry("/b", b"b@2", 2, 2),
+        "/a: expected revision 7, found revision 1",
+        Entry("/a", b"a@3", 3, 1),
+        "/a: expected revision 1, found revision 3",
+        Entry("/c", b"c@4", 4, 4),
+    ]
+    assert await state(store) == {"/a": b"a@3", "/b": b"b@2", "/c": b"c@4"}
+    events = await take(store.watch("/", after=first.revision), 3)
+    assert [(event.key, event.revision) for event in events] == [("/b", 2), ("/a", 3), ("/c", 4)]
+    assert events[1].previous == b"x@1"
+
+
+async def test_group_of_nothing_and_of_refusals_only(store: Store) -> None:
+    assert await store.put_group([]) == []
+    (refused,) = await store.put_group([Write("/a", text("a"), 3)])
+    assert isinstance(refused, RevisionMismatch)
+    assert store.revision == 0
+
+
+async def test_group_is_seen_whole_or_not_at_all(store: Store) -> None:
+    """A reader that looks at every turn never sees a part of it."""
+    seen: set[int] = set()
+    done = asyncio.Event()
+
+    async def look() -> None:
+        while not done.is_set():
+            seen.add(len((await store.list("/g/")).entries))
+            await asyncio.sleep(0)
+
+    async with Nursery() as nursery:
+        nursery.start(look())
+        for turn in range(3):
+            await put(store, f"/other/{turn}")
+            await store.put_group([Write(f"/g/{turn}/{n}", text("x")) for n in range(20)])
+        done.set()
+    assert seen <= {0, 20, 40, 60}
+
+
+async def test_what_a_value_raises_passes_through_and_the_store_goes_on(store: Store) -> None:
+    def broken(revision: int) -> bytes:
+        raise LookupError(revision)
+
+    writes = [Write("/a", text("a")), Write("/b", broken), Write("/c", text("c"))]
+    with pytest.raises(LookupError):
+        await store.put_group(writes)
+    entry = await put(store, "/d")
+    events = await take(store.watch("/", after=0), entry.revision)
+    assert [event.key for event in events] in (["/d"], ["/a", "/d"])
+    assert [event.revision for event in events] == [*range(1, entry.revision + 1)]
+
+
+async def test_cancelled_group_is_whole_or_nothing(store: Store) -> None:
+    async with Nursery() as nursery:
+        writes = [Write(f"/g/{n}", text("x")) for n in range(20)]
+        task = nursery.start(store.put_group(writes))
+        await asyncio.sleep(0)
+        task.cancel()
+    await put(store, "/last")
+    assert len((await store.list("/g/")).entries) in {0, 20}
 
 
 # --- lists -------------------------------------------------------------------------------------

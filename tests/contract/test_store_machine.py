@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.sim.runner import Runner
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreError
-from grange.store.interface import Entry, Event, Page, Store, Subscription
+from grange.store.interface import Entry, Event, Page, Store, Subscription, Write
 from grange.store.memory import MemoryStore
 from grange.store.settings import Lanes, Settings
 from grange.store.sqlite import SQLiteStore
@@ -34,6 +35,10 @@ REFUSALS = (RevisionMismatch, Compacted, FutureRevision)
 SETTINGS = Settings(
     recent_events=4, recent_bytes=300, batch_writes=3, sweep_rows=3, vacuum_pages=1, replay_events=2
 )
+
+
+def _numbered(body: bytes, revision: int) -> bytes:
+    return body + b"@%d" % revision
 
 
 class Watcher:
@@ -143,6 +148,20 @@ class StoreMachine(RuleBasedStateMachine):
             return results
 
         self.both(crowd)
+
+    @rule(writes=st.lists(st.tuples(keys, expectations, bodies), max_size=12))
+    def write_group(self, writes: list[tuple[str, str, bytes]]) -> None:
+        """A group is decided as its writes one after the other are."""
+        group = [
+            Write(key, partial(_numbered, body), self._expectation(key, choice))
+            for key, choice, body in writes
+        ]
+
+        async def put(store: Store) -> list[Entry | str]:
+            outcomes = await store.put_group(group)
+            return [str(each) if isinstance(each, RevisionMismatch) else each for each in outcomes]
+
+        self.both(put)
 
     # --- reads ---------------------------------------------------------------------------------
 

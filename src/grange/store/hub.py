@@ -95,15 +95,16 @@ class Hub:
         lagging: list[Subscription] = []
         for change in changes:
             self.recent.append(change)
-            key = change.entry.key
+            entry = change.entry
+            key = entry.key
             for length in self._lengths:
                 if length > len(key):
                     break
                 group = self._live.get(key[:length])
                 if group:
                     event = change.event
-                    lagging.extend(each for each in group if not each.offer(event))
-            self.revision = change.entry.revision
+                    lagging += [each for each in group if not each.offer(event)]
+            self.revision = entry.revision
         for subscription in lagging:
             self.unregister(subscription)
 

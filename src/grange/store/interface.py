@@ -11,11 +11,13 @@ History reaches back to the compaction mark: the state at the mark and every wri
 asked for, what was before the mark cannot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
+
+from grange.store.errors import RevisionMismatch
 
 
 # Entries and events are Structs that the garbage collector does not track: they can be part of no
@@ -68,6 +70,20 @@ class Page:
     entries: list[Entry]
     revision: int
     remaining: int
+
+
+class Write(NamedTuple):
+    """One of the puts of a group.
+
+    Attributes:
+        key: as for ``put``.
+        value: as for ``put``.
+        expect: as for ``put``.
+    """
+
+    key: str
+    value: Callable[[int], bytes]
+    expect: int | None = None
 
 
 def check_key(key: str) -> None:
@@ -166,6 +182,23 @@ class Store(Protocol):
             StorageFull, StoreClosed: nothing was written.
             StoreError: the disk refused the write for another reason, which the message names.
         Cancellation: the write may still happen; it is atomic either way.
+        """
+
+    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+        """Many puts at once, each decided for itself, those that are accepted on disk together.
+
+        Args:
+            writes: decided in this order; several may be of one key.
+
+        Returns:
+            For each write what ``put`` would have returned, or the refusal that it would have
+            raised; only when all of the accepted ones are on disk.
+
+        Raises:
+            StorageFull, StoreClosed: nothing of the group was written.
+            StoreError: the disk refused the group for another reason, which the message names.
+            ValueError, or what a value raised: the writes before that one may still happen.
+        Cancellation: the group may still be written; all that is accepted of it, or nothing.
         """
 
     async def delete(

@@ -6,10 +6,10 @@ in one step, so ``latest`` and ``get`` agree.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreClosed
-from grange.store.interface import Entry, Event, Page, check_key
+from grange.store.interface import Entry, Event, Page, Write, check_key
 
 _BUFFER_EVENTS = 16_384  # the default of SQLiteStore
 
@@ -87,6 +87,27 @@ class MemoryStore:
             RevisionMismatch: ``expect`` does not hold.
             StoreClosed: nothing was written.
         """
+        entry = self._put(key, value, expect)
+        await _turn()
+        return entry
+
+    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+        """Many puts at once, each decided for itself.
+
+        Raises:
+            StoreClosed: nothing was written.
+        """
+        self._check_open()
+        outcomes: list[Entry | RevisionMismatch] = []
+        for write in writes:
+            try:
+                outcomes.append(self._put(*write))
+            except RevisionMismatch as refusal:
+                outcomes.append(refusal)
+        await _turn()
+        return outcomes
+
+    def _put(self, key: str, value: Callable[[int], bytes], expect: int | None) -> Entry:
         self._check_open()
         check_key(key)
         before = self._entries.get(key)
@@ -99,7 +120,6 @@ class MemoryStore:
         event = Event(key, revision, body, before.value if before else None, deleted=False)
         self._entries[key] = entry
         self._record(event, before)
-        await _turn()
         return entry
 
     async def delete(

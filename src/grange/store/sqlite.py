@@ -22,9 +22,15 @@ from grange.base.log import Logger
 from grange.store.change import Change
 from grange.store.database import Database, History, Loaded, is_harmless, translated
 from grange.store.directory import DataDirectory
-from grange.store.errors import Compacted, FutureRevision, StoreClosed, StoreError
+from grange.store.errors import (
+    Compacted,
+    FutureRevision,
+    RevisionMismatch,
+    StoreClosed,
+    StoreError,
+)
 from grange.store.hub import Hub, Recent, Subscription
-from grange.store.interface import Entry, Page
+from grange.store.interface import Entry, Page, Write
 from grange.store.settings import Lanes, Settings, Statistics
 from grange.store.state import State
 
@@ -57,7 +63,8 @@ class SQLiteStore:
         self._swept = loaded.compacted  # how far it is gone from the disk
         self._sweepers: list[asyncio.Future[None]] = []
         self._queue: list[Change] = []
-        self._callers: list[asyncio.Future[Entry]] = []
+        # One for each change; None for a change of a group that is not the group's last.
+        self._callers: list[asyncio.Future[Entry] | None] = []
         self._refusal = ""  # why no write is accepted any more
         self._closing = False
         self._writes = self._batches = self._largest_batch = self._failed_batches = 0
@@ -218,7 +225,38 @@ class SQLiteStore:
         """
         if self._refusal:
             raise StoreClosed(self._refusal)
-        return await self._accept(self._state.put(key, value, expect))
+        return await self._accept([self._state.put(key, value, expect)])
+
+    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+        """Many puts at once; returns when all that are accepted are on disk, in one transaction.
+
+        Raises:
+            StorageFull, StoreClosed: nothing was written.
+            StoreError: the disk refused the group for another reason, which the message names.
+            ValueError, or what a value raised: the writes before that one may still happen.
+        Cancellation: the group may still be written; all that is accepted of it, or nothing.
+        """
+        if self._refusal:
+            raise StoreClosed(self._refusal)
+        outcomes: list[Entry | RevisionMismatch] = []
+        accepted: list[Change] = []
+        written: asyncio.Future[Entry] | None = None
+        put = self._state.put
+        try:
+            for key, value, expect in writes:
+                try:
+                    change = put(key, value, expect)
+                except RevisionMismatch as refusal:
+                    outcomes.append(refusal)
+                else:
+                    accepted.append(change)
+                    outcomes.append(change.entry)
+        finally:  # what was accepted has its revision: it must be written, whatever came after it
+            if accepted:
+                written = self._accept(accepted)
+        if written is not None:
+            await written
+        return outcomes
 
     async def delete(
         self,
@@ -237,11 +275,13 @@ class SQLiteStore:
         """
         if self._refusal:
             raise StoreClosed(self._refusal)
-        return await self._accept(self._state.delete(key, value, expect))
+        return await self._accept([self._state.delete(key, value, expect)])
 
-    def _accept(self, change: Change) -> "asyncio.Future[Entry]":
+    def _accept(self, changes: Sequence[Change]) -> "asyncio.Future[Entry]":
+        """Queue changes that are written together; tells when they are, with the last's entry."""
         caller: asyncio.Future[Entry] = self._loop.create_future()
-        self._queue.append(change)
+        self._queue += changes
+        self._callers += [None] * (len(changes) - 1)
         self._callers.append(caller)
         self._work.set()
         return caller
@@ -305,8 +345,10 @@ class SQLiteStore:
             await self._release()
 
     async def _commit(self) -> None:
-        changes = self._queue[: self._settings.batch_writes]
-        size = len(changes)  # more may be queued behind them while the lane works
+        size = min(self._settings.batch_writes, len(self._queue))
+        while self._callers[size - 1] is None:  # a group is not split
+            size += 1
+        changes = self._queue[:size]  # more may be queued behind them while the lane works
         try:
             await self._lanes.writer.run(partial(self._files.database.append, changes))
         except sqlite3.Error as error:
@@ -319,7 +361,7 @@ class SQLiteStore:
             acknowledge(change)
         self._hub.deliver(changes)
         for caller, change in zip(callers, changes, strict=True):
-            if not caller.done():  # the caller may have been cancelled
+            if caller is not None and not caller.done():  # it may have been cancelled
                 caller.set_result(change.entry)
         self._writes += size
         self._batches += 1
@@ -339,7 +381,7 @@ class SQLiteStore:
         callers, self._callers = self._callers, []
         self._queue = []
         for caller in callers:
-            if not caller.done():
+            if caller is not None and not caller.done():
                 each = type(failure)(str(failure))  # one each: raising adds to its traceback
                 each.__cause__ = cause
                 caller.set_exception(each)

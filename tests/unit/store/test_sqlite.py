@@ -21,7 +21,7 @@ from grange.store.errors import (
     StoreCorrupt,
     StoreError,
 )
-from grange.store.interface import Entry
+from grange.store.interface import Entry, Write
 from grange.store.settings import Lanes, Settings
 from grange.store.sqlite import SQLiteStore
 
@@ -178,6 +178,44 @@ async def test_batches_are_bounded(tmp_path: Path, log: Logger) -> None:
                 nursery.start(store.put(f"/{number}", body))
         found = store.statistics()
         assert (found.batches, found.largest_batch) == (4, 10)
+
+
+async def test_group_is_one_statement_and_never_split(tmp_path: Path, log: Logger) -> None:
+    settings = Settings(batch_writes=10)
+    lane = Lane()
+    async with opened(tmp_path, log, lane, settings=settings) as store:
+        before = store.statistics()
+        await store.put_group([Write(f"/a/{number}", body) for number in range(35)])
+        after = store.statistics()
+        assert (after.batches, after.largest_batch) == (1, 35)
+        assert after.statements - before.statements == 1
+        async with Nursery() as nursery:
+            lane.gate.clear()
+            for number in range(9):
+                nursery.start(store.put(f"/{number}", body))
+            nursery.start(store.put_group([Write(f"/b/{number}", body) for number in range(5)]))
+            nursery.start(store.put("/last", body))
+            await turns()
+            lane.gate.set()
+        found = store.statistics()
+        assert (found.batches - after.batches, found.writes - after.writes) == (2, 15)
+
+
+async def test_group_that_the_disk_refuses_leaves_nothing(tmp_path: Path, log: Logger) -> None:
+    lane = Lane()
+    async with opened(tmp_path, log, lane) as store:
+        await store.put("/a", body)
+        lane.failures.append(failure(FULL))
+        with pytest.raises(StorageFull):
+            await store.put_group([Write("/a", body), Write("/b", body)])
+        assert [each.value for each in (await store.list("/")).entries] == [b"body@1"]
+        assert store.latest("/b") is None
+        outcomes = await store.put_group([Write("/a", body, 1), Write("/b", body, 0)])
+        revisions = [each.revision for each in outcomes if isinstance(each, Entry)]
+        assert revisions == [4, 5]  # none of the refused revisions comes again
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await store.put_group([Write("/a", body)])
 
 
 async def test_lone_write_waits_for_no_timer(tmp_path: Path, log: Logger) -> None:
