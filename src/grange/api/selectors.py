@@ -70,6 +70,9 @@ class Requirement:
                 return f"{self.key}{'>' if self.operator == GREATER else '<'}{self.values[0]}"
 
 
+_NOTHING = "grange.dev/nothing"
+
+
 class Labels:
     """A conjunction of requirements on labels.
 
@@ -154,6 +157,8 @@ class Labels:
         return all(item.matches(labels) for item in self._rest)
 
     def __str__(self) -> str:
+        if self._nothing:  # the empty text would match everything
+            return f"{_NOTHING},!{_NOTHING}"
         return ",".join(str(item) for item in self.requirements)
 
     def __repr__(self) -> str:

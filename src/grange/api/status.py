@@ -277,6 +277,11 @@ def from_status(code: int, body: bytes) -> ApiError:
         status = msgspec.json.decode(body, type=Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         status = Status(code=code, message=body[:200].decode("utf-8", "replace"))
+    return error_of(code, status)
+
+
+def error_of(code: int, status: Status) -> ApiError:
+    """The error that a status with this code stands for; an unknown reason falls back on the code."""
     kind = BY_REASON.get(status.reason) or _BY_CODE.get(code) or InternalError
     details = status.details or Details()
     return kind(

@@ -16,6 +16,8 @@ from grange.api.kinds import (
     NAMESPACE,
     NODE,
     POD,
+    PODGROUP,
+    QUEUE,
     REPLICATIONCONTROLLER,
     SECRET,
     SERVICE,
@@ -77,6 +79,8 @@ EXAMPLES: list[tuple[AnyKind, Document]] = [
     (SECRET, make(SECRET, stringData={"a": "b"})),
     (LEASE, make(LEASE, spec={"holderIdentity": "a", "leaseDurationSeconds": 10})),
     (REPLICATIONCONTROLLER, controller()),
+    (PODGROUP, make(PODGROUP, spec={"minMember": 2, "topology": {"key": "rack"}})),
+    (QUEUE, make(QUEUE, spec={"capacity": {"cpu": "4"}, "cohort": "all"})),
 ]  # fmt: skip
 
 
@@ -108,6 +112,7 @@ def test_kinds_are_found_by_the_words_that_people_use() -> None:
         ("cm", CONFIGMAP),
         ("ev", EVENT),
         ("grc", REPLICATIONCONTROLLER),
+        ("pg", PODGROUP),
         ("replicationcontrollers.grange.dev", REPLICATIONCONTROLLER),
         ("replicationcontrollers.v1alpha1.grange.dev", REPLICATIONCONTROLLER),
         ("leases.coordination.k8s.io", LEASE),
@@ -635,3 +640,55 @@ def test_replicas_are_required_even_where_the_schema_was_not_asked() -> None:
     document["spec"] |= {"replicas": 1, "placement": "x", "strategy": "y"}
     found = [cause.field for cause in validate(document, None, REPLICATIONCONTROLLER)]
     assert found == ["spec.placement", "spec.strategy"]
+
+
+# --- gangs and queues --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"minMember": 0}, "spec.minMember", "greater than or equal to 1"),
+        ({"minMember": 1, "minResources": {"cpu": "-1"}}, "spec.minResources.cpu", "or equal to 0"),
+        ({"minMember": 1, "minResources": {"cpu": "x"}}, "spec.minResources.cpu", "x"),
+        ({"minMember": 1, "scheduleTimeoutSeconds": 0}, "spec.scheduleTimeoutSeconds", "for ever"),
+        ({"minMember": 1, "queue": "A_b"}, "spec.queue", "A_b"),
+        ({"minMember": 1, "topology": {"key": ""}}, "spec.topology.key", "name a label of nodes"),
+        ({"minMember": 1, "topology": {"key": "a b"}}, "spec.topology.key", "a b"),
+    ],
+)
+def test_groups_that_could_never_run_are_refused(spec: Document, field: str, message: str) -> None:
+    found = faults(PODGROUP, make(PODGROUP, spec=spec))
+    assert [at for at, _ in found] == [field]
+    assert message in found[0][1]
+
+
+def test_the_schema_wants_to_know_how_many_members_and_which_mode() -> None:
+    missing = schema.check(make(PODGROUP, spec={}), PODGROUP)
+    assert [cause.field for cause in missing] == ["spec.minMember"]
+    topology = {"key": "rack", "mode": "Perhaps"}
+    wrong = schema.check(make(PODGROUP, spec={"minMember": 1, "topology": topology}), PODGROUP)
+    assert [cause.field for cause in wrong] == ["spec.topology.mode"]
+
+
+def test_a_group_stays_in_its_queue() -> None:
+    old = complete(PODGROUP, make(PODGROUP, spec={"minMember": 1, "queue": "a"}))
+    new = make(PODGROUP, spec={"minMember": 2, "queue": "b"})
+    assert [at for at, _ in faults(PODGROUP, new, old)] == ["spec.queue"]
+    assert faults(PODGROUP, make(PODGROUP, spec={"minMember": 2, "queue": "a"}), old) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"capacity": {"cpu": "-1"}}, "spec.capacity.cpu"),
+        ({"capacity": {"cpu": "1"}, "borrowingLimit": {"cpu": "1"}}, "spec.borrowingLimit"),
+        (
+            {"capacity": {"cpu": "1"}, "cohort": "a", "borrowingLimit": {"memory": "1"}},
+            "spec.borrowingLimit.memory",
+        ),
+        ({"capacity": {"cpu": "1"}, "cohort": "A b"}, "spec.cohort"),
+    ],
+)
+def test_queues_that_make_no_sense_are_refused(spec: Document, field: str) -> None:
+    assert [at for at, _ in faults(QUEUE, make(QUEUE, spec=spec))] == [field]

@@ -149,7 +149,8 @@ def test_null_means_absent_and_is_removed() -> None:
 
 def test_what_the_schema_leaves_open_is_left_alone() -> None:
     document = controller()
-    document["status"] = {"nodeTransfer": {"a": None, "b": [None, {}]}}
+    left_open: dict[str, object] = {"a": None, "b": [None, {}]}
+    document["status"] = {"history": [{"revision": 1, "templateHash": "x", "template": left_open}]}
     before = copy.deepcopy(document)
     assert faults(document, REPLICATIONCONTROLLER) == []
     assert document == before
@@ -346,6 +347,8 @@ def test_controller_defaults_come_from_its_schema() -> None:
         "maxSurge": "25%",
         "minReadySeconds": 0,
         "progressDeadlineSeconds": 600,
+        "type": "RollingUpdate",
+        "revisionHistoryLimit": 5,
     }
     assert document["status"] == {"replicas": 0}
     # What the pods get is decided when they are made: a later default must not look like a change.

@@ -1,12 +1,18 @@
 """The built-in kinds: one module a kind, one line here."""
 
+from grange.api.kinds.auditrecord import AUDITRECORD
 from grange.api.kinds.configmap import CONFIGMAP
 from grange.api.kinds.event import EVENT
 from grange.api.kinds.lease import LEASE
 from grange.api.kinds.namespace import NAMESPACE
 from grange.api.kinds.node import NODE
 from grange.api.kinds.pod import POD
+from grange.api.kinds.poddisruptionbudget import PODDISRUPTIONBUDGET
+from grange.api.kinds.podgroup import PODGROUP
+from grange.api.kinds.priorityclass import PRIORITYCLASS
+from grange.api.kinds.queue import QUEUE
 from grange.api.kinds.replicationcontroller import REPLICATIONCONTROLLER
+from grange.api.kinds.rollingupdate import ROLLINGUPDATE
 from grange.api.kinds.secret import SECRET
 from grange.api.kinds.service import SERVICE
 from grange.api.scheme import AnyKind
@@ -21,9 +27,16 @@ BUILT_IN: tuple[AnyKind, ...] = (
     SERVICE,
     LEASE,
     REPLICATIONCONTROLLER,
+    PODDISRUPTIONBUDGET,
+    PODGROUP,
+    PRIORITYCLASS,
+    QUEUE,
+    ROLLINGUPDATE,
+    AUDITRECORD,
 )
 
 __all__ = [
+    "AUDITRECORD",
     "BUILT_IN",
     "CONFIGMAP",
     "EVENT",
@@ -31,7 +44,12 @@ __all__ = [
     "NAMESPACE",
     "NODE",
     "POD",
+    "PODDISRUPTIONBUDGET",
+    "PODGROUP",
+    "PRIORITYCLASS",
+    "QUEUE",
     "REPLICATIONCONTROLLER",
+    "ROLLINGUPDATE",
     "SECRET",
     "SERVICE",
 ]

@@ -169,6 +169,8 @@ class PodAffinityTerm(View, frozen=True):
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
 
 
 class WeightedPodAffinityTerm(View, frozen=True):
@@ -361,7 +363,7 @@ POD = KindInfo(
     schema="io.k8s.api.core.v1.Pod",
     short_names=("po",),
     categories=("all",),
-    subresources=("binding", "eviction", "log"),
+    subresources=("binding", "eviction", "log", "why"),
     columns=(
         Column("Ready", pods.ready, description="Containers that are ready, of all."),
         Column("Status", pods.status, description="What the pod is doing."),

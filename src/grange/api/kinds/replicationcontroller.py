@@ -1,14 +1,13 @@
 """ReplicationController of grange.dev: so many copies of a pod, on nodes that fit."""
 
-import re
-from typing import Any
-
 import msgspec
 
-from grange.api import names
+from grange.api import described, names, rollouts
 from grange.api.fields import lookup, readers
+from grange.api.kinds.membership import STATUS_FIELDS, NodeTransfer, OutboxEntry
 from grange.api.meta import Condition, Document, LabelSelector, Resource, View
 from grange.api.printing import cells
+from grange.api.rollouts import Revision, Rollout, RolloutState
 from grange.api.scheme import Column, KindInfo, Scaling
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
@@ -23,21 +22,9 @@ ID_LABEL = "grange.dev/replication-controller-uid"
 """Label of the pods: the controller's uid."""
 
 CORE = "io.k8s.api.core.v1"
-_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 PLACEMENTS = ("OnePerNode", "Packed")
 STRATEGIES = ("Static", "Dynamic")
-_PERCENT = re.compile(r"(?:100|[1-9]?[0-9])%", re.ASCII)
 _TEMPLATE_METADATA = ("labels", "annotations", "finalizers")
-
-
-class Rollout(View, frozen=True):
-    """How a change of the template spreads; percentages are of ``replicas``."""
-
-    max_unavailable: int | str = "25%"
-    max_surge: int | str = "25%"
-    min_ready_seconds: int = 0
-    progress_deadline_seconds: int = 600
 
 
 class ReplicationControllerSpec(View, frozen=True):
@@ -70,8 +57,13 @@ class ReplicationControllerStatus(View, frozen=True):
     replicas: int = 0
     ready_replicas: int = 0
     updated_replicas: int = 0
+    available_replicas: int = 0
     conditions: tuple[Condition, ...] = ()
-    node_transfer: dict[str, Any] | None = None
+    rollout: RolloutState | None = None
+    history: tuple[Revision, ...] = ()
+    node_transfers: tuple[NodeTransfer, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
+    audited: str = ""
 
 
 class ReplicationController(Resource, frozen=True):
@@ -104,7 +96,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
         check_label_selector(selector, "spec.nodeSelector", faults)
     if labels := spec.get("podLabels"):
         check_labels(labels, "spec.podLabels", faults)
-    _check_rollout(spec.get("rollout") or {}, faults)
+    rollouts.check(spec.get("rollout") or {}, faults)
     template = spec.get("template")
     if not template:
         faults.required("spec.template", "say what pod to run")
@@ -112,28 +104,6 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     elif old is None or template != (old.get("spec") or {}).get("template"):
         _check_template(template, faults)
     return faults.causes
-
-
-def _check_rollout(rollout: dict[str, Any], faults: Faults) -> None:
-    values = {}
-    for field in ("maxUnavailable", "maxSurge"):
-        value = values[field] = rollout.get(field, "25%")
-        at = f"spec.rollout.{field}"
-        if isinstance(value, str) and not _PERCENT.fullmatch(value):
-            faults.invalid(at, value, "must be a number of pods, or a percentage like 25%")
-        elif isinstance(value, int) and value < 0:
-            faults.invalid(at, value, "must be greater than or equal to 0")
-    if all(value in (0, "0%") for value in values.values()):
-        message = "may not be 0 when `maxSurge` is 0: nothing could ever be replaced"
-        faults.invalid("spec.rollout.maxUnavailable", values["maxUnavailable"], message)
-    for field in ("minReadySeconds", "progressDeadlineSeconds"):
-        if rollout.get(field, 0) < 0:
-            message = "must be greater than or equal to 0"
-            faults.invalid(f"spec.rollout.{field}", rollout[field], message)
-    ready, deadline = rollout.get("minReadySeconds", 0), rollout.get("progressDeadlineSeconds", 600)
-    if 0 <= deadline <= ready:
-        message = "must be greater than minReadySeconds"
-        faults.invalid("spec.rollout.progressDeadlineSeconds", deadline, message)
 
 
 def _check_template(template: Document, faults: Faults) -> None:
@@ -181,126 +151,61 @@ def _selector(document: Document) -> str:
 
 
 _NAME = "dev.grange.v1alpha1.ReplicationController"
-_GVK = {"group": "grange.dev", "version": "v1alpha1"}
-
-
-def _text(description: str, **more: Any) -> Document:
-    return {"type": "string", "description": description, **more}
-
-
-def _whole(description: str, **more: Any) -> Document:
-    return {"type": "integer", "format": "int32", "description": description, **more}
-
-
-def _ref(name: str, description: str, **more: Any) -> Document:
-    return {"$ref": f"#/definitions/{name}", "description": description, **more}
-
-
-_ROLLOUT: Document = {
-    "type": "object",
-    "properties": {
-        "maxUnavailable": _ref(
-            _INT_OR_STRING,
-            "Pods that may be missing during a change: a number or a percentage.",
-            default="25%",
-        ),
-        "maxSurge": _ref(
-            _INT_OR_STRING,
-            "Pods that may be too many during a change: a number or a percentage.",
-            default="25%",
-        ),
-        "minReadySeconds": _whole("How long a pod must be ready to count.", default=0),
-        "progressDeadlineSeconds": _whole("When to report that a change is stuck.", default=600),
-    },
-}
-_SPEC: Document = {
-    "type": "object",
-    "required": ["replicas", "template"],
-    "properties": {
-        "replicas": _whole("How many pods; required, never defaulted."),
-        "nodeSelector": _ref(
-            f"{META}.LabelSelector", "Which nodes, by their labels; empty means every node."
-        ),
-        "placement": _text(
-            "OnePerNode puts every pod on a node of its own; Packed lets nodes take several.",
-            enum=list(PLACEMENTS),
-            default="OnePerNode",
-        ),
-        "strategy": _text(
-            "Static leaves pods where they are; Dynamic moves them off nodes that no longer fit.",
-            enum=list(STRATEGIES),
-            default="Static",
-        ),
-        "paused": {
-            "type": "boolean",
-            "description": "Stop scaling and repairing; pods keep running.",
-        },
-        "podLabels": {
-            "type": "object",
-            "description": "Labels for every pod, over the template's.",
-            "additionalProperties": {"type": "string"},
-        },
-        "template": _ref(f"{CORE}.PodTemplateSpec", "The pod to copy."),
-        "rollout": _ref(f"{_NAME}Rollout", "How a change of the template spreads.", default={}),
-    },
-}
-_STATUS: Document = {
-    "type": "object",
-    "properties": {
-        "observedGeneration": {
-            "type": "integer",
-            "format": "int64",
-            "description": "The generation that this status is about.",
-        },
-        "replicas": _whole("Pods there are."),
-        "readyReplicas": _whole("Pods that are ready."),
-        "updatedReplicas": _whole("Pods of the present template."),
-        "availableReplicas": _whole("Pods that have been ready for minReadySeconds."),
-        "nodeTransfer": {
-            "type": "object",
-            "description": "A move of pods between nodes under way.",
-            "x-kubernetes-preserve-unknown-fields": True,
-        },
-        "conditions": {
-            "type": "array",
-            "description": "What is to be said about it.",
-            "items": {"$ref": f"#/definitions/{META}.Condition"},
-            "x-kubernetes-list-map-keys": ["type"],
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-patch-merge-key": "type",
-            "x-kubernetes-patch-strategy": "merge",
-        },
-    },
-}
 DEFINITIONS: dict[str, Document] = {
-    f"{_NAME}Rollout": _ROLLOUT,
-    f"{_NAME}Spec": _SPEC,
-    f"{_NAME}Status": _STATUS,
-    _NAME: {
-        "type": "object",
-        "description": "A replicated service: so many copies of a pod, on nodes that fit.",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": _ref(f"{META}.ObjectMeta", "Name, labels and bookkeeping."),
-            "spec": _ref(f"{_NAME}Spec", "What is wanted."),
-            "status": _ref(f"{_NAME}Status", "What is: counts of pods that this controller owns."),
+    f"{_NAME}Rollout": rollouts.ROLLOUT,
+    f"{_NAME}RolloutState": rollouts.ROLLOUT_STATE,
+    f"{_NAME}Revision": rollouts.REVISION,
+    **described.definitions(
+        _NAME,
+        "grange.dev",
+        "v1alpha1",
+        "A replicated service: so many copies of a pod, on nodes that fit.",
+        required=("replicas", "template"),
+        spec={
+            "replicas": described.whole("How many pods; required, never defaulted."),
+            "nodeSelector": described.reference(
+                f"{described.META}.LabelSelector",
+                "Which nodes, by their labels; empty means every node.",
+            ),
+            "placement": described.text(
+                "OnePerNode puts every pod on a node of its own; Packed lets nodes take several.",
+                enum=list(PLACEMENTS),
+                default="OnePerNode",
+            ),
+            "strategy": described.text(
+                "Static leaves pods where they are; Dynamic moves them off nodes that no longer fit.",
+                enum=list(STRATEGIES),
+                default="Static",
+            ),
+            "paused": described.flag("Stop scaling and repairing; pods keep running."),
+            "podLabels": {
+                "type": "object",
+                "description": "Labels for every pod, over the template's.",
+                "additionalProperties": {"type": "string"},
+            },
+            "template": described.reference(f"{CORE}.PodTemplateSpec", "The pod to copy."),
+            "rollout": described.reference(
+                f"{_NAME}Rollout", "How a change of the template spreads.", default={}
+            ),
         },
-        "required": ["spec"],
-        "x-kubernetes-group-version-kind": [{**_GVK, "kind": "ReplicationController"}],
-    },
-    f"{_NAME}List": {
-        "type": "object",
-        "description": "A list of replicated services.",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": _ref(f"{META}.ListMeta", "Revision, and where to go on."),
-            "items": {"type": "array", "items": {"$ref": f"#/definitions/{_NAME}"}},
+        status={
+            "observedGeneration": described.observed_generation(),
+            "replicas": described.whole("Pods there are."),
+            "readyReplicas": described.whole("Pods that are ready."),
+            "updatedReplicas": described.whole("Pods of the present template."),
+            "availableReplicas": described.whole("Pods that have been ready for minReadySeconds."),
+            "rollout": described.reference(
+                f"{_NAME}RolloutState", "How far the template has spread."
+            ),
+            "history": described.several(
+                {"$ref": f"#/definitions/{_NAME}Revision"},
+                "Templates that pods were made from, the latest last.",
+                **{"x-kubernetes-list-type": "atomic"},
+            ),
+            **STATUS_FIELDS,
+            "conditions": described.conditions(),
         },
-        "required": ["items"],
-        "x-kubernetes-group-version-kind": [{**_GVK, "kind": "ReplicationControllerList"}],
-    },
+    ),
 }
 
 REPLICATIONCONTROLLER = KindInfo(

@@ -1,5 +1,6 @@
 """Rules of what decides where a pod runs: node selectors, tolerations, affinity, spreading."""
 
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from grange.api import names, selectors
@@ -13,12 +14,18 @@ UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT_MAX = 100
+_POLICIES = ("Honor", "Ignore")
+# Every term is looked at for every pod that is placed; nobody writes so many by hand.
+_TERMS_MAX = 256
+_SPREADS_MAX = 64
+_TOLERATIONS_MAX = 1024
 
 
 def check_scheduling(spec: dict[str, Any], path: str, faults: Faults) -> None:
     """Every scheduling rule of a pod spec at ``path``."""
     if node_selector := spec.get("nodeSelector"):
         check_labels(node_selector, f"{path}.nodeSelector", faults)
+    _check_count(spec.get("tolerations"), _TOLERATIONS_MAX, f"{path}.tolerations", faults)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         check_toleration(toleration, f"{path}.tolerations[{index}]", faults)
     if affinity := spec.get("affinity"):
@@ -80,6 +87,8 @@ def _check_affinity(affinity: dict[str, Any], path: str, faults: Faults) -> None
         _check_node_affinity(node, f"{path}.nodeAffinity", faults)
     for field in ("podAffinity", "podAntiAffinity"):
         group = affinity.get(field) or {}
+        for part in (_REQUIRED, _PREFERRED):
+            _check_count(group.get(part), _TERMS_MAX, f"{path}.{field}.{part}", faults)
         for index, term in enumerate(group.get(_REQUIRED) or ()):
             _check_pod_term(term, f"{path}.{field}.{_REQUIRED}[{index}]", faults)
         for index, weighted in enumerate(group.get(_PREFERRED) or ()):
@@ -95,8 +104,10 @@ def _check_node_affinity(affinity: dict[str, Any], path: str, faults: Faults) ->
         at = f"{path}.{_REQUIRED}.nodeSelectorTerms"
         if not terms:
             faults.required(at, "must have at least one node selector term")
+        _check_count(terms, _TERMS_MAX, at, faults)
         for index, term in enumerate(terms):
             _check_node_term(term, f"{at}[{index}]", faults)
+    _check_count(affinity.get(_PREFERRED), _TERMS_MAX, f"{path}.{_PREFERRED}", faults)
     for index, weighted in enumerate(affinity.get(_PREFERRED) or ()):
         at = f"{path}.{_PREFERRED}[{index}]"
         _check_weight(weighted, at, faults)
@@ -128,6 +139,27 @@ def _check_pod_term(term: dict[str, Any], path: str, faults: Faults) -> None:
         at = f"{path}.namespaces[{index}]"
         faults.named(at, namespace, names.check_dns_label(namespace))
 
+    match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
+    _check_label_keys(term, match, f"{path}.matchLabelKeys", faults)
+    _check_label_keys(term, mismatch, f"{path}.mismatchLabelKeys", faults)
+    for index, key in enumerate(match):
+        if key in mismatch:
+            message = "exists in both matchLabelKeys and mismatchLabelKeys"
+            faults.invalid(f"{path}.matchLabelKeys[{index}]", key, message)
+
+
+def _check_label_keys(item: dict[str, Any], keys: Sequence[str], path: str, faults: Faults) -> None:
+    """Keys by which the pod's own labels narrow the selector beside them."""
+    if keys and item.get("labelSelector") is None:
+        faults.forbidden(path, "must not be specified when labelSelector is not set")
+    for index, key in enumerate(keys):
+        faults.named(f"{path}[{index}]", key, names.check_qualified_name(key))
+
+
+def _check_count(items: Sized | None, most: int, path: str, faults: Faults) -> None:
+    if items is not None and len(items) > most:
+        faults.too_long(path, f"must have at most {most} items, has {len(items)}")
+
 
 def _check_topology_key(item: dict[str, Any], path: str, faults: Faults) -> None:
     key = item.get("topologyKey", "")
@@ -145,6 +177,7 @@ def _check_weight(weighted: dict[str, Any], path: str, faults: Faults) -> None:
 
 def _check_spreads(spreads: list[dict[str, Any]], path: str, faults: Faults) -> None:
     taken: set[tuple[str, str]] = set()
+    _check_count(spreads, _SPREADS_MAX, path, faults)
     for index, spread in enumerate(spreads):
         at = f"{path}[{index}]"
         if spread.get("maxSkew", 0) <= 0:
@@ -156,6 +189,16 @@ def _check_spreads(spreads: list[dict[str, Any]], path: str, faults: Faults) -> 
         domains = spread.get("minDomains")
         if domains is not None and domains <= 0:
             faults.invalid(f"{at}.minDomains", domains, "must be greater than zero")
+        elif domains is not None and action == "ScheduleAnyway":
+            message = "can only use minDomains if whenUnsatisfiable=DoNotSchedule"
+            faults.invalid(f"{at}.minDomains", domains, message)
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = spread.get(field)
+            if policy is not None and policy not in _POLICIES:
+                faults.not_supported(f"{at}.{field}", policy, _POLICIES)
+        _check_label_keys(
+            spread, spread.get("matchLabelKeys") or (), f"{at}.matchLabelKeys", faults
+        )
         if selector := spread.get("labelSelector"):
             check_label_selector(selector, f"{at}.labelSelector", faults)
         key = (spread.get("topologyKey", ""), action)

@@ -6,12 +6,19 @@ from grange.api import names, selectors
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_labels
 
+EXPRESSIONS_MAX = 256  # of one selector: each is looked at for every object
+_VALUES_MAX = 5_000  # of one expression: as many as a large cluster has nodes
+
 
 def check_label_selector(selector: dict[str, Any], path: str, faults: Faults) -> None:
     """Labels and expressions of a selector at ``path``."""
     if labels := selector.get("matchLabels"):
         check_labels(labels, f"{path}.matchLabels", faults)
-    for index, item in enumerate(selector.get("matchExpressions") or ()):
+    expressions = selector.get("matchExpressions") or ()
+    if len(expressions) > EXPRESSIONS_MAX:
+        message = f"must have at most {EXPRESSIONS_MAX} items, has {len(expressions)}"
+        faults.too_long(f"{path}.matchExpressions", message)
+    for index, item in enumerate(expressions):
         at = f"{path}.matchExpressions[{index}]"
         check_requirement(item, at, selectors.OPERATORS, faults)
 
@@ -35,5 +42,8 @@ def check_requirement(
     elif len(values) != 1:
         message = "must be specified single value when `operator` is 'Lt' or 'Gt'"
         faults.required(f"{path}.values", message)
-    for index, value in enumerate(values):
+    if len(values) > _VALUES_MAX:
+        message = f"must have at most {_VALUES_MAX} items, has {len(values)}"
+        faults.too_long(f"{path}.values", message)
+    for index, value in enumerate(values[:_VALUES_MAX]):
         faults.named(f"{path}.values[{index}]", value, names.check_label_value(value))

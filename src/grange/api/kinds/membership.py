@@ -1,0 +1,139 @@
+"""How a ReplicationController's status tells of its members that move, and of changes to record.
+
+These are parts of its status, kept apart because both outlive the process that wrote them: whoever
+owns the controller next reads them and goes on.
+"""
+
+from grange.api import described
+from grange.api.meta import Document, Resource, View
+
+
+class NodeTransfer(View, frozen=True):
+    """One pod on its way from a node to another; the new pod comes first, the old one goes last.
+
+    Attributes:
+        id: unique; the request id of an allocation, and what audit records refer to.
+        phase: ``Allocating``, ``Starting``, ``Finishing`` or ``RollingBack``.
+        old: the node to leave.
+        old_pod: name of the pod on it.
+        old_uid: its uid.
+        new: the node to go to; empty while it is not known, and where the scheduler chooses.
+        new_pod: name of the pod there; empty while it is not known.
+        allocated: the new node was allocated for this transfer, and is released if it fails.
+        started_at: when it began, RFC 3339.
+        deadline: when to give up, RFC 3339; set once, so nothing that a pod says extends it.
+        reason: why it is being rolled back; empty otherwise.
+    """
+
+    id: str
+    phase: str
+    old: str
+    old_pod: str
+    old_uid: str
+    new: str = ""
+    new_pod: str = ""
+    allocated: bool = False
+    started_at: str = ""
+    deadline: str = ""
+    reason: str = ""
+
+
+class Member(View, frozen=True):
+    """A pod as audit records name it; the node is empty where it is not known yet."""
+
+    pod: str
+    node: str = ""
+    uid: str = ""
+
+
+class OutboxEntry(View, frozen=True):
+    """A change that is intended or done, until its audit record is written.
+
+    Attributes:
+        id: unique for the controller; the record's name is made from it.
+        event: a type of audit record.
+        time: RFC 3339.
+        added: pods to create.
+        removed: pods to delete.
+        transfer: the transfer that it is about, as it was then.
+        message: in words.
+    """
+
+    id: str
+    event: str
+    time: str = ""
+    added: tuple[Member, ...] = ()
+    removed: tuple[Member, ...] = ()
+    transfer: NodeTransfer | None = None
+    message: str = ""
+
+
+def _object(
+    description: str, required: tuple[str, ...], properties: dict[str, str], **more: object
+) -> Document:
+    fields = {name: described.text(text) for name, text in properties.items()}
+    return {
+        "type": "object",
+        "description": description,
+        "required": [*required],
+        "properties": {**fields, **more},
+    }
+
+
+MEMBER_SCHEMA: Document = _object(
+    "A pod of the controller.",
+    ("pod",),
+    {
+        "pod": "Its name.",
+        "node": "Where it is, or is to go; empty where that is not known yet.",
+        "uid": "Its uid.",
+    },
+)
+TRANSFER_SCHEMA: Document = _object(
+    "A pod on its way from a node to another.",
+    ("id", "phase", "old", "oldPod", "oldUid"),
+    {
+        "id": "Unique; also the request id of the allocation.",
+        "phase": "Allocating, Starting, Finishing or RollingBack.",
+        "old": "The node to leave.",
+        "oldPod": "The pod on it.",
+        "oldUid": "The uid of that pod.",
+        "new": "The node to go to.",
+        "newPod": "The pod there.",
+        "startedAt": "When it began.",
+        "deadline": "When to give up.",
+        "reason": "Why it is being rolled back.",
+    },
+    allocated=described.flag("The new node was allocated for it, and is released if it fails."),
+)
+OUTBOX_SCHEMA: Document = _object(
+    "A change whose audit record is not written yet.",
+    ("id", "event"),
+    {
+        "id": "Unique for the controller.",
+        "event": "Type of the audit record.",
+        "time": "When it was decided.",
+        "message": "In words.",
+    },
+    added=described.several(MEMBER_SCHEMA, "Pods to create."),
+    removed=described.several(MEMBER_SCHEMA, "Pods to delete."),
+    transfer=TRANSFER_SCHEMA,
+)
+STATUS_FIELDS: Document = {
+    "nodeTransfers": described.several(TRANSFER_SCHEMA, "Moves of pods between nodes under way."),
+    "outbox": described.several(OUTBOX_SCHEMA, "Changes whose audit records are not written yet."),
+    "audited": described.text("Fingerprint of the members that the last audit record names."),
+}
+"""What the status of a ReplicationController has for them."""
+
+TRANSFER_LOCK = "grange.dev/transfer-lock"
+"""Annotation of a controller: who forbids the start of node transfers, and until when."""
+
+DRAINED_NODES = "grange.dev/drained-nodes"
+"""Annotation of a controller: nodes, separated by commas, that its pods are to leave."""
+
+
+def drained_nodes(controller: Resource) -> frozenset[str]:
+    """Nodes that an operator wants the controller's pods to leave."""
+    text = controller.metadata.annotations.get(DRAINED_NODES, "")
+    return frozenset(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,217 @@
+"""PodGroup: pods that are placed all or none, in the shape of the scheduler plugins' own kind.
+
+Pods join a group of their namespace by the label ``scheduling.x-k8s.io/pod-group``. ``minMember``,
+``minResources`` and ``scheduleTimeoutSeconds`` mean what they mean there; ``queue``, ``topology``
+and ``priorityClassName`` are ours.
+"""
+
+from typing import Any
+
+import msgspec
+
+from grange.api import described, names
+from grange.api.meta import Condition, Document, Resource, View
+from grange.api.printing import cells
+from grange.api.scheme import Column, KindInfo
+from grange.api.status import Cause
+from grange.api.validation.causes import Faults
+from grange.api.validation.resources import check_amounts
+
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""Label of the pods: the name of their group, in the same namespace."""
+
+REQUIRED = "Required"
+PREFERRED = "Preferred"
+MODES = (REQUIRED, PREFERRED)
+
+PENDING = "Pending"
+SCHEDULING = "Scheduling"
+SCHEDULED = "Scheduled"
+RUNNING = "Running"
+FINISHED = "Finished"
+FAILED = "Failed"
+
+
+class Topology(View, frozen=True):
+    """Where the members should be together.
+
+    Attributes:
+        key: label of nodes, e.g. ``topology.kubernetes.io/zone``; its values are the domains.
+        mode: ``Required`` (all members in one domain) or ``Preferred`` (in as few as possible).
+    """
+
+    key: str = ""
+    mode: str = REQUIRED
+
+
+class PodGroupSpec(View, frozen=True):
+    """What is wanted.
+
+    Attributes:
+        min_member: so many members are placed together, or none.
+        min_resources: what the nodes must have free before it is tried at all.
+        schedule_timeout_seconds: after so long without success it makes way for others, then
+            starts anew; None waits for ever.
+        queue: whose quota it counts against; empty for none.
+        priority_class_name: class of members that name none themselves; empty for none.
+        topology: where its members should be together; None for anywhere.
+    """
+
+    min_member: int = 1
+    min_resources: dict[str, int | float | str] = msgspec.field(default_factory=dict)
+    schedule_timeout_seconds: int | None = None
+    queue: str = ""
+    priority_class_name: str = ""
+    topology: Topology | None = None
+
+
+class PodGroupStatus(View, frozen=True):
+    """What is: counts of members."""
+
+    observed_generation: int = 0
+    phase: str = ""
+    pending: int = 0
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(Resource, frozen=True):
+    """A gang."""
+
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
+
+
+def _validate(document: Document, old: Document | None) -> list[Cause]:
+    faults = Faults()
+    spec = document.get("spec") or {}
+    members = spec.get("minMember")
+    if members is None:
+        faults.required("spec.minMember", "say how many members are placed together")
+    elif members < 1:
+        faults.invalid("spec.minMember", members, "must be greater than or equal to 1")
+    check_amounts(spec.get("minResources") or {}, "spec.minResources", faults)
+    timeout = spec.get("scheduleTimeoutSeconds")
+    if timeout is not None and timeout < 1:
+        message = "must be greater than or equal to 1; leave it out to wait for ever"
+        faults.invalid("spec.scheduleTimeoutSeconds", timeout, message)
+    queue = spec.get("queue") or ""
+    if queue:
+        faults.named("spec.queue", queue, names.check_dns_subdomain(queue))
+    if old is not None and queue != ((old.get("spec") or {}).get("queue") or ""):
+        message = "field is immutable: what its pods use counts against that queue"
+        faults.forbidden("spec.queue", message)
+    rank = spec.get("priorityClassName") or ""
+    if rank:
+        faults.named("spec.priorityClassName", rank, names.check_dns_subdomain(rank))
+    if old is not None and rank != ((old.get("spec") or {}).get("priorityClassName") or ""):
+        message = "field is immutable: members that are there already keep their priority"
+        faults.forbidden("spec.priorityClassName", message)
+    topology = spec.get("topology")
+    if topology is not None:
+        _check_topology(topology, faults)
+    return faults.causes
+
+
+def _check_topology(topology: dict[str, Any], faults: Faults) -> None:
+    key = topology.get("key") or ""
+    if not key:
+        faults.required("spec.topology.key", "name a label of nodes")
+    else:
+        faults.named("spec.topology.key", key, names.check_qualified_name(key))
+    mode = topology.get("mode", REQUIRED)
+    if mode not in MODES:
+        faults.not_supported("spec.topology.mode", mode, MODES)
+
+
+_NAME = "io.x-k8s.scheduling.v1alpha1.PodGroup"
+_GROUP, _VERSION = "scheduling.x-k8s.io", "v1alpha1"
+DEFINITIONS: dict[str, Document] = {
+    f"{_NAME}Topology": {
+        "type": "object",
+        "required": ["key"],
+        "properties": {
+            "key": described.text("Label of nodes; its values are the domains."),
+            "mode": described.text(
+                "Required: all members in one domain. Preferred: in as few as possible.",
+                enum=list(MODES),
+                default=REQUIRED,
+            ),
+        },
+    },
+    **described.definitions(
+        _NAME,
+        _GROUP,
+        _VERSION,
+        "Pods that are placed all or none.",
+        spec={
+            "minMember": described.whole("So many members are placed together, or none."),
+            "minResources": described.amounts("What must be free before it is tried at all."),
+            "scheduleTimeoutSeconds": described.whole(
+                "After so long without success it makes way for others, then starts anew."
+            ),
+            "queue": described.text("Whose quota it counts against; empty for none."),
+            "priorityClassName": described.text(
+                "Class of members that name none themselves; empty for none."
+            ),
+            "topology": described.reference(
+                f"{_NAME}Topology", "Where its members should be together."
+            ),
+        },
+        status={
+            "observedGeneration": described.observed_generation(),
+            "phase": described.text("Pending, Scheduling, Scheduled, Running, Finished or Failed."),
+            "pending": described.whole("Members without a node."),
+            "scheduled": described.whole("Members that have a node, or had one and have ended."),
+            "running": described.whole("Members that run."),
+            "succeeded": described.whole("Members that have succeeded."),
+            "failed": described.whole("Members that have failed."),
+            "conditions": described.conditions(),
+        },
+        required=("minMember",),
+    ),
+}
+
+PODGROUP = KindInfo(
+    group=_GROUP,
+    version=_VERSION,
+    kind="PodGroup",
+    plural="podgroups",
+    view=PodGroup,
+    schema=_NAME,
+    definitions=DEFINITIONS,
+    short_names=("pg", "pgs"),
+    categories=("all", "grange"),
+    columns=(
+        Column("Phase", cells.text("status.phase", PENDING), description="How far it is."),
+        Column(
+            "MinMember",
+            cells.integer("spec.minMember"),
+            type="integer",
+            description="Members that are placed together.",
+        ),
+        Column(
+            "Scheduled",
+            cells.integer("status.scheduled"),
+            type="integer",
+            description="Members with a node.",
+        ),
+        Column(
+            "Running",
+            cells.integer("status.running"),
+            type="integer",
+            description="Members that run.",
+        ),
+        Column("Queue", cells.text("spec.queue"), description="Whose quota it uses."),
+        Column(
+            "Topology",
+            cells.text("spec.topology.key"),
+            description="Where its members should be together.",
+            priority=1,
+        ),
+    ),
+    validate=_validate,
+)

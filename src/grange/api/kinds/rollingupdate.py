@@ -1,0 +1,217 @@
+"""RollingUpdate of grange.dev: replicas move from one ReplicationController to another."""
+
+from typing import Any
+
+import msgspec
+
+from grange.api import described, names
+from grange.api.fields import readers
+from grange.api.meta import Condition, Document, Resource, View
+from grange.api.printing import cells
+from grange.api.scheme import Column, KindInfo
+from grange.api.status import Cause
+from grange.api.validation.causes import Faults
+
+
+class Counts(View, frozen=True):
+    """Replicas of the two controllers."""
+
+    old: int = 0
+    new: int = 0
+
+
+class RollingUpdateSpec(View, frozen=True):
+    """What is wanted.
+
+    Attributes:
+        old: name of the controller that gives up its replicas; empty to only grow ``new``.
+        new: name of the controller that gets them.
+        desired: replicas in the end.
+        minimum: at least so many pods of both stay available.
+        max_surge: so many replicas may be too many on the way.
+        canary: stop when ``new`` has so many; None for all.
+        leave_old: keep ``old``, with what it has left, instead of deleting it when it is empty.
+        paused: stop where it is.
+        undo: go back to the counts that it began with.
+        auto_rollback: do so by itself when it gets no further.
+        progress_deadline_seconds: getting no further for so long is failure.
+        starting_replicas: refuse to begin unless the controllers have these counts.
+    """
+
+    new: str
+    desired: int
+    minimum: int
+    old: str = ""
+    max_surge: int = 0
+    canary: int | None = None
+    leave_old: bool = False
+    paused: bool = False
+    undo: bool = False
+    auto_rollback: bool = False
+    progress_deadline_seconds: int = 600
+    starting_replicas: Counts | None = None
+
+
+class RollingUpdateStatus(View, frozen=True):
+    """How far it got.
+
+    Attributes:
+        observed_generation: of the spec that this is about.
+        phase: a phase of the rollout's state machine; empty before it began.
+        old_uid, new_uid: the controllers that it began with; others by their name are refused.
+        began: the counts that it began with.
+        replicas: the counts that the controllers are to have now.
+        mark: the furthest that it got; only going further moves the deadline.
+        started_at, progressed_at: when it began, and last got further; RFC 3339.
+        conditions: ``Progressing``, ``Complete``, ``RolloutFailed``.
+    """
+
+    observed_generation: int = 0
+    phase: str = ""
+    old_uid: str = ""
+    new_uid: str = ""
+    began: Counts | None = None
+    replicas: Counts | None = None
+    mark: int = 0
+    started_at: str = ""
+    progressed_at: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class RollingUpdate(Resource, frozen=True):
+    """A rollout from one controller to another."""
+
+    spec: RollingUpdateSpec = msgspec.field(
+        default_factory=lambda: RollingUpdateSpec(new="", desired=0, minimum=0)
+    )
+    status: RollingUpdateStatus = msgspec.field(default_factory=RollingUpdateStatus)
+
+
+def _validate(document: Document, old: Document | None) -> list[Cause]:
+    faults = Faults()
+    spec = document.get("spec") or {}
+    for field in ("old", "new"):
+        if value := spec.get(field):
+            faults.named(f"spec.{field}", value, names.check_dns_subdomain(value))
+    if not spec.get("new"):
+        faults.required("spec.new", "say which controller shall have the replicas")
+    elif spec["new"] == spec.get("old"):
+        message = "must differ from spec.old: a rollout needs two controllers"
+        faults.invalid("spec.new", spec["new"], message)
+    _check_counts(spec, faults)
+    if spec.get("leaveOld") and not spec.get("old"):
+        faults.invalid("spec.leaveOld", value=True, message="needs spec.old: there is none to keep")
+    return faults.causes
+
+
+def _check_counts(spec: dict[str, Any], faults: Faults) -> None:
+    negative = False
+    for field in ("desired", "minimum", "maxSurge", "canary", "progressDeadlineSeconds"):
+        value = spec.get(field)
+        if value is None:
+            if field in ("desired", "minimum"):
+                faults.required(f"spec.{field}", "zero is a number too")
+                negative = True
+        elif value < 0:
+            faults.invalid(f"spec.{field}", value, "must be greater than or equal to 0")
+            negative = True
+    if negative:
+        return
+    desired, minimum = spec["desired"], spec["minimum"]
+    if minimum > desired:
+        faults.invalid("spec.minimum", minimum, f"must not be greater than spec.desired, {desired}")
+    elif minimum == desired > 0 and not spec.get("maxSurge"):
+        message = "must be less than spec.desired while spec.maxSurge is 0: nothing could move"
+        faults.invalid("spec.minimum", minimum, message)
+    if (spec.get("canary") or 0) > desired:
+        message = f"must not be greater than spec.desired, {desired}"
+        faults.invalid("spec.canary", spec["canary"], message)
+    for field, value in (spec.get("startingReplicas") or {}).items():
+        if value < 0:
+            message = "must be greater than or equal to 0"
+            faults.invalid(f"spec.startingReplicas.{field}", value, message)
+
+
+_NAME = "dev.grange.v1alpha1.RollingUpdate"
+
+DEFINITIONS: dict[str, Document] = {
+    f"{_NAME}Counts": {
+        "type": "object",
+        "properties": {
+            "old": described.whole("Replicas of the old controller."),
+            "new": described.whole("Replicas of the new controller."),
+        },
+    },
+    **described.definitions(
+        _NAME,
+        "grange.dev",
+        "v1alpha1",
+        "A rollout from one ReplicationController to another.",
+        required=("new", "desired", "minimum"),
+        spec={
+            "old": described.text(
+                "The controller that gives up its replicas; absent to only grow the new one."
+            ),
+            "new": described.text("The controller that gets them."),
+            "desired": described.whole("Replicas in the end."),
+            "minimum": described.whole("At least so many pods of both stay available."),
+            "maxSurge": described.whole("Replicas that may be too many on the way.", default=0),
+            "canary": described.whole("Stop when the new controller has so many; absent for all."),
+            "leaveOld": described.flag(
+                "Keep the old controller instead of deleting it when it is empty."
+            ),
+            "paused": described.flag("Stop where it is."),
+            "undo": described.flag("Go back to the counts that it began with."),
+            "autoRollback": described.flag("Go back by itself when it gets no further."),
+            "progressDeadlineSeconds": described.whole(
+                "Getting no further for so long fails.", default=600
+            ),
+            "startingReplicas": described.reference(
+                f"{_NAME}Counts", "Counts without which it does not begin."
+            ),
+        },
+        status={
+            "observedGeneration": described.observed_generation(),
+            "phase": described.text("Where it is."),
+            "oldUid": described.text("The old controller that it began with."),
+            "newUid": described.text("The new controller that it began with."),
+            "began": described.reference(f"{_NAME}Counts", "Counts that it began with."),
+            "replicas": described.reference(
+                f"{_NAME}Counts", "Counts that the controllers are to have now."
+            ),
+            "mark": described.whole(
+                "The furthest that it got; only going further moves the deadline."
+            ),
+            "startedAt": described.text("When it began."),
+            "progressedAt": described.text("When it last got further."),
+            "conditions": described.conditions(),
+        },
+    ),
+}
+
+ROLLINGUPDATE = KindInfo(
+    group="grange.dev",
+    version="v1alpha1",
+    kind="RollingUpdate",
+    plural="rollingupdates",
+    view=RollingUpdate,
+    schema=_NAME,
+    definitions=DEFINITIONS,
+    short_names=("gru",),
+    categories=("all", "grange"),
+    columns=(
+        Column("Old", cells.text("spec.old"), description="Who gives up replicas."),
+        Column("New", cells.text("spec.new"), description="Who gets them."),
+        Column(
+            "Moved",
+            cells.integer("status.replicas.new"),
+            type="integer",
+            description="Replicas of the new controller.",
+        ),
+        Column("Desired", cells.integer("spec.desired"), type="integer", description="In the end."),
+        Column("Phase", cells.text("status.phase"), description="Where it is."),
+    ),
+    fields=readers("spec.old", "spec.new"),
+    immutable=("spec.old", "spec.new"),
+    validate=_validate,
+)

@@ -1,0 +1,89 @@
+"""Words on ReplicationControllers by which orders survive those who gave them."""
+
+from typing import TypeVar
+
+import msgspec
+
+from grange.api.meta import Resource
+from grange.base.errors import GrangeError
+
+T = TypeVar("T")
+
+PROTECT_ANNOTATION = "grange.dev/protect"
+"""``replicas``: the object is not deleted, by whatever client, while it asks for any."""
+
+PROTECT_REPLICAS = "replicas"
+
+REMOVE_ANNOTATION = "grange.dev/remove-pods"
+"""Uids of pods, by commas, that go although they are not surplus: put there with the decrement."""
+
+TRANSFER_ANNOTATION = "grange.dev/replica-transfer"
+"""JSON, on the giver of a transfer of replicas that is under way."""
+
+RECEIVED_ANNOTATION = "grange.dev/replicas-received"
+"""JSON, on the receiver: ids of transfers whose replicas it has, and their givers' names."""
+
+
+class BadIntent(GrangeError):
+    """An order on an object cannot be read: somebody's hand wrote it; the message says where."""
+
+
+class Transfer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Replicas on their way from one controller to another.
+
+    Attributes:
+        id: of this transfer; no two are alike.
+        to: name of the receiver.
+        to_uid: its uid; another one of the name is not meant.
+        to_start: what it must ask for before it has received.
+        add: so many more it shall ask for.
+        remove: so many fewer the giver shall ask for afterwards.
+        refused: given up, with nothing changed: the receiver was not as it had to be.
+    """
+
+    id: str
+    to: str
+    to_uid: str
+    to_start: int
+    add: int
+    remove: int
+    refused: bool = False
+
+
+def transfer_of(giver: Resource) -> Transfer | None:
+    """The transfer that is under way.
+
+    Raises:
+        BadIntent: the annotation cannot be read.
+    """
+    return _read(giver, TRANSFER_ANNOTATION, Transfer)
+
+
+def received(receiver: Resource) -> dict[str, str]:
+    """Ids of transfers whose replicas the object has, with the givers' names.
+
+    Raises:
+        BadIntent: the annotation cannot be read.
+    """
+    return _read(receiver, RECEIVED_ANNOTATION, dict[str, str]) or {}
+
+
+def doomed(controller: Resource) -> frozenset[str]:
+    """Uids of the pods that were ordered to go."""
+    text = controller.metadata.annotations.get(REMOVE_ANNOTATION, "")
+    return frozenset(filter(None, text.split(",")))
+
+
+def written(value: Transfer | dict[str, str]) -> str | None:
+    """An annotation's text; None, which removes it, for nothing."""
+    return msgspec.json.encode(value).decode() if value else None
+
+
+def _read(obj: Resource, annotation: str, kind: type[T]) -> T | None:
+    text = obj.metadata.annotations.get(annotation)
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadIntent(f"{obj.key}: annotation {annotation} cannot be read: {error}") from error

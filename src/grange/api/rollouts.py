@@ -1,0 +1,250 @@
+"""How a change of a template spreads over the pods of a controller: fields, rules, history.
+
+What a user sets (``Rollout``), what a controller writes before it acts (``RolloutState``), the
+templates that it remembers (``Revision``), and the patches that pause, resume and undo. Nothing
+here decides how fast a rollout goes; that is the controller's.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from grange.api import described
+from grange.api.meta import Document, View
+from grange.api.validation.causes import Faults
+from grange.base.errors import GrangeError
+
+TYPES = ("RollingUpdate", "OnDelete")
+RESTARTED_AT = "grange.dev/restarted-at"
+"""Annotation of a template: a new value makes every pod anew without another change."""
+
+INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_PERCENT = re.compile(r"(?:100|[1-9]?[0-9])%", re.ASCII)
+
+
+class NoSuchRevision(GrangeError):
+    """The history holds no template to go back to; the message says which there are."""
+
+
+class Rollout(View, frozen=True):
+    """How a change of the template spreads; percentages are of ``replicas``.
+
+    Attributes:
+        type: ``RollingUpdate``, or ``OnDelete`` (pods are made anew only when they are deleted).
+        max_unavailable: so many replicas may be missing; a percentage rounds down.
+        max_surge: so many pods may be too many; a percentage rounds up.
+        min_ready_seconds: how long a pod must be ready to count as available.
+        progress_deadline_seconds: a rollout that gets no further for so long has failed.
+        paused: the rollout stops where it is; scaling and repairing go on.
+        canary: at most so many pods of the new template (count or percentage); None for all.
+        auto_rollback: a rollout that failed goes back to the last template that was completed.
+        revision_history_limit: so many former templates are remembered.
+    """
+
+    type: str = "RollingUpdate"
+    max_unavailable: int | str = "25%"
+    max_surge: int | str = "25%"
+    min_ready_seconds: int = 0
+    progress_deadline_seconds: int = 600
+    paused: bool = False
+    canary: int | str | None = None
+    auto_rollback: bool = False
+    revision_history_limit: int = 5
+
+
+class RolloutState(View, frozen=True):
+    """How far the template of a controller has spread; written before anything is done about it.
+
+    Attributes:
+        revision: of the template that pods are made from.
+        template_hash: of that template.
+        spec_hash: of ``spec.template`` when this was written; differs after a rollback.
+        stable_hash: of the last template that a rollout completed with.
+        phase: a phase of the rollout's state machine.
+        new_replicas: pods wanted of that template.
+        old_replicas: pods wanted of earlier templates.
+        generation: of the spec that the deadline is counted for.
+        mark: the furthest that it got; only going further moves the deadline.
+        started_at: when the rollout began, RFC 3339.
+        progressed_at: when it last got further.
+        message: why it failed.
+    """
+
+    revision: int
+    template_hash: str
+    spec_hash: str = ""
+    stable_hash: str = ""
+    phase: str = "Complete"
+    new_replicas: int = 0
+    old_replicas: int = 0
+    generation: int = 0
+    mark: int = 0
+    started_at: str = ""
+    progressed_at: str = ""
+    message: str = ""
+
+
+class Revision(View, frozen=True):
+    """A template that pods were made from; a higher number is more recent."""
+
+    revision: int
+    template_hash: str
+    template: Document = msgspec.field(default_factory=dict)
+    recorded_at: str = ""
+
+
+def revision_to_undo(history: Sequence[Revision], spec_hash: str, to: int = 0) -> Revision:
+    """The template to go back to.
+
+    Args:
+        history: ``status.history``.
+        spec_hash: ``status.rollout.specHash``: what the spec asks for now.
+        to: number of the wanted revision; zero for the latest that is not the present one.
+
+    Raises:
+        NoSuchRevision: it is not remembered, or there is no earlier one.
+    """
+    known = sorted(history, key=lambda item: item.revision, reverse=True)
+    for item in known:
+        if item.revision == to or (to == 0 and item.template_hash != spec_hash):
+            return item
+    listed = ", ".join(str(item.revision) for item in reversed(known)) or "none"
+    wanted = f"revision {to}" if to else "an earlier template"
+    raise NoSuchRevision(f"{wanted} is not remembered; revisions in status.history: {listed}")
+
+
+def undo_patch(uid: str, revision: Revision) -> list[Document]:
+    """The JSON patch that makes a remembered template the wanted one again.
+
+    Args:
+        uid: of the controller: another one under its name is left alone.
+        revision: from ``revision_to_undo``.
+    """
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "replace", "path": "/spec/template", "value": revision.template},
+    ]
+
+
+def pause_patch(*, paused: bool) -> Document:
+    """The merge patch that stops a rollout where it is, or lets it go on."""
+    return {"spec": {"rollout": {"paused": paused}}}
+
+
+def restart_patch(now: str) -> Document:
+    """The merge patch that has every pod made anew.
+
+    Args:
+        now: RFC 3339; any value that differs from the last one.
+    """
+    annotations = {RESTARTED_AT: now}
+    return {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+
+
+def check(rollout: Mapping[str, Any], faults: Faults) -> None:
+    """Rules for ``spec.rollout`` beyond its schema."""
+    if (kind := rollout.get("type")) is not None and kind not in TYPES:
+        faults.not_supported("spec.rollout.type", kind, TYPES)
+    values = {field: rollout.get(field, "25%") for field in ("maxUnavailable", "maxSurge")}
+    if rollout.get("canary") is not None:
+        values["canary"] = rollout["canary"]
+    for field, value in values.items():
+        at = f"spec.rollout.{field}"
+        if isinstance(value, str) and not _PERCENT.fullmatch(value):
+            faults.invalid(at, value, "must be a number of pods, or a percentage like 25%")
+        elif isinstance(value, int) and value < 0:
+            faults.invalid(at, value, "must be greater than or equal to 0")
+    if all(values[field] in (0, "0%") for field in ("maxUnavailable", "maxSurge")):
+        message = "may not be 0 when `maxSurge` is 0: nothing could ever be replaced"
+        faults.invalid("spec.rollout.maxUnavailable", values["maxUnavailable"], message)
+    for field in ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit"):
+        if rollout.get(field, 0) < 0:
+            message = "must be greater than or equal to 0"
+            faults.invalid(f"spec.rollout.{field}", rollout[field], message)
+    ready, deadline = rollout.get("minReadySeconds", 0), rollout.get("progressDeadlineSeconds", 600)
+    if 0 <= deadline <= ready:
+        message = "must be greater than minReadySeconds"
+        faults.invalid("spec.rollout.progressDeadlineSeconds", deadline, message)
+
+
+def _count_or_percentage(description: str, **more: Any) -> Document:
+    return described.reference(INT_OR_STRING, description, **more)
+
+
+ROLLOUT: Document = {
+    "type": "object",
+    "properties": {
+        "maxUnavailable": _count_or_percentage(
+            "Pods that may be missing during a change: a number or a percentage.",
+            default="25%",
+        ),
+        "maxSurge": _count_or_percentage(
+            "Pods that may be too many during a change: a number or a percentage.",
+            default="25%",
+        ),
+        "minReadySeconds": described.whole("How long a pod must be ready to count.", default=0),
+        "progressDeadlineSeconds": described.whole(
+            "A rollout that gets no further for so long has failed.", default=600
+        ),
+        "type": described.text(
+            "RollingUpdate replaces pods a few at a time; OnDelete waits for them to be deleted.",
+            enum=list(TYPES),
+            default="RollingUpdate",
+        ),
+        "paused": {"type": "boolean", "description": "Stop the rollout where it is."},
+        "canary": _count_or_percentage(
+            "At most so many pods of the new template: a number or a percentage; absent for all.",
+        ),
+        "autoRollback": {
+            "type": "boolean",
+            "description": "Go back to the last good template when a rollout failed.",
+        },
+        "revisionHistoryLimit": described.whole("Former templates to remember.", default=5),
+    },
+}
+ROLLOUT_STATE: Document = {
+    "type": "object",
+    "required": ["revision", "templateHash"],
+    "properties": {
+        "revision": {
+            "type": "integer",
+            "format": "int64",
+            "description": "Number of the template that pods are made from.",
+        },
+        "templateHash": described.text("Hash of that template."),
+        "specHash": described.text("Hash of spec.template at the time; differs after a rollback."),
+        "stableHash": described.text("Hash of the last template that a rollout completed with."),
+        "phase": described.text("Where the rollout is."),
+        "newReplicas": described.whole("Pods wanted of that template."),
+        "oldReplicas": described.whole("Pods wanted of earlier templates."),
+        "generation": {
+            "type": "integer",
+            "format": "int64",
+            "description": "The generation that the deadline is counted for.",
+        },
+        "mark": described.whole("The furthest that it got; only going further moves the deadline."),
+        "startedAt": described.text("When the rollout began."),
+        "progressedAt": described.text("When it last got further."),
+        "message": described.text("Why it failed."),
+    },
+}
+REVISION: Document = {
+    "type": "object",
+    "required": ["revision", "templateHash"],
+    "properties": {
+        "revision": {
+            "type": "integer",
+            "format": "int64",
+            "description": "A higher number is more recent.",
+        },
+        "templateHash": described.text("Hash of the template; pods carry it as a label."),
+        "template": {
+            "type": "object",
+            "description": "The template.",
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+        "recordedAt": described.text("When it was first seen."),
+    },
+}
