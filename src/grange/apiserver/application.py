@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from grange.api import codec
+from grange.api.kinds import priorityclass
 from grange.api.scheme import Scheme
 from grange.api.status import (
     AlreadyExists,
@@ -20,9 +21,12 @@ from grange.api.status import (
 from grange.api.wire import ANONYMOUS, Request, Response, User
 from grange.apiserver import authz, discovery, request_info, stored, subresources
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
+from grange.apiserver.admission.priority import Priority
+from grange.apiserver.admission.protection import Protection
 from grange.apiserver.authn import Authenticator
 from grange.apiserver.call import Call, failure
 from grange.apiserver.expiry import Expiry
+from grange.apiserver.explaining import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health import Health
 from grange.apiserver.logs import LogSource
@@ -91,6 +95,7 @@ class Application:
         authn: turns the credentials of requests that come without a user into one; None trusts
             the transport alone.
         logs: the output of pods; None when no agent is connected.
+        explainer: says why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a registry of its own by default.
     """
 
@@ -104,6 +109,7 @@ class Application:
         log: Logger,
         authn: Authenticator | None = None,
         logs: LogSource | None = None,
+        explainer: Explainer | None = None,
         metrics: CollectorRegistry | None = None,
     ) -> None:
         self.store = store
@@ -113,27 +119,38 @@ class Application:
         self._log = log
         self._authn = authn
         self._logs = logs
+        self._explainer = explainer
         self._metrics = ServerMetrics(metrics or new_registry())
         stream = rng.fork("apiserver")
+        self._priority = Priority(store)
         self.registry = Registry(
-            store, scheme, clock=clock, rng=stream, admission=(NamespaceLifecycle(store),)
+            store,
+            scheme,
+            clock=clock,
+            rng=stream,
+            admission=(NamespaceLifecycle(store), self._priority, Protection(store)),
         )
         self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
         self._openapi = OpenAPI(scheme)
         self._expiry = Expiry(self.registry, clock=clock, log=log)
 
     async def bootstrap(self) -> None:
-        """Create the namespaces that the system needs; idempotent.
+        """Create the namespaces and priority classes that the system needs; idempotent.
 
         Raises:
             ApiError: the store refused.
         """
-        namespaces = self.scheme.resource("", "v1", "namespaces")
-        if namespaces is not None:
-            for name in BUILT_IN:
+        await self._priority.load()
+        documents = [("", "namespaces", {"metadata": {"name": name}}) for name in BUILT_IN]
+        documents += [
+            ("scheduling.k8s.io", "priorityclasses", priorityclass.system_class(name))
+            for name in priorityclass.SYSTEM
+        ]
+        for group, plural, document in documents:
+            info = self.scheme.resource(group, "v1", plural)
+            if info is not None:
                 try:
-                    document = {"metadata": {"name": name}}
-                    await self.registry.create(namespaces, "", document, WriteOptions())
+                    await self.registry.create(info, "", document, WriteOptions())
                 except AlreadyExists:
                     continue
         self.health.bootstrapped = True
@@ -170,9 +187,16 @@ class Application:
                 authz.check_resource(user, target)
                 handler = self._handler(target)
                 resource = target.resource
-                response = await handler(
-                    Call(request, target, self.registry, self.watches, self._logs)
+                call = Call(
+                    request,
+                    target,
+                    self.registry,
+                    self.watches,
+                    self._logs,
+                    self._metrics,
+                    self._explainer,
                 )
+                response = await handler(call)
         except ApiError as error:
             response = failure(error)
         except StoreError as error:

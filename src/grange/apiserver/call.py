@@ -11,7 +11,9 @@ from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Details, Status
 from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
+from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
+from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.registry import Place, Registry, Written
 from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
@@ -28,6 +30,8 @@ class Call:
         registry: reads and writes.
         watches: streams of changes.
         logs: the output of pods; None when no agent is connected.
+        metrics: counts the parts of a request that have answers of their own.
+        explainer: says why pods wait; None when no scheduler runs here.
     """
 
     request: Request
@@ -35,6 +39,8 @@ class Call:
     registry: Registry
     watches: Watches
     logs: LogSource | None
+    metrics: ServerMetrics
+    explainer: Explainer | None
 
     @property
     def clock(self) -> Clock:

@@ -35,17 +35,21 @@ class ServerMetrics:
 
     def observe(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """One request was answered."""
-        counter = self._counters.get((verb, resource, code))
-        if counter is None:
-            counter = self._requests.labels(verb, resource, str(code))
-            self._counters[verb, resource, code] = counter
-        counter.inc()
+        self.count(verb, resource, code)
         if verb in _STREAMS:
             return
         histogram = self._histograms.get((verb, resource))
         if histogram is None:
             histogram = self._histograms[verb, resource] = self._latency.labels(verb, resource)
         histogram.observe(seconds)
+
+    def count(self, verb: str, resource: str, code: int, number: int = 1) -> None:
+        """So many requests, or parts of one that have answers of their own, were answered."""
+        counter = self._counters.get((verb, resource, code))
+        if counter is None:
+            counter = self._requests.labels(verb, resource, str(code))
+            self._counters[verb, resource, code] = counter
+        counter.inc(number)
 
     def watchers(self, count: int) -> None:
         """So many watches are open."""

@@ -16,6 +16,8 @@ class Form(Enum):
     TABLE = "table"
     PARTIAL = "partial"
 
+    __hash__ = object.__hash__  # members are singletons; the inherited one is slow
+
 
 @dataclass(frozen=True, slots=True)
 class Media:

@@ -8,7 +8,8 @@ encodes what it stores once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from grange.api import schema
 from grange.api.meta import Document
@@ -22,7 +23,7 @@ from grange.apiserver.stored import Work
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.store.errors import StoreError
-from grange.store.interface import Entry, Store
+from grange.store.interface import Entry, Store, Write
 
 # A node's agent reports its status with the registration; everything else starts without one.
 _STATUS_ON_CREATE = frozenset({("", "nodes")})
@@ -33,8 +34,7 @@ Part = Callable[[AnyKind, Document, Document], Document]
 """Which part of an object a write may touch: kind, old and new document to what is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where an object is or shall be.
 
     Attributes:
@@ -53,8 +53,7 @@ class Place:
         return stored.key(self.info, self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a write.
 
     Attributes:
@@ -66,6 +65,28 @@ class Written:
     value: bytes
     warnings: tuple[str, ...] = ()
     removed: bool = False
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    """A change that the server makes itself, for a request that is not the object.
+
+    Attributes:
+        place: the object.
+        attempt: what admission is asked about.
+        change: gives the new document from the old, which it must not change; it keeps the order
+            of the fields and the metadata that only the server sets.
+        uid: only the object with this uid; empty for any.
+        version: only at this resourceVersion; empty for any.
+    """
+
+    place: Place
+    attempt: Attempt
+    change: Callable[[Document], Document]
+    uid: str = ""
+    version: str = ""
+
+
+_NOT_YET = Written(b"")
 
 
 def main_part(info: AnyKind, old: Document, new: Document) -> Document:
@@ -165,7 +186,6 @@ class Registry:
         *,
         part: Part = main_part,
         verb: str = "update",
-        trusted: bool = False,
     ) -> Written:
         """Change an object.
 
@@ -175,8 +195,6 @@ class Registry:
             options: how to write.
             part: which part of the new document counts.
             verb: update or patch, for admission.
-            trusted: the server made the change itself (a binding): the document is not checked
-                against its schema and rules, which forbid it to callers.
 
         Returns:
             The object as stored; unchanged, with its revision, when nothing differs. Taking the last
@@ -198,19 +216,66 @@ class Registry:
         )
         candidate = part(info, old, new)
         metadata.protect(old, candidate)
-        warnings: tuple[str, ...] = ()
-        if not trusted:
-            warnings = conform(info, candidate, options)
-            metadata.count_generation(info, old, candidate)
+        warnings = conform(info, candidate, options)
+        metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
-        if not trusted:
-            _refuse(info, candidate, validate(candidate, old, info))
+        _refuse(info, candidate, validate(candidate, old, info))
         if deletion.is_complete(info, candidate):
             return await self._remove(place, entry, candidate, dry_run=options.dry_run)
         if candidate == old and entry.revision <= self.store.revision:
             # Only what is on disk may be vouched for; an unacknowledged twin is written again.
             return Written(entry.value, warnings)
         return await self._replace(place, entry, candidate, options, warnings)
+
+    async def rewrite(
+        self, rewrites: Sequence[Rewrite], options: WriteOptions
+    ) -> Sequence[Written | ApiError]:
+        """Change objects as the server itself decides, each for itself and all in one step.
+
+        The documents are not checked against schema and rules: those are for callers, and forbid
+        what the server does here (a binding sets the node).
+
+        Returns:
+            For each the object as stored, or why it is refused: ``NotFound``, ``Conflict``,
+            ``TooLarge``, or what admission or the change raised.
+
+        Raises:
+            ApiError: the store refused; nothing was written.
+        Cancellation: the writes may still happen; all that are accepted, or none.
+        """
+        outcomes: list[Written | ApiError] = []
+        writes: list[Write] = []
+        accepted: list[int] = []  # where in the outcomes
+        for rewrite in rewrites:
+            place = rewrite.place
+            try:
+                entry = self._latest(place)
+                old = stored.decode(entry.value, self.work)
+                self._check_preconditions(
+                    place, entry, old, uid=rewrite.uid, version=rewrite.version
+                )
+                new = rewrite.change(old)
+                self._admit(rewrite.attempt)
+                value = stored.encode_again(place.info, new, self.work)
+            except ApiError as error:
+                outcomes.append(error)
+                continue
+            if options.dry_run:
+                outcomes.append(Written(value(entry.revision)))
+                continue
+            accepted.append(len(outcomes))
+            outcomes.append(_NOT_YET)
+            writes.append(Write(entry.key, value, entry.revision))
+        if writes:
+            with stored.translated():
+                entries = await self.store.put_group(writes)
+            for at, outcome in zip(accepted, entries, strict=True):
+                if isinstance(outcome, StoreError):  # an earlier one of the group was faster
+                    place = rewrites[at].place
+                    outcomes[at] = stored.translate(outcome, place.info, place.name)
+                else:
+                    outcomes[at] = Written(outcome.value)
+        return outcomes
 
     async def _replace(
         self,

@@ -45,9 +45,9 @@ class View:
     include: tables.Include = "Metadata"
 
     @property
-    def identity(self) -> tuple[str, str]:
+    def identity(self) -> tuple[Form, tables.Include]:
         """Equal for views that give equal bytes of the same object of one kind."""
-        return self.form.value, self.include
+        return self.form, self.include
 
 
 def negotiate(info: AnyKind, headers: Mapping[str, str], query: Mapping[str, str]) -> View:

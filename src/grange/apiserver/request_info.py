@@ -5,6 +5,7 @@ The grammar is that of Kubernetes::
     /api/v1/…  /apis/<group>/<version>/…
         <resource>                                      collection, all namespaces or cluster scope
         <resource>/<name>[/<subresource>]               object of a cluster-scoped kind
+        bindings                                        the binding of many pods (core group)
         namespaces/<ns>/<resource>[/<name>[/<sub>]]     inside a namespace
         namespaces/<ns>[/status|/finalize]              the namespace itself
 """
@@ -34,7 +35,7 @@ class Target:
         info: the kind.
         namespace: empty for cluster-scoped kinds and for all namespaces.
         name: empty for collections.
-        subresource: empty for the object itself.
+        subresource: empty for the object itself; without a name that of many objects.
     """
 
     verb: str
@@ -46,7 +47,9 @@ class Target:
     @property
     def resource(self) -> str:
         """``pods`` or ``pods/status``: bounded, for metrics and messages."""
-        return f"{self.info.plural}/{self.subresource}" if self.subresource else self.info.plural
+        if not self.subresource:
+            return self.info.plural
+        return f"{self.info.plural}/{self.subresource}" if self.name else f"{self.subresource}s"
 
 
 def is_true(value: str | None) -> bool:
@@ -68,6 +71,8 @@ def parse(request: Request, scheme: Scheme) -> Target | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
+    if rest == ["bindings"] and not group:
+        return _bindings(request, version, scheme)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) >= 3 and not _of_namespace_itself(rest, group):
         namespace, rest = rest[1], rest[2:]
@@ -86,6 +91,13 @@ def parse(request: Request, scheme: Scheme) -> Target | None:
             f"{info.plural} live in namespaces: POST to {info.path('<namespace>')}"
         )
     return Target(verb, info, namespace, name, subresource)
+
+
+def _bindings(request: Request, version: str, scheme: Scheme) -> Target:
+    info = scheme.resource("", version, "pods")
+    if info is None:
+        raise unknown_resource("", version, "bindings", scheme)
+    return Target(_verb(request, name="", subresource="binding"), info, subresource="binding")
 
 
 def _of_namespace_itself(rest: list[str], group: str) -> bool:

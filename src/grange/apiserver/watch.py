@@ -30,19 +30,21 @@ BOOKMARK_EVERY_S = 60.0
 _LIFETIME_S = (1800.0, 3600.0)  # spread, so that watchers do not all come back at once
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _BATCH = 256  # initial events a chunk: large enough to be cheap, small enough to interleave
-_CACHED_EVENTS = 512  # one group commit's worth, several times over
-_CACHED_BYTES = 4 * 1024 * 1024
+_CACHED_EVENTS = 256  # two generations of a large group commit's worth
+_CACHED_BYTES = 2 * 1024 * 1024
+
+_TYPES = {kind: kind.encode() for kind in ("ADDED", "MODIFIED", "DELETED")}
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """A small cache that forgets what was put in first.
+    """A small cache of what was put in lately, in two generations: the older one goes at once.
 
     Args:
-        limit: how many items.
-        limit_bytes: how many bytes in all, by ``size``.
+        limit: how many items a generation may have.
+        limit_bytes: how many bytes in all, by ``size``, a generation may have; 0 for no limit.
         size: an item's bytes.
     """
 
@@ -50,29 +52,28 @@ class Recent(Generic[K, V]):
         self, limit: int, *, limit_bytes: int = 0, size: Callable[[V], int] | None = None
     ) -> None:
         self._items: dict[K, V] = {}
+        self._older: dict[K, V] = {}
         self._limit = limit
         self._limit_bytes = limit_bytes
         self._size = size
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._items) + len(self._older)
 
     def get(self, key: K) -> V | None:
         """The item, if it is still here."""
-        return self._items.get(key)
+        found = self._items.get(key)
+        return self._older.get(key) if found is None else found
 
     def put(self, key: K, item: V) -> V:
-        """Keep an item; the oldest go if there are too many."""
-        self._items[key] = item
+        """Keep an item for as long as not many are put in after it."""
         if self._size is not None:
             self._bytes += self._size(item)
-        while len(self._items) > self._limit or (
-            self._limit_bytes and self._bytes > self._limit_bytes and len(self._items) > 1
-        ):
-            oldest = self._items.pop(next(iter(self._items)))
-            if self._size is not None:
-                self._bytes -= self._size(oldest)
+        if len(self._items) >= self._limit or (0 < self._limit_bytes < self._bytes):
+            self._older, self._items = self._items, {}
+            self._bytes = 0 if self._size is None else self._size(item)
+        self._items[key] = item
         return item
 
 
@@ -131,7 +132,7 @@ class Watches:
         self.work = work
         self._readers: dict[tuple[str, str], selection.Reader] = {}
         self._facts: Recent[tuple[int, bool], Facts] = Recent(_CACHED_EVENTS)
-        self._lines: Recent[tuple[int, str, str, str], bytes] = Recent(
+        self._lines: Recent[tuple[int, str, object], bytes] = Recent(
             _CACHED_EVENTS, limit_bytes=_CACHED_BYTES, size=len
         )
         self._open: dict[WatchStream, None] = {}  # a set that keeps its order
@@ -193,12 +194,13 @@ class Watches:
 
     def line(self, view: View, kind: str, revision: int, body: bytes) -> bytes:
         """One event as a line; the same event is encoded once for all who see it the same way."""
-        identity = (revision, kind, *view.identity)
+        identity = (revision, kind, view.identity)
         line = self._lines.get(identity)
         if line is None:
             self.work.event_encodes += 1
-            body = representation.one(view, body, now=self.clock.now(), work=self.work)
-            line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (kind.encode(), body))
+            if view.form is not Form.OBJECT:
+                body = representation.one(view, body, now=self.clock.now(), work=self.work)
+            line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (_TYPES[kind], body))
         return line
 
     def change(self, view: View, chosen: Selection, event: Event) -> bytes:

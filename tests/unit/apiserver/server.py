@@ -9,6 +9,7 @@ from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.wire import ADMIN, JSON, MERGE_PATCH, Request, Response, User
 from grange.apiserver.application import Application
+from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.stored import Work
 from grange.apiserver.watch import WatchStream
@@ -113,10 +114,17 @@ class Server:
         log: Logger,
         store: Store | None = None,
         logs: LogSource | None = None,
+        explainer: Explainer | None = None,
     ) -> None:
         self.store = store or MemoryStore()
         self.application = Application(
-            self.store, Scheme(BUILT_IN), clock=clock, rng=rng, log=log, logs=logs
+            self.store,
+            Scheme(BUILT_IN),
+            clock=clock,
+            rng=rng,
+            log=log,
+            logs=logs,
+            explainer=explainer,
         )
 
     @property

@@ -5,15 +5,19 @@ import json
 import pytest
 from tests.unit.apiserver.server import NODES, PODS, Server, pod
 
+from grange.api.kinds import BUILT_IN
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 GO_CLIENT = f"{AGGREGATED},{AGGREGATED.replace('v=v2', 'v=v2beta1')},application/json"
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+GROUPS = [*dict.fromkeys(info.group for info in BUILT_IN if info.group)]
 
 
 async def test_groups_and_versions_are_listed(server: Server) -> None:
     assert (await server.get("/api")).body["versions"] == ["v1"]
     groups = (await server.get("/apis")).body["groups"]
-    assert [group["name"] for group in groups] == ["coordination.k8s.io", "grange.dev"]
+    assert [group["name"] for group in groups] == GROUPS
     group = (await server.get("/apis/grange.dev")).body
     assert group["preferredVersion"] == {
         "groupVersion": "grange.dev/v1alpha1",
@@ -51,7 +55,7 @@ async def test_aggregated_discovery_says_all_at_once(server: Server) -> None:
     assert answer.body["kind"] == "APIGroupDiscoveryList"
     assert answer.body["apiVersion"] == "apidiscovery.k8s.io/v2"
     names = [item["metadata"]["name"] for item in answer.body["items"]]
-    assert names == ["coordination.k8s.io", "grange.dev"]
+    assert names == GROUPS
     core = (await server.get("/api", accept=GO_CLIENT)).body["items"]
     resources = {item["resource"]: item for item in core[0]["versions"][0]["resources"]}
     assert resources["pods"]["scope"] == "Namespaced"
@@ -74,7 +78,7 @@ async def test_plain_discovery_is_given_to_who_prefers_it(server: Server) -> Non
 
 async def test_every_kind_of_the_scheme_is_discovered(server: Server) -> None:
     found = set()
-    for root in ("/api/v1", "/apis/coordination.k8s.io/v1", "/apis/grange.dev/v1alpha1"):
+    for root in dict.fromkeys(info.root for info in BUILT_IN):
         resources = (await server.get(root)).body["resources"]
         found |= {item["name"] for item in resources if "/" not in item["name"]}
     assert found == {info.plural for info in server.application.scheme}
@@ -91,7 +95,7 @@ async def test_version_is_one_that_clients_can_compare(server: Server) -> None:
 
 async def test_openapi_v3_is_found_by_its_index_and_cached_by_hash(server: Server) -> None:
     index = (await server.get("/openapi/v3")).body["paths"]
-    assert set(index) == {"api/v1", "apis/coordination.k8s.io/v1", "apis/grange.dev/v1alpha1"}
+    assert set(index) == {info.root.removeprefix("/") for info in BUILT_IN}
     url = index["api/v1"]["serverRelativeURL"]
     path, _, digest = url.partition("?hash=")
     answer = await server.get(path)

@@ -33,6 +33,7 @@ def read(method: str, path: str, **query: str) -> tuple[str, str, str, str, str]
         ("HEAD", "/api/v1/namespaces/d/pods/p", ("get", "pods", "d", "p", "")),
         ("PUT", "/api/v1/namespaces/d/pods/p", ("update", "pods", "d", "p", "")),
         ("PATCH", "/api/v1/namespaces/d/pods/p/status", ("patch", "pods", "d", "p", "status")),
+        ("POST", "/api/v1/bindings", ("create", "pods", "", "", "binding")),
         ("POST", "/api/v1/namespaces/d/pods/p/binding", ("create", "pods", "d", "p", "binding")),
         ("GET", "/api/v1/namespaces/d/pods/p/log", ("get", "pods", "d", "p", "log")),
         ("GET", "/api/v1/namespaces", ("list", "namespaces", "", "", "")),

@@ -224,7 +224,8 @@ async def test_scale_is_discovered(server: Server) -> None:
     aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     groups = (await server.get("/apis", accept=aggregated)).body["items"]
     ours = next(item for item in groups if item["metadata"]["name"] == "grange.dev")
-    [resource] = ours["versions"][0]["resources"]
+    resources = {item["resource"]: item for item in ours["versions"][0]["resources"]}
+    resource = resources["replicationcontrollers"]
     parts = {part["subresource"]: part for part in resource["subresources"]}
     assert parts["scale"]["responseKind"] == {
         "group": "autoscaling",

@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Server, configmap, pod
 
-from grange.api.meta import Document
+from grange.api.explanation import Explanation, State
+from grange.api.meta import Document, Resource
 from grange.api.status import ApiError, BadRequest
 from grange.apiserver.logs import LogOptions
 from grange.apiserver.subresources.log import LogStream
@@ -279,3 +280,36 @@ async def test_subresource_or_verb_that_is_not_served_says_so(
     answer = await server.ask(method, path, {})
     assert answer.code == code
     assert answer.body["kind"] == "Status"
+
+
+# --- why ---------------------------------------------------------------------------------------
+
+
+class Answers:
+    """Explains every pod."""
+
+    async def explain(self, pod: Resource) -> Explanation:
+        return Explanation(state=State.BACKOFF, summary=f"waits, says {pod.metadata.name}")
+
+
+async def test_why_is_answered_by_the_scheduler(clock: Clock, rng: Stream, log: Logger) -> None:
+    server = Server(clock=clock, rng=rng, log=log, explainer=Answers())
+    await server.application.bootstrap()
+    await server.made(PODS, pod())
+    body = (await server.get(f"{PODS}/web/why")).body
+    assert (body["apiVersion"], body["kind"]) == ("grange.dev/v1alpha1", "Explanation")
+    assert (body["state"], body["summary"]) == ("Backoff", "waits, says web")
+    assert (await server.get(f"{PODS}/none/why")).code == 404
+    assert (await server.get(f"{NODES}/none/why")).code == 404
+    refused = await server.create(f"{PODS}/web/why", {})
+    assert refused.code == 405
+    listed = (await server.get("/api/v1")).body["resources"]
+    (part,) = [item for item in listed if item["name"] == "pods/why"]
+    assert (part["kind"], part["verbs"]) == ("Explanation", ["get"])
+
+
+async def test_why_without_a_scheduler_says_where_else_to_look(server: Server) -> None:
+    await server.made(PODS, pod())
+    answer = await server.get(f"{PODS}/web/why")
+    assert (answer.code, answer.reason) == (503, "ServiceUnavailable")
+    assert "PodScheduled" in answer.message

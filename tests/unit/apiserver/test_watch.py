@@ -298,12 +298,17 @@ async def test_selectors_of_many_watchers_read_an_event_once(server: Server) -> 
 
 
 def test_recent_keeps_to_its_bounds() -> None:
-    kept: Recent[int, bytes] = Recent(3, limit_bytes=10, size=len)
-    for key in range(5):
+    """The last few are kept, and never more than twice as many, in number and in bytes."""
+    kept: Recent[int, bytes] = Recent(3, limit_bytes=100, size=len)
+    for key in range(7):
         kept.put(key, b"xx")
-    assert [kept.get(key) for key in range(5)] == [None, None, b"xx", b"xx", b"xx"]
-    kept.put(9, b"x" * 50)
-    assert len(kept) == 1
+        assert all(kept.get(last) == b"xx" for last in range(max(0, key - 2), key + 1))
+    assert [kept.get(key) for key in range(7)] == [None, None, None, *[b"xx"] * 4]
+    for key in range(10, 20):
+        assert kept.put(key, b"x" * 60) == b"x" * 60
+        assert kept.get(key) == b"x" * 60
+        assert len(kept) <= 6
+    assert len(kept) == 2
 
 
 # --- how it goes on and ends -------------------------------------------------------------------

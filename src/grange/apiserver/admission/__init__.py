@@ -3,23 +3,23 @@
 One module a rule, each exporting one class; the explicit table is in ``application``.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """A write before it is accepted.
 
     Attributes:
-        verb: create, update, patch or delete.
+        verb: create, update, patch or delete; bind gives a pod its node.
         info: the kind.
         namespace: where; empty for cluster-scoped kinds.
         name: which; may be empty on a create that generates it.
-        document: what would be written; None for a delete.
+        document: what would be written; for bind the Binding; None for a delete.
     """
 
     verb: str

@@ -1,42 +1,156 @@
 """``binding``: a scheduler gives a pod its node.
 
 Atomic: the node, and the condition that says so, are one write, made only if the pod has no node
-yet and is not on its way out. A binding that names the pod's uid binds that pod and no other.
+yet and is not on its way out. A binding that names the pod's uid binds that pod and no other. Many
+bindings may come in one request (``api.bindings``): each of them goes this same way.
 """
 
-from grange.api import names, timestamps
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from grange.api import bindings, codec, names, timestamps, wire
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import BadRequest, Cause
+from grange.api.status import (
+    ApiError,
+    BadRequest,
+    Cause,
+    Status,
+    TooLarge,
+    UnsupportedMediaType,
+)
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
-from grange.api.wire import Response
+from grange.api.wire import Request, Response
 from grange.apiserver import stored
+from grange.apiserver.admission import Attempt
 from grange.apiserver.call import Call, success
 from grange.apiserver.options import write_options
-from grange.apiserver.registry import Place, invalid
+from grange.apiserver.registry import Place, Rewrite, Written, invalid
 from grange.apiserver.subresources.subresource import Subresource
 
-_FENCES = ("uid", "resourceVersion")
+_NOT_YET = Written(b"")
+_NOTHING: Mapping[str, Mapping[str, str]] = {}
+_COUNTED = ("create", "pods/binding")
+_DONE = Status(code=201, status="Success")
 
 
-def _whole(info: AnyKind, old: Document, new: Document) -> Document:
-    return new
+class _BindingList(msgspec.Struct):
+    items: list[Any]
+    kind: str = "BindingList"
+
+
+_binding_list = msgspec.json.Decoder(_BindingList)
 
 
 async def _create(call: Call) -> Response:
-    place, binding = call.place, call.document()
+    if not call.target.name:
+        return await _create_many(call)
+    place = call.place
+    rewrite = _rewrite(place, call.document(), timestamps.rfc3339(call.clock.now()))
+    (outcome,) = await call.registry.rewrite([rewrite], write_options(call.request.query))
+    if isinstance(outcome, ApiError):
+        raise outcome
+    return success(place, outcome.value, code=201)
+
+
+async def _create_many(call: Call) -> Response:
+    """The bindings of a list, each answered for itself (see ``api.bindings``)."""
+    items = _read_list(call.request)
+    info, now = call.target.info, timestamps.rfc3339(call.clock.now())
+    answers: list[ApiError | Written] = []
+    rewrites: list[Rewrite] = []
+    asked: list[int] = []  # where in the answers
+    for item in items:
+        try:
+            rewrites.append(_rewrite(_place(info, item), item, now))
+        except ApiError as error:
+            answers.append(error)
+        else:
+            asked.append(len(answers))
+            answers.append(_NOT_YET)
+    outcomes = await call.registry.rewrite(rewrites, write_options(call.request.query))
+    for at, outcome in zip(asked, outcomes, strict=True):
+        answers[at] = outcome
+    statuses = [
+        answer.status().document() if isinstance(answer, ApiError) else _DONE for answer in answers
+    ]
+    codes = Counter(
+        answer.code if isinstance(answer, ApiError) else _DONE.code for answer in answers
+    )
+    for code, number in codes.items():
+        call.metrics.count(*_COUNTED, code, number)
+    body = {"kind": "StatusList", "apiVersion": "v1", "items": statuses}
+    return Response(200, codec.encode_any(body))
+
+
+def _read_list(request: Request) -> list[Any]:
+    """The bindings in a body.
+
+    Raises:
+        BadRequest: the body is no BindingList.
+        TooLarge: it has more than ``bindings.LIMIT`` items.
+        UnsupportedMediaType: it is not JSON.
+    """
+    media = request.headers.get("content-type", wire.JSON)
+    if media.partition(";")[0].strip().lower() != wire.JSON:
+        raise UnsupportedMediaType(f'a BindingList is read as {wire.JSON}, not as "{media}"')
+    try:
+        decoded = _binding_list.decode(request.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body must be a BindingList in JSON: {error}") from error
+    if decoded.kind != "BindingList":
+        raise BadRequest(f"the body of a request to {bindings.PATH} must be a BindingList")
+    if len(decoded.items) > bindings.LIMIT:
+        raise TooLarge(
+            f"a BindingList may have {bindings.LIMIT} items, this one has {len(decoded.items)}"
+        )
+    return decoded.items
+
+
+def _place(info: AnyKind, binding: Any) -> Place:
+    """The pod that a binding of a list is for.
+
+    Raises:
+        BadRequest: it does not say.
+    """
+    meta = binding.get("metadata") if isinstance(binding, dict) else None
+    if isinstance(meta, dict):
+        namespace, name = meta.get("namespace"), meta.get("name")
+        if isinstance(namespace, str) and isinstance(name, str) and namespace and name:
+            return Place(info, namespace, name)
+    raise BadRequest(
+        "an item of a BindingList must be a Binding with metadata.namespace and metadata.name"
+    )
+
+
+def _rewrite(place: Place, binding: Document, now: str) -> Rewrite:
+    """What a binding does.
+
+    Raises:
+        BadRequest: the body is no Binding of this pod.
+        Invalid: the target is no node, or a label or annotation is none.
+    """
     node = target_node(place, binding)
     meta = binding.get("metadata") or {}
-    now = timestamps.rfc3339(call.clock.now())
-    outcome = await call.registry.update(
+    added = _added(place, meta)
+    return Rewrite(
         place,
-        lambda pod: bound(place, pod, meta, node, now),
-        write_options(call.request.query),
-        part=_whole,
-        trusted=True,
+        Attempt("bind", place.info, place.namespace, place.name, binding),
+        lambda pod: bound(place, pod, node, now, added),
+        _text(meta, "uid"),
+        _text(meta, "resourceVersion"),
     )
-    return success(place, outcome.value, code=201)
+
+
+def _text(meta: Document, field: str) -> str:
+    value = meta.get(field) or ""
+    if not isinstance(value, str):
+        raise BadRequest(f"metadata.{field} must be a string")
+    return value
 
 
 def target_node(place: Place, binding: Document) -> str:
@@ -63,44 +177,46 @@ def target_node(place: Place, binding: Document) -> str:
     return name
 
 
-def bound(place: Place, pod: Document, meta: Document, node: str, now: str) -> Document:
+def bound(
+    place: Place, pod: Document, node: str, now: str, added: Mapping[str, Mapping[str, str]]
+) -> Document:
     """The pod with its node; the pod is not changed.
 
     Raises:
         Conflict: it has a node already, or is being deleted.
     """
-    spec, before = pod.get("spec") or {}, pod["metadata"]
+    spec, metadata = pod.get("spec") or {}, pod["metadata"]
     if spec.get("nodeName"):
         why = f'pod {place.name} is already assigned to node "{spec["nodeName"]}"'
         raise stored.conflict(place.info, place.name, why)
-    if before.get("deletionTimestamp"):
+    if metadata.get("deletionTimestamp"):
         why = f"pod {place.name} is being deleted, cannot be assigned to a host"
         raise stored.conflict(place.info, place.name, why)
-    metadata = {**before, **{field: meta[field] for field in _FENCES if meta.get(field)}}
-    for field, given in _merged(place, meta):
-        metadata[field] = {**(before.get(field) or {}), **given}
+    if added:
+        merged = {field: {**(metadata.get(field) or {}), **more} for field, more in added.items()}
+        metadata = {**metadata, **merged}
     status = pod.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
-    others = [item for item in status.get("conditions") or [] if item["type"] != "PodScheduled"]
-    return {
-        **pod,
-        "metadata": metadata,
-        "spec": {**spec, "nodeName": node},
-        "status": {**status, "conditions": [*others, scheduled]},
-    }
+    conditions = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": now}]
+    if before := status.get("conditions"):
+        conditions[:0] = [item for item in before if item["type"] != "PodScheduled"]
+    status = {**status, "conditions": conditions}
+    status.pop("nominatedNodeName", None)  # a promise that is kept, or not needed any more
+    return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": node}, "status": status}
 
 
-def _merged(place: Place, meta: Document) -> list[tuple[str, dict[str, str]]]:
+def _added(place: Place, meta: Document) -> Mapping[str, Mapping[str, str]]:
     """The labels and annotations that the binding adds; the write itself is not checked again."""
+    if "labels" not in meta and "annotations" not in meta:
+        return _NOTHING
     faults = Faults()
-    found = []
+    found = {}
     for field, check in (("labels", check_labels), ("annotations", check_annotations)):
         given = meta.get(field) or {}
         if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
             raise BadRequest(f"metadata.{field} of the binding must be an object of strings")
         if given:
             check(given, f"metadata.{field}", faults)
-            found.append((field, given))
+            found[field] = given
     if faults.causes:
         raise invalid(place.info, place.name, faults.causes)
     return found

@@ -1,14 +1,42 @@
 """``eviction``: a delete that asks first, as ``kubectl drain`` does.
 
-What could say no are disruption budgets, a kind of a later issue; until then every eviction is a
-graceful delete.
+What may say no is the pod's disruption budget. Granting an eviction is one write of the budget's
+status, which takes one from what it allows and notes the pod; the write is made on the newest
+accepted state, so two evictions never spend the same allowance. The disruption controller gives it
+back when the pod is gone or, if it never goes, after a while.
 """
 
-from grange.api.status import BadRequest
+from dataclasses import replace
+
+from grange.api import timestamps
+from grange.api.fields import lookup
+from grange.api.kinds.poddisruptionbudget import (
+    ALWAYS_ALLOW,
+    DISRUPTION_ALLOWED,
+    INSUFFICIENT_PODS,
+)
+from grange.api.meta import Document
+from grange.api.selectors import Labels, SelectorError
+from grange.api.status import (
+    ApiError,
+    BadRequest,
+    Cause,
+    Forbidden,
+    InternalError,
+    TooManyRequests,
+)
 from grange.api.wire import Response
+from grange.apiserver import stored
+from grange.apiserver.admission import Attempt
 from grange.apiserver.call import Call, success
-from grange.apiserver.options import delete_options
+from grange.apiserver.options import DeleteOptions, WriteOptions, delete_options
+from grange.apiserver.registry import Place, Rewrite
 from grange.apiserver.subresources.subresource import Subresource
+
+DISRUPTED_MAX = 2000  # evictions that were granted and not seen to happen
+_AGAIN_S = 10
+_CAUSE = "DisruptionBudget"
+_FREE = frozenset({"Pending", "Succeeded", "Failed"})
 
 
 async def _create(call: Call) -> Response:
@@ -19,8 +47,157 @@ async def _create(call: Call) -> Response:
     if not isinstance(given, dict):
         raise BadRequest("deleteOptions of the eviction must be an object")
     asked = delete_options(call.request.query, given)
+    pod = stored.decode(call.registry.get(place).value, call.registry.work)
+    if not _is_another(pod["metadata"], asked) and await _granted(call, pod, asked):
+        await _mark(call, pod, asked)
+        # What was granted is the end of this pod, not of one that took its name meanwhile.
+        asked = replace(asked, uid=pod["metadata"]["uid"])
     outcome = await call.registry.delete(place, asked)
     return success(place, outcome.value, code=201)
+
+
+def _is_another(meta: Document, asked: DeleteOptions) -> bool:
+    """Whether the preconditions mean another pod, or another version: the delete will refuse."""
+    return asked.uid not in ("", meta["uid"]) or asked.resource_version not in (
+        "",
+        meta["resourceVersion"],
+    )
+
+
+async def _granted(call: Call, pod: Document, asked: DeleteOptions) -> bool:
+    """Have the budget grant it; False for a pod whose end would disturb nobody.
+
+    Raises:
+        TooManyRequests: the budget allows none now.
+        Forbidden: the budget's status is not to be relied on.
+        InternalError: several budgets cover the pod.
+    """
+    if pod["metadata"].get("deletionTimestamp") or lookup(pod, "status.phase") in _FREE:
+        return False
+    budgets = await _budgets(call, pod)
+    if len(budgets) > 1:
+        raise InternalError(
+            f"pod {call.place.name} is covered by {len(budgets)} disruption budgets "
+            f"({', '.join(place.name for place, _ in budgets)}); eviction supports one"
+        )
+    name, now = call.place.name, timestamps.rfc3339(call.clock.now())
+
+    def charge(newest: Document) -> Document:
+        return _charged(newest, name, now)
+
+    for place, budget in budgets:
+        if not _is_ready(pod) and _lets_unready_go(budget):
+            continue
+        await _rewrite(call, Rewrite(place, _attempt(place), charge), asked)
+    return True
+
+
+async def _budgets(call: Call, pod: Document) -> list[tuple[Place, Document]]:
+    """The budgets that cover the pod."""
+    registry, namespace = call.registry, call.place.namespace
+    info = registry.scheme.resource("policy", "v1", "poddisruptionbudgets")
+    if info is None:
+        return []
+    labels = pod["metadata"].get("labels") or {}
+    found = []
+    for entry in (await registry.store.list(stored.prefix(info, namespace))).entries:
+        budget = stored.decode(entry.value, registry.work)
+        try:
+            chosen = Labels.of(lookup(budget, "spec.selector")).matches(labels)
+        except SelectorError:
+            continue
+        if chosen:
+            found.append((Place(info, namespace, budget["metadata"]["name"]), budget))
+    return found
+
+
+def _is_ready(pod: Document) -> bool:
+    conditions = lookup(pod, "status.conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def _lets_unready_go(budget: Document) -> bool:
+    if lookup(budget, "spec.unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
+        return True
+    status = budget.get("status") or {}
+    wanted, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    return bool(0 < wanted <= healthy)
+
+
+def _charged(budget: Document, pod: str, now: str) -> Document:
+    """The budget with one eviction less to give; it is not changed."""
+    meta, status = budget["metadata"], budget.get("status") or {}
+    name, allowed = meta["name"], status.get("disruptionsAllowed", 0)
+    disrupted = status.get("disruptedPods") or {}
+    if status.get("observedGeneration", 0) < meta.get("generation", 0):
+        raise _too_many(f"The disruption budget {name} is still being processed by the server.")
+    if len(disrupted) >= DISRUPTED_MAX:
+        why = f"{len(disrupted)} evictions were granted that have not been seen to happen"
+        raise Forbidden(f'poddisruptionbudgets.policy "{name}" is forbidden: {why}', name=name)
+    if allowed <= 0:
+        needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        raise _too_many(
+            f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
+        )
+    after = {
+        **status,
+        "disruptionsAllowed": allowed - 1,
+        "disruptedPods": {**disrupted, pod: now},
+    }
+    if allowed == 1:
+        condition = {
+            "type": DISRUPTION_ALLOWED,
+            "status": "False",
+            "reason": INSUFFICIENT_PODS,
+            "message": "",
+            "lastTransitionTime": now,
+            "observedGeneration": meta.get("generation", 0),
+        }
+        after["conditions"] = _with(status, condition)
+    return {**budget, "status": after}
+
+
+def _with(status: Document, condition: Document) -> list[Document]:
+    kept = [i for i in status.get("conditions") or () if i["type"] != condition["type"]]
+    return [*kept, condition]
+
+
+def _too_many(message: str) -> TooManyRequests:
+    return TooManyRequests(
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        causes=[Cause(_CAUSE, message, "")],
+        retry_after_s=_AGAIN_S,
+    )
+
+
+async def _mark(call: Call, pod: Document, asked: DeleteOptions) -> None:
+    """Say on the pod why it will end."""
+    place, now = call.place, timestamps.rfc3339(call.clock.now())
+
+    def marked(newest: Document) -> Document:
+        status = newest.get("status") or {}
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": now,
+        }
+        return {**newest, "status": {**status, "conditions": _with(status, condition)}}
+
+    if not asked.resource_version:  # a precondition on the version would not survive the mark
+        uid = pod["metadata"]["uid"]
+        await _rewrite(call, Rewrite(place, _attempt(place), marked, uid), asked)
+
+
+def _attempt(place: Place) -> Attempt:
+    return Attempt("update", place.info, place.namespace, place.name)
+
+
+async def _rewrite(call: Call, rewrite: Rewrite, asked: DeleteOptions) -> None:
+    (outcome,) = await call.registry.rewrite([rewrite], WriteOptions(dry_run=asked.dry_run))
+    if isinstance(outcome, ApiError):
+        raise outcome
 
 
 EVICTION = Subresource("eviction", {"create": _create}, kind="Eviction", group="policy")

@@ -1,0 +1,184 @@
+"""A pod's priority comes from its class: nobody outranks others by writing a number.
+
+Classes are read from the newest *accepted* state, so a class counts from the moment its write is
+taken in. Which classes may be the default is remembered from their writes, all of which pass here;
+whether one of them still is, is read again whenever a pod without a class comes.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from grange.api.kinds.podgroup import GROUP_LABEL, PODGROUP, PodGroup
+from grange.api.kinds.priorityclass import PREEMPT, SYSTEM, PriorityClass
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import Forbidden
+from grange.apiserver.admission import Attempt
+from grange.store.interface import Store
+
+_GROUP = "scheduling.k8s.io"
+_PREFIX = f"/{_GROUP}/priorityclasses/"
+_REMEMBERED_MAX = 4096
+
+_decoder = msgspec.json.Decoder(PriorityClass)
+_groups = msgspec.json.Decoder(PodGroup)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    name: str
+    value: int
+    policy: str
+
+
+_PLAIN = _Rank("", 0, PREEMPT)
+
+
+class Priority:
+    """The rule.
+
+    Args:
+        store: where classes are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[str, tuple[int, PriorityClass]] = {}  # name → revision and class
+        self._defaults: dict[str, None] = {}  # names that were the default once
+
+    async def load(self) -> None:
+        """Find the classes that are there already; once, before the first write.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        for entry in (await self._store.list(_PREFIX)).entries:
+            if _decoder.decode(entry.value).global_default:
+                self._defaults[entry.key.removeprefix(_PREFIX)] = None
+
+    def admit(self, attempt: Attempt) -> None:
+        """Fill in a new pod's priority; watch over which class is the default.
+
+        Raises:
+                Forbidden: no such class, the pod names a priority of its own, there is another default
+                already, or the class is one that the system needs.
+        """
+        document = attempt.document
+        if document is None:
+            if (
+                attempt.verb == "delete"
+                and attempt.name in SYSTEM
+                and _is(attempt.info, _GROUP, "priorityclasses")
+            ):
+                raise _refused(attempt.name, "it belongs to the system and may not be deleted")
+        elif _is(attempt.info, "", "pods"):
+            spec = document.get("spec")
+            if attempt.verb == "create" and isinstance(spec, dict):
+                if not spec.get("priorityClassName"):
+                    self._join(attempt.namespace, document, spec)
+                self._rank(attempt.name, spec)
+        elif _is(attempt.info, PODGROUP.group, PODGROUP.plural):
+            self._check_group(attempt.name, document)
+        elif _is(attempt.info, _GROUP, "priorityclasses"):
+            self._note(attempt.name, document)
+
+    def _note(self, name: str, document: Document) -> None:
+        if document.get("globalDefault") is not True:
+            return
+        for other in self._current():
+            if other.name != name:
+                why = f"{other.name} is the default already; take globalDefault from it first"
+                raise _refused(name, why)
+        self._defaults[name] = None
+
+    def _join(self, namespace: str, document: Document, spec: Document) -> None:
+        """A pod that names no class takes that of its group, if the group is there."""
+        labels = (document.get("metadata") or {}).get("labels")
+        group = labels.get(GROUP_LABEL) if isinstance(labels, dict) else None
+        if not group or not isinstance(group, str):
+            return
+        entry = self._store.latest(f"/{PODGROUP.group}/{PODGROUP.plural}/{namespace}/{group}")
+        if entry is None:
+            return
+        name = _groups.decode(entry.value).spec.priority_class_name
+        if name:
+            spec["priorityClassName"] = name
+
+    def _check_group(self, group: str, document: Document) -> None:
+        name = (document.get("spec") or {}).get("priorityClassName")
+        if name and isinstance(name, str) and self._class(name) is None:
+            raise Forbidden(
+                f'{PODGROUP.qualified} "{group}" is forbidden: no PriorityClass with name {name} '
+                "was found; create it first",
+                kind=PODGROUP.plural,
+                group=PODGROUP.group,
+                name=group,
+            )
+
+    def _rank(self, pod: str, spec: Document) -> None:
+        name = spec.get("priorityClassName")
+        if name is not None and not isinstance(name, str):
+            return  # its schema has a word on that
+        rank = self._named(pod, name) if name else next(iter(self._current()), _PLAIN)
+        for field, right in (("priority", rank.value), ("preemptionPolicy", rank.policy)):
+            given = spec.get(field)
+            if given is not None and given != right:
+                source = f"class {rank.name}" if rank.name else "the absence of a class"
+                raise _forbidden(
+                    pod,
+                    f"spec.{field} is {right} by {source}, and may not be given as {given}; "
+                    "name a PriorityClass in spec.priorityClassName instead",
+                )
+        if rank is not _PLAIN:
+            spec["priorityClassName"] = rank.name
+            spec["priority"] = rank.value
+            spec["preemptionPolicy"] = rank.policy
+
+    def _named(self, pod: str, name: str) -> _Rank:
+        found = self._class(name)
+        if found is None:
+            raise _forbidden(pod, f"no PriorityClass with name {name} was found; create it first")
+        return _Rank(name, found.value, found.preemption_policy)
+
+    def _current(self) -> list[_Rank]:
+        """The classes that are the default now: one, or none."""
+        if not self._defaults:
+            return []
+        found = []
+        for name in [*self._defaults]:
+            held = self._class(name)
+            if held is None or not held.global_default:
+                del self._defaults[name]
+            else:
+                found.append(_Rank(name, held.value, held.preemption_policy))
+        return found
+
+    def _class(self, name: str) -> PriorityClass | None:
+        entry = self._store.latest(_PREFIX + name)
+        if entry is None:
+            self._read.pop(name, None)
+            return None
+        known = self._read.get(name)
+        if known is None or known[0] != entry.revision:
+            if len(self._read) >= _REMEMBERED_MAX:
+                self._read.clear()
+            known = self._read[name] = (entry.revision, _decoder.decode(entry.value))
+        return known[1]
+
+
+def _is(info: AnyKind, group: str, plural: str) -> bool:
+    return info.plural == plural and info.group == group
+
+
+def _forbidden(pod: str, why: str) -> Forbidden:
+    return Forbidden(f'pods "{pod}" is forbidden: {why}', kind="pods", name=pod)
+
+
+def _refused(name: str, why: str) -> Forbidden:
+    return Forbidden(
+        f'priorityclasses.{_GROUP} "{name}" is forbidden: {why}',
+        kind="priorityclasses",
+        group=_GROUP,
+        name=name,
+    )
