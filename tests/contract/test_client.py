@@ -7,8 +7,10 @@ import pytest
 from tests.contract import doors
 
 from grange.api import status
+from grange.api.bindings import Binding
 from grange.api.kinds import BUILT_IN, CONFIGMAP, LEASE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.configmap import ConfigMap
+from grange.api.kinds.pod import condition
 from grange.api.meta import Document, ObjectKey, ObjectMeta
 from grange.api.scheme import Scheme
 from grange.apiserver.application import Application
@@ -176,6 +178,80 @@ async def test_status_and_binding_are_subresources(client: Client) -> None:
         POD, "p", "default", patch={"status": {"phase": "Running"}}, subresource="status"
     )
     assert (ready.spec.node_name, ready.status.phase) == ("n1", "Running")
+
+
+async def test_each_binding_of_a_group_answers_for_itself(client: Client) -> None:
+    uids = {}
+    for name in ("a", "b", "c", "d", "going"):
+        document = pod(name)
+        if name == "going":
+            document["metadata"]["finalizers"] = ["example.com/hold"]
+        uids[name] = (await client.create(POD, document)).metadata.uid
+    await client.delete(POD, "going", "default")
+    await client.post(POD, "b", "default", "binding", {"target": {"name": "n9"}})
+    before = (await client.list(POD)).resource_version
+    outcomes = await client.bind(
+        [
+            Binding("default", "a", uids["a"], "n1"),
+            Binding("default", "b", uids["b"], "n1"),
+            Binding("default", "c", "another", "n1"),
+            Binding("default", "nobody", "u", "n1"),
+            Binding("nowhere", "a", uids["a"], "n1"),
+            Binding("default", "going", uids["going"], "n1"),
+            Binding("default", "c", uids["c"], "NO NODE"),
+            Binding("default", "d", uids["d"], "n2"),
+            Binding("default", "d", uids["d"], "n3"),
+        ]
+    )
+    said = [each and (type(each), each.details.name) for each in outcomes]
+    assert said == [
+        None,
+        (status.Conflict, "b"),
+        (status.Conflict, "c"),
+        (status.NotFound, "nobody"),
+        (status.NotFound, "a"),
+        (status.Conflict, "going"),
+        (status.Invalid, "c"),
+        None,
+        (status.Conflict, "d"),
+    ]
+    pods = {item.metadata.name: item for item in (await client.list(POD)).items}
+    nodes = {name: item.spec.node_name for name, item in pods.items()}
+    assert nodes == {"a": "n1", "b": "n9", "c": "", "d": "n2", "going": ""}
+    versions = [int(pods[name].metadata.resource_version) for name in ("a", "d")]
+    assert versions == [int(before) + 1, int(before) + 2]
+    told = condition(pods["d"], "PodScheduled")
+    assert told is not None
+    assert told.status == "True"
+
+
+async def test_one_binding_and_none(client: Client) -> None:
+    made = await client.create(POD, pod("a"))
+    assert await client.bind([]) == []
+    assert await client.bind([Binding("default", "a", made.metadata.uid, "n1")]) == [None]
+    (refused,) = await client.bind([Binding("default", "a", made.metadata.uid, "n2")])
+    assert isinstance(refused, status.Conflict)
+
+
+async def test_group_of_bindings_is_seen_by_a_watch_in_the_order_of_its_answers(
+    client: Client,
+) -> None:
+    group = []
+    for number in range(20):
+        made = await client.create(POD, pod(f"p{number}"))
+        group.append(Binding("default", f"p{number}", made.metadata.uid, f"n{number}"))
+    version = (await client.list(POD)).resource_version
+    assert await client.bind(group) == [None] * 20
+    seen: list[tuple[str, str, str]] = []
+    async with aclosing(client.watch(POD, resource_version=version)) as events:
+        async for event in events:
+            meta = event.object.metadata
+            seen.append((meta.name, event.object.spec.node_name, meta.resource_version))
+            if len(seen) == 20:
+                break
+    assert seen == [
+        (each.name, each.node, str(int(version) + 1 + at)) for at, each in enumerate(group)
+    ]
 
 
 async def test_lists_select_and_page(client: Client) -> None:

@@ -7,15 +7,17 @@ queue is the one layer that retries. Reads wait and ask again when the server sa
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
+from grange.api.bindings import Binding
 from grange.api.kinds import POD
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
 from grange.api.status import ApiError, Expired, Gone, TooManyRequests
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock, LoopClock
-from grange.client import requests
+from grange.base.tasks import Nursery
+from grange.client import bindings, requests
 from grange.client.requests import Listing, LogOptions, PatchType
 from grange.client.transport import Transport
 from grange.client.watch import Frames, WatchEvent
@@ -23,9 +25,11 @@ from grange.client.watch import Frames, WatchEvent
 __all__ = ["Client", "Listing", "LogOptions", "PatchType", "WatchEvent"]
 
 R = TypeVar("R", bound=Resource)
+Outcomes: TypeAlias = list[ApiError | None]  # inside the class, ``list`` is the method
 
 _READ_ATTEMPTS = 5
 _LONGEST_WAIT_S = 30
+_BINDINGS_AT_ONCE = 32  # of one group: each is a connection
 
 
 class Client:
@@ -43,6 +47,7 @@ class Client:
     def __init__(self, transport: Transport, *, clock: Clock | None = None) -> None:
         self._transport = transport
         self._clock = clock or LoopClock()
+        self._groups_served = True  # as far as we know
 
     async def get(
         self, kind: KindInfo[R], name: str, namespace: str = "", *, subresource: str = ""
@@ -276,6 +281,44 @@ class Client:
         """Post to a subresource (a pod's ``binding``, ``eviction``) and return the answer."""
         answer = await self._write(requests.post(kind, name, namespace, subresource, body))
         return requests.decode_document(answer, f"{subresource} of {kind.qualified} {name!r}")
+
+    async def bind(self, group: Sequence[Binding]) -> Outcomes:
+        """Give pods their nodes; each binding is accepted or refused for itself.
+
+        Many go in one request where the server takes that (ours does), else each in one of its
+        own, some at once.
+
+        Args:
+            group: at most ``api.bindings.LIMIT``.
+
+        Returns:
+            For each, in order, None when the pod has its node, or the error: ``NotFound`` without
+            such a pod, ``Conflict`` if it has a node or is another pod of that name; a ``Timeout``
+            or ``InternalError`` of the whole request is the answer to each of the group.
+        """
+        if len(group) > 1 and self._groups_served:
+            request = bindings.many(group)
+            try:
+                return bindings.outcomes(await self._write(request), len(group))
+            except bindings.NOT_SERVED:
+                self._groups_served = False
+            except ApiError as error:
+                return [error] * len(group)
+        outcomes: Outcomes = [None] * len(group)
+
+        waiting = iter(range(len(group)))
+
+        async def bind() -> None:
+            for at in waiting:
+                try:
+                    await self._write(bindings.one(group[at]))
+                except ApiError as error:
+                    outcomes[at] = error
+
+        async with Nursery("bindings") as nursery:
+            for _ in range(min(len(group), _BINDINGS_AT_ONCE)):
+                nursery.start(bind(), name="binding")
+        return outcomes
 
     async def logs(
         self,

@@ -1,0 +1,400 @@
+"""What is done to ReplicationControllers by hand and by programs: each is one exact write.
+
+Preconditions are part of the write: a count that must hold is tested by the server in the same
+patch, an object that must not have changed carries its version. Where a read has to come first, the
+write is fenced by what was read, and tried again a few times when somebody else wrote in between.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds.membership import DRAINED_NODES, drained_nodes
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document, controller_of
+from grange.api.replication import (
+    PROTECT_ANNOTATION,
+    PROTECT_REPLICAS,
+    REMOVE_ANNOTATION,
+    doomed,
+)
+from grange.api.status import Conflict, Invalid, NotFound
+from grange.base.errors import GrangeError
+from grange.client.client import Client
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+
+
+class Refused(GrangeError):
+    """What was asked for must not be done as things are; nothing was written."""
+
+
+class StillWanted(Refused):
+    """The controller asks for replicas: scale it to zero first, or force it."""
+
+
+class OtherCount(Refused):
+    """The controller asks for another number of replicas than was said."""
+
+
+class Ambiguous(Refused):
+    """Labels that were to mean one controller mean several."""
+
+
+class ReplicationControllers:
+    """The operations, in one namespace.
+
+    Args:
+        client: to the API.
+        namespace: where the controllers are.
+    """
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+
+    async def get(self, name: str) -> ReplicationController:
+        """One controller.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        return await self._client.get(REPLICATIONCONTROLLER, name, self._namespace)
+
+    async def find(self, labels: str) -> ReplicationController:
+        """The one controller with these labels.
+
+        Raises:
+            NotFound: none has them.
+            Ambiguous: several do.
+        """
+        found = await self._client.list(REPLICATIONCONTROLLER, self._namespace, labels=labels)
+        if len(found.items) == 1:
+            return found.items[0]
+        if not found.items:
+            raise NotFound(f"no ReplicationController has the labels {labels!r}")
+        names = ", ".join(item.metadata.name for item in found.items)
+        raise Ambiguous(f"labels {labels!r} mean several controllers: {names}; name one")
+
+    async def create(
+        self,
+        name: str,
+        spec: Mapping[str, object],
+        *,
+        labels: Mapping[str, str] | None = None,
+        protect: bool = True,
+        dry_run: bool = False,
+    ) -> ReplicationController:
+        """Create a controller that asks for no replicas yet.
+
+        Args:
+            name: of it.
+            spec: all but ``replicas``, which is zero whatever it says.
+            labels: of the controller itself.
+            protect: refuse to delete it, by any client, while it asks for replicas.
+            dry_run: have the server judge it and keep nothing.
+
+        Raises:
+            AlreadyExists: the name is taken.
+            Invalid: a rule is broken; the causes name the fields.
+        """
+        annotations = {PROTECT_ANNOTATION: PROTECT_REPLICAS} if protect else {}
+        document: Document = {
+            "metadata": {"name": name, "labels": dict(labels or {}), "annotations": annotations},
+            "spec": {**spec, "replicas": 0},
+        }
+        return await self._client.create(
+            REPLICATIONCONTROLLER, document, self._namespace, dry_run=dry_run
+        )
+
+    async def enable(
+        self, name: str, *, unchanged_since: ReplicationController | None = None
+    ) -> ReplicationController:
+        """Have it scaled and repaired again.
+
+        Raises:
+            Conflict: it has changed since it was seen.
+        """
+        return await self._patch(name, {"spec": {"paused": False}}, unchanged_since)
+
+    async def disable(
+        self, name: str, *, unchanged_since: ReplicationController | None = None
+    ) -> ReplicationController:
+        """Leave it alone: pods keep running, nothing is scaled or repaired.
+
+        Raises:
+            Conflict: it has changed since it was seen.
+        """
+        return await self._patch(name, {"spec": {"paused": True}}, unchanged_since)
+
+    async def set_replicas(self, name: str, replicas: int) -> ReplicationController:
+        """Ask for so many.
+
+        Raises:
+            Invalid: the number is negative.
+        """
+        _check_count("spec.replicas", replicas)
+        return await self._patch(name, {"spec": {"replicas": replicas}}, None)
+
+    async def add_replicas(self, name: str, more: int) -> ReplicationController:
+        """Ask for so many more, or fewer; never for less than none.
+
+        Raises:
+            Conflict: others kept changing the number.
+        """
+
+        async def attempt() -> ReplicationController:
+            seen = await self.get(name)
+            wanted = max(0, seen.spec.replicas + more)
+            if wanted == seen.spec.replicas:
+                return seen
+            return await self._test_and_set(seen, seen.spec.replicas, {"/spec/replicas": wanted})
+
+        return await _again(attempt)
+
+    async def compare_and_set_replicas(
+        self, name: str, expected: int, replicas: int
+    ) -> ReplicationController:
+        """Ask for so many, if so many were asked for until now.
+
+        Raises:
+            OtherCount: another number is asked for.
+            Invalid: a number is negative.
+        """
+        _check_count("spec.replicas", replicas)
+        seen = await self.get(name)
+        if seen.spec.replicas == expected:
+            try:
+                return await self._test_and_set(seen, expected, {"/spec/replicas": replicas})
+            except Conflict:
+                seen = await self.get(name)
+        raise OtherCount(f"{name}: expected {expected} replicas, found {seen.spec.replicas}")
+
+    async def update_template(
+        self,
+        name: str,
+        template: Document,
+        *,
+        unchanged_since: ReplicationController | None = None,
+    ) -> ReplicationController:
+        """Make pods from another template; ``spec.rollout`` says how that spreads.
+
+        Raises:
+            Conflict: it has changed since it was seen.
+            Invalid: the template breaks a rule.
+        """
+        seen = unchanged_since or await self.get(name)
+        operations: list[Document] = [
+            {"op": "test", "path": "/metadata/uid", "value": seen.metadata.uid},
+            {"op": "replace", "path": "/spec/template", "value": template},
+        ]
+        if unchanged_since is not None:
+            version = unchanged_since.metadata.resource_version
+            held = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+            operations.insert(0, held)
+        return await self._json_patch(name, operations)
+
+    async def set_strategy(self, name: str, strategy: str) -> ReplicationController:
+        """``Static`` or ``Dynamic``.
+
+        Raises:
+            Invalid: it is neither.
+        """
+        return await self._patch(name, {"spec": {"strategy": strategy}}, None)
+
+    async def delete(self, name: str, *, force: bool = False, propagation: str = "Orphan") -> None:
+        """Delete a controller; its pods stay unless asked otherwise.
+
+        Args:
+            name: of it.
+            force: although it asks for replicas, and although it is protected.
+            propagation: Orphan, Background or Foreground: what becomes of its pods.
+
+        Raises:
+            StillWanted: it asks for replicas.
+            Conflict: others kept changing it.
+        """
+
+        async def attempt() -> None:
+            seen = await self.get(name)
+            if seen.spec.replicas != 0 and not force:
+                raise StillWanted(
+                    f"{name} asks for {seen.spec.replicas} replicas: scale it to zero first, "
+                    "or say --force to delete it all the same"
+                )
+            if force and PROTECT_ANNOTATION in seen.metadata.annotations:
+                bare: Document = {"metadata": {"annotations": {PROTECT_ANNOTATION: None}}}
+                seen = await self._patch(name, bare, seen)
+            await self._client.delete(
+                REPLICATIONCONTROLLER,
+                name,
+                self._namespace,
+                uid=seen.metadata.uid,
+                resource_version=seen.metadata.resource_version,
+                propagation=propagation,
+            )
+
+        await _again(attempt)
+
+    async def remove_pod(self, name: str, pod: str) -> ReplicationController:
+        """Ask for one replica less, and for this pod to be the one that goes: in one write.
+
+        Raises:
+            Refused: the pod is not the controller's, it is on its way out already, or the
+                controller is disabled.
+            Conflict: others kept changing the controller.
+        """
+
+        async def attempt() -> ReplicationController:
+            seen = await self.get(name)
+            going = await self._client.get(POD, pod, self._namespace)
+            _check_removal(seen, going)
+            uids = doomed(seen)
+            if going.metadata.uid in uids:
+                return seen
+            uids = uids & await self._living(seen) | {going.metadata.uid}
+            change: Document = {
+                "metadata": {"annotations": {REMOVE_ANNOTATION: ",".join(sorted(uids))}},
+                "spec": {"replicas": seen.spec.replicas - 1},
+            }
+            return await self._patch(name, change, seen)
+
+        return await _again(attempt)
+
+    async def drain_node(
+        self, name: str, node: str, *, shrink: bool = False
+    ) -> ReplicationController:
+        """Have the controller's pods leave a node, and stay away from it, in one write.
+
+        Args:
+            name: of the controller.
+            node: to leave; it need not exist (any more).
+            shrink: the pods go for good and the replicas with them; else they move, each coming
+                up on another node before it goes.
+
+        Raises:
+            Refused: to shrink, and a pod there is on its way out already or may not be removed.
+            Conflict: others kept changing the controller.
+        """
+
+        async def attempt() -> ReplicationController:
+            seen = await self.get(name)
+            annotations = {DRAINED_NODES: ",".join(sorted(drained_nodes(seen) | {node}))}
+            change: Document = {"metadata": {"annotations": annotations}}
+            if shrink:
+                there = [pod for pod in await self._pods(seen) if pod.spec.node_name == node]
+                uids = doomed(seen)
+                fresh = [pod for pod in there if pod.metadata.uid not in uids]
+                for pod in fresh:
+                    _check_removal(seen, pod)
+                uids = uids & await self._living(seen) | {pod.metadata.uid for pod in fresh}
+                annotations[REMOVE_ANNOTATION] = ",".join(sorted(uids))
+                change["spec"] = {"replicas": max(0, seen.spec.replicas - len(fresh))}
+            return await self._patch(name, change, seen)
+
+        return await _again(attempt)
+
+    async def undrain_node(self, name: str, node: str) -> ReplicationController:
+        """Let the controller's pods come to a node again.
+
+        Raises:
+            Conflict: others kept changing the controller.
+        """
+
+        async def attempt() -> ReplicationController:
+            seen = await self.get(name)
+            left = ",".join(sorted(drained_nodes(seen) - {node}))
+            change = {"metadata": {"annotations": {DRAINED_NODES: left or None}}}
+            return await self._patch(name, change, seen)
+
+        return await _again(attempt)
+
+    # --- writes -------------------------------------------------------------------------------
+
+    async def _living(self, seen: ReplicationController) -> frozenset[str]:
+        """Uids of the controller's pods: what was ordered of others is done."""
+        return frozenset(item.metadata.uid for item in await self._pods(seen))
+
+    async def _pods(self, seen: ReplicationController) -> Sequence[Pod]:
+        selector = REPLICATIONCONTROLLER.scale
+        labels = selector.selector(_identity(seen)) if selector is not None else ""
+        return (await self._client.list(POD, self._namespace, labels=labels)).items
+
+    async def _patch(
+        self, name: str, change: Document, seen: ReplicationController | None
+    ) -> ReplicationController:
+        if seen is not None:
+            fence = {
+                "uid": seen.metadata.uid,
+                "resourceVersion": seen.metadata.resource_version,
+            }
+            change = {**change, "metadata": {**(change.get("metadata") or {}), **fence}}
+        return await self._client.patch(REPLICATIONCONTROLLER, name, self._namespace, patch=change)
+
+    async def _test_and_set(
+        self, seen: ReplicationController, expected: int, values: Mapping[str, object]
+    ) -> ReplicationController:
+        """Write values if the count still holds; unlike a version, a status does not disturb it.
+
+        Raises:
+            Conflict: it does not.
+        """
+        operations: list[Document] = [
+            {"op": "test", "path": "/metadata/uid", "value": seen.metadata.uid},
+            {"op": "test", "path": "/spec/replicas", "value": expected},
+        ]
+        operations += [
+            {"op": "replace", "path": path, "value": value} for path, value in values.items()
+        ]
+        try:
+            return await self._json_patch(seen.metadata.name, operations)
+        except Invalid as error:
+            live = await self.get(seen.metadata.name)
+            same = live.metadata.uid == seen.metadata.uid and live.spec.replicas == expected
+            if same:
+                raise
+            raise Conflict(f"{seen.metadata.name} asks for another number by now") from error
+
+    async def _json_patch(self, name: str, operations: Sequence[Document]) -> ReplicationController:
+        return await self._client.patch(
+            REPLICATIONCONTROLLER, name, self._namespace, patch=operations, type="json"
+        )
+
+
+def _identity(seen: ReplicationController) -> Document:
+    return {"metadata": {"name": seen.metadata.name, "uid": seen.metadata.uid}}
+
+
+def _check_count(field: str, value: int) -> None:
+    if value < 0:
+        raise Invalid(f"{field}: {value} is negative: ask for 0 or more")
+
+
+def _check_removal(controller: ReplicationController, pod: Pod) -> None:
+    owner = controller_of(pod.metadata)
+    name = controller.metadata.name
+    if owner is None or owner.uid != controller.metadata.uid:
+        raise Refused(f"pod {pod.metadata.name} does not belong to {name}: delete it by itself")
+    if pod.metadata.deletion_timestamp:
+        raise Refused(f"pod {pod.metadata.name} is on its way out already")
+    if controller.spec.paused:
+        raise Refused(f"{name} is disabled and removes nothing: `grange rc enable {name}` first")
+    if controller.spec.replicas == 0:
+        raise Refused(f"{name} asks for no replicas: all of its pods are on their way out")
+
+
+async def _again(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Read and write; again when somebody else wrote in between, a few times.
+
+    Raises:
+        Conflict: it never held.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await attempt()
+        except Conflict:
+            continue
+    return await attempt()

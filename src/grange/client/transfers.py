@@ -1,0 +1,194 @@
+"""Replicas from one ReplicationController to another, never lost between them.
+
+There is no write on two objects, so the order is put down first, on the giver: nothing is changed
+yet. Then the receiver asks for more and remembers the transfer's id, in one write. Then the giver
+asks for less and forgets the order, in one write; at last the receiver forgets the id. Whoever finds
+an order, after a crash at any point, knows from these two objects what has been done and does the
+rest. On the way there are too many replicas for a moment, never too few.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document
+from grange.api.replication import (
+    RECEIVED_ANNOTATION,
+    TRANSFER_ANNOTATION,
+    Transfer,
+    received,
+    transfer_of,
+    written,
+)
+from grange.api.status import Conflict, Invalid, NotFound
+from grange.client.client import Client
+from grange.client.replication import OtherCount, Refused
+
+_ATTEMPTS = 10
+
+
+async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both starting counts
+    client: Client,
+    namespace: str,
+    giver: str,
+    receiver: str,
+    *,
+    transfer_id: str,
+    add: int,
+    remove: int,
+    giver_start: int,
+    receiver_start: int,
+) -> None:
+    """Have one controller ask for more and another for less.
+
+    Args:
+        client: to the API.
+        namespace: of both.
+        giver: name of the one that shall ask for less.
+        receiver: name of the one that shall ask for more.
+        transfer_id: of this transfer; no two may have the same.
+        add: so many more for the receiver.
+        remove: so many fewer for the giver.
+        giver_start: what the giver must ask for now.
+        receiver_start: what the receiver must ask for now.
+
+    Raises:
+        Invalid: a name is empty, the two are one, or a number is negative or too large.
+        OtherCount: a starting count does not hold; nothing was changed.
+        Refused: another transfer of the giver's could not be settled.
+        Conflict: others kept changing the controllers; the order stands, ``settle`` carries it out.
+    Cancellation: the order may stand; ``settle`` carries it out.
+    """
+    _check(giver, receiver, add=add, remove=remove, giver_start=giver_start)
+    await settle(client, namespace, giver)
+    source = await client.get(REPLICATIONCONTROLLER, giver, namespace)
+    target = await client.get(REPLICATIONCONTROLLER, receiver, namespace)
+    for seen, start in ((source, giver_start), (target, receiver_start)):
+        if seen.spec.replicas != start:
+            name = seen.metadata.name
+            raise OtherCount(f"{name}: expected {start} replicas, found {seen.spec.replicas}")
+    order = Transfer(
+        id=transfer_id,
+        to=receiver,
+        to_uid=target.metadata.uid,
+        to_start=receiver_start,
+        add=add,
+        remove=remove,
+    )
+    await _write(client, source, {TRANSFER_ANNOTATION: written(order)})
+    if not await settle(client, namespace, giver):
+        raise OtherCount(f"{receiver}: no longer asks for {receiver_start}; nothing was moved")
+
+
+async def settle(client: Client, namespace: str, giver: str) -> bool:
+    """Carry out, or give up, the transfer that the giver bears; nothing if it bears none.
+
+    Returns:
+        False if it was given up because the receiver was gone, or asked for another number.
+
+    Raises:
+        BadIntent: the order cannot be read.
+        Conflict: others kept changing the controllers; to be tried again.
+    """
+    for _ in range(_ATTEMPTS):
+        source = await _find(client, namespace, giver)
+        order = transfer_of(source) if source is not None else None
+        if order is None or order.refused:
+            return order is None
+        try:
+            await _advance(client, namespace, giver, order)
+        except Conflict:
+            continue
+    raise Conflict(f"the transfer of {giver}'s replicas could not be settled: it keeps changing")
+
+
+async def _advance(client: Client, namespace: str, giver: str, order: Transfer) -> None:
+    """Do what is left of an order, or give it up.
+
+    Raises:
+        Conflict: somebody else wrote on one of the two; look again.
+    """
+    target = await _find(client, namespace, order.to)
+    # The giver is read last: as long as it bears the order, nobody has taken the note away, so the
+    # receiver, read before, shows truly whether it has its replicas.
+    source = await _find(client, namespace, giver)
+    if source is None or transfer_of(source) != order:
+        return
+    if target is None or target.metadata.uid != order.to_uid:
+        await _refuse(client, source, order)
+        return
+    has = received(target)
+    if order.id not in has:
+        if target.spec.replicas != order.to_start:
+            await _refuse(client, source, order)
+            return
+        kept = await _under_way(client, namespace, has)
+        note = {RECEIVED_ANNOTATION: written({**kept, order.id: giver})}
+        target = await _write(client, target, note, replicas=target.spec.replicas + order.add)
+    # Somebody may have scaled the giver meanwhile: it is the difference that was ordered.
+    left = max(0, source.spec.replicas - order.remove)
+    await _write(client, source, {TRANSFER_ANNOTATION: None}, replicas=left)
+    rest = {key: name for key, name in received(target).items() if key != order.id}
+    with suppress(Conflict, NotFound):  # the note does no harm; the next transfer takes it away
+        await _write(client, target, {RECEIVED_ANNOTATION: written(rest)})
+
+
+async def _refuse(client: Client, source: ReplicationController, order: Transfer) -> None:
+    """Give an order up, in a way that whoever gave it can see."""
+    refused = msgspec.structs.replace(order, refused=True)
+    await _write(client, source, {TRANSFER_ANNOTATION: written(refused)})
+
+
+async def _find(client: Client, namespace: str, name: str) -> ReplicationController | None:
+    try:
+        return await client.get(REPLICATIONCONTROLLER, name, namespace)
+    except NotFound:
+        return None
+
+
+async def _under_way(client: Client, namespace: str, notes: Mapping[str, str]) -> dict[str, str]:
+    """Those notes whose givers still bear the order."""
+    kept = {}
+    for key, name in notes.items():
+        source = await _find(client, namespace, name)
+        order = transfer_of(source) if source is not None else None
+        if order is not None and order.id == key and not order.refused:
+            kept[key] = name
+    return kept
+
+
+async def _write(
+    client: Client,
+    seen: ReplicationController,
+    annotations: Mapping[str, str | None],
+    *,
+    replicas: int | None = None,
+) -> ReplicationController:
+    """One fenced write: annotations, and the count with them."""
+    meta = seen.metadata
+    patch: Document = {
+        "metadata": {
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+            "annotations": dict(annotations),
+        }
+    }
+    if replicas is not None:
+        patch["spec"] = {"replicas": replicas}
+    return await client.patch(REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch)
+
+
+def _check(giver: str, receiver: str, *, add: int, remove: int, giver_start: int) -> None:
+    for field, name in (("giver", giver), ("receiver", receiver)):
+        if not name:
+            raise Invalid(f"{field}: name a ReplicationController")
+    if giver == receiver:
+        raise Refused(f"{giver} cannot give replicas to itself")
+    for field, value in (("add", add), ("remove", remove)):
+        if value < 0:
+            raise Invalid(f"{field}: {value} is negative: move 0 or more")
+    if remove > giver_start:
+        raise Invalid(f"remove: {remove} is more than the {giver_start} that {giver} asks for")
