@@ -6,6 +6,7 @@ again cannot help until something changes; anything else it raises is tried agai
 is the one layer that retries.
 """
 
+import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -141,6 +142,9 @@ class Controller:
             self._active += 1
             try:
                 await self._one(key)
+            except asyncio.CancelledError:
+                self.queue.add(key)  # whoever runs this loop again must look at it again
+                raise
             finally:
                 self._active -= 1
                 self.queue.done(key)

@@ -23,13 +23,14 @@ from typing import Generic, TypeVar
 
 from grange.api.meta import ObjectKey, Resource
 from grange.api.scheme import KindInfo
-from grange.api.status import ApiError, Expired, ServiceUnavailable, Timeout
+from grange.api.status import ApiError, Expired, NotFound, ServiceUnavailable, Timeout
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.client import Client, WatchEvent
+from grange.reconcile import sharing
 from grange.reconcile.indexer import Indexer
 
 R = TypeVar("R", bound=Resource)
@@ -93,6 +94,9 @@ def _comparable(version: str) -> int | None:
     return int(version) if version.isdecimal() else None
 
 
+_ABSENT_S = 30.0  # between looks whether a kind is served by now
+
+
 class Informer(Generic[R]):
     """A converging copy of one collection.
 
@@ -109,7 +113,8 @@ class Informer(Generic[R]):
 
     Attributes:
         store: the copy; read it at any time.
-        synced: set when the first list is in the store and the handlers have been told.
+        synced: set when the first list is in the store and the handlers have been told, or when
+            the server turned out not to serve the kind (yet).
     """
 
     def __init__(  # noqa: PLR0913  a selection is four of them, and the tools are handed in
@@ -127,6 +132,7 @@ class Informer(Generic[R]):
     ) -> None:
         self.store: Indexer[R] = Indexer()
         self.synced = asyncio.Event()
+        self._sharing = sharing.Sharing()
         self._client = client
         self._kind = kind
         self._namespace = namespace
@@ -206,8 +212,16 @@ class Informer(Generic[R]):
                 if _is_future(error):
                     self._version = ""
                 self._failures += 1
-                self._log.warning("list or watch failed", attempt=self._attempt + 1, error=error)
                 asked_s = float(error.details.retry_after_seconds)
+                if isinstance(error, NotFound) and not self.synced.is_set():
+                    # A cluster that never served the kind has no objects of it; it may learn it.
+                    self._log.warning("the server has no such kind; looking again", error=error)
+                    self.synced.set()
+                else:
+                    attempt = self._attempt + 1
+                    self._log.warning("list or watch failed", attempt=attempt, error=error)
+                if isinstance(error, NotFound):
+                    asked_s = _ABSENT_S
             # The first trouble after good times is retried at once: mostly it is a connection
             # that ended or a history that was compacted. From the second on it waits.
             delay_s = self._settings.backoff.delay(self._attempt, self._rng)
@@ -249,7 +263,8 @@ class Informer(Generic[R]):
                         self._undecodable += 1
                         self._log.error("object left out", error=message)
                     for obj in page.items:
-                        listed[obj.key] = obj
+                        many = len(listed) >= sharing.FROM
+                        listed[obj.key] = self._sharing.slim(obj) if many else obj
                     # The first page's: should later ones be newer, the watch tells it again.
                     version = version or page.resource_version
                     token = page.next
@@ -349,16 +364,14 @@ class Informer(Generic[R]):
         return (_comparable(old.metadata.resource_version) or 0) >= number
 
     def _change(self, event: WatchEvent[R]) -> None:
-        kind = event.type
-        if kind in {"MODIFIED", "ADDED"}:
-            self._store(event.object.key, event.object)
+        kind, obj = event.type, event.object
+        if kind == "MODIFIED" or kind == "ADDED":  # noqa: PLR1714  the likely one first
+            self._store(obj.key, obj)
         elif kind == "DELETED":
-            self._forget(event.object.key, event.object)
+            self._forget(obj.key, obj)
         elif kind == "UNDECODABLE":
             self._undecodable += 1
-            self._log.error(
-                "change left out: the object does not fit our view", key=event.object.key
-            )
+            self._log.error("change left out: the object does not fit our view", key=obj.key)
 
     # --- store, then handlers ---------------------------------------------------------------
 
@@ -371,6 +384,8 @@ class Informer(Generic[R]):
             elif old.metadata.resource_version == obj.metadata.resource_version:
                 self._dropped += 1
                 return
+        if len(self.store) >= sharing.FROM:
+            obj = self._sharing.slim(obj)
         self.store.put(key, obj, old)
         for handler in self._handlers:
             if old is None:

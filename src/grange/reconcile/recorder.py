@@ -130,9 +130,12 @@ class Recorder:
         name = kind.kind if kind is not None else obj.kind
         meta = obj.metadata
         identity = (api_version, name, meta.namespace, meta.name, meta.uid, type, reason, message)
+        series = self._series.get(identity)
+        if series is None and self.full:
+            self.drop()
+            return
         now = self._clock.monotonic()
         stamp = timestamps.rfc3339(self._clock.now())
-        series = self._series.get(identity)
         if series is not None and now - series.last_at <= _FRESH_S:
             series.count += 1
             self._count("counted")
@@ -154,6 +157,15 @@ class Recorder:
             self._wanted.set()
         else:
             self._count("dropped")
+
+    @property
+    def full(self) -> bool:
+        """Whether an event that says something new would be dropped now."""
+        return len(self._queue) >= self._limit
+
+    def drop(self, number: int = 1) -> None:
+        """Count events that were not even made because the recorder is full."""
+        self._count("dropped", number)
 
     def statistics(self) -> RecorderStatistics:
         """Counts since the start, and how many wait now."""
@@ -198,7 +210,7 @@ class Recorder:
 
     def _admits(self, about: tuple[str, ...], now: float) -> bool:
         """Whether one more Event may wait, and may be said about this object."""
-        if len(self._queue) >= self._limit:
+        if self.full:
             return False
         bucket = self._buckets.get(about)
         if bucket is None:
@@ -225,9 +237,9 @@ class Recorder:
             return
         self._count("sent")
 
-    def _count(self, outcome: str) -> None:
-        self._counts[outcome] += 1
-        self._counters[outcome].inc()
+    def _count(self, outcome: str, number: int = 1) -> None:
+        self._counts[outcome] += number
+        self._counters[outcome].inc(number)
 
 
 def _remember(memory: OrderedDict[tuple[str, ...], V], key: tuple[str, ...], value: V) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, ObjectKey
@@ -14,7 +15,6 @@ from grange.base.errors import invariant
 from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.alerts import MemoryAlerter
-from grange.reconcile.farm.claims import OWNER_ANNOTATION
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import FailsafeConfig
 from grange.reconcile.farm.farm import Farm

@@ -162,3 +162,26 @@ def test_alert_is_told_once_while_it_lasts() -> None:
     assert not alerts.clear("default/web", "short")
     assert [alert.reason for alert in alerts.active()] == ["stuck", "short"]
     assert [what for what, _ in alerter.history] == ["raised"] * 3 + ["resolved"]
+
+
+def test_what_is_replaced_is_not_counted_as_lost(alerter: MemoryAlerter) -> None:
+    """A rolling update deletes as many as it creates, and may be as fast as it can."""
+    failsafe = Failsafe("farm/x", Alerts(alerter), FailsafeConfig(deletions=10))
+    for number in range(1000):
+        failsafe.permit_deletion(number / 100, "pods")
+        failsafe.created(number / 100, "pods")
+        failsafe.created(number / 100, "events")
+    assert failsafe.dangers == ()
+    for _ in range(10):
+        failsafe.permit_deletion(11, "pods")
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(11, "pods")
+
+
+def test_each_resource_has_its_own_budget(alerter: MemoryAlerter) -> None:
+    failsafe = Failsafe("farm/x", Alerts(alerter), FailsafeConfig(deletions=10))
+    for _ in range(10):
+        failsafe.permit_deletion(0, "pods")
+        failsafe.permit_deletion(0, "configmaps")
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(0, "configmaps")

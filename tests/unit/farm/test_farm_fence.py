@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 from tests.unit.farm.farmhands import FARM, Hand, OneWriter, create, join, nothing, owners
 
+from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
@@ -15,7 +16,7 @@ from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.controller import Done, Result
-from grange.reconcile.farm.claims import OWNER_ANNOTATION, Claim
+from grange.reconcile.farm.claims import Claim
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
 from grange.reconcile.farm.failsafe import FailsafeConfig
@@ -89,16 +90,24 @@ async def test_write_is_bounded_by_what_is_left_of_the_session(world: World, clo
 
 
 async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, clock: Clock) -> None:
-    def never() -> None:
-        raise DeletionsHeld("held", retry_after_s=7)
+    asked: list[str] = []
 
-    client = FencedClient(world.client, Door(), clock=clock, permit_deletion=never)
+    class Never:
+        def permit_deletion(self, resource: str) -> None:
+            asked.append(resource)
+            raise DeletionsHeld("held", retry_after_s=7)
+
+        def created(self, resource: str) -> None:
+            asked.append(f"+{resource}")
+
+    client = FencedClient(world.client, Door(), clock=clock, failsafe=Never())
     await client.create(CONFIGMAP, configmap("x"))
     with pytest.raises(TooManyRequests) as caught:
         await client.delete(CONFIGMAP, "x", "default")
     assert caught.value.details.retry_after_seconds == 7
     with pytest.raises(DeletionsHeld):
         await client.post(POD, "p", "default", "eviction", {})
+    assert asked == ["+configmaps", "configmaps", "pods"], "of each resource by itself"
     assert (await client.get(CONFIGMAP, "x", "default")).metadata.name == "x"
 
 
@@ -160,7 +169,7 @@ async def test_intent_is_compared_and_set_on_the_claimed_object(world: World, cl
     async def act(hand: Hand, key: ObjectKey) -> Result:
         client = hand.farm.client
         obj = await client.get(REPLICATIONCONTROLLER, key.name, key.namespace)
-        intent = {"status": {"nodeTransfer": {"id": "1"}}}
+        intent = {"status": {"observedGeneration": 1}}
         answer = await client.compare_and_set(
             REPLICATIONCONTROLLER, obj, intent, subresource="status"
         )
@@ -169,7 +178,7 @@ async def test_intent_is_compared_and_set_on_the_claimed_object(world: World, cl
             await client.compare_and_set(
                 REPLICATIONCONTROLLER,
                 obj,
-                {"status": {"nodeTransfer": {"id": "2"}}},
+                {"status": {"observedGeneration": 2}},
                 subresource="status",
             )
         other = await client.get(REPLICATIONCONTROLLER, "other", key.namespace)
@@ -185,7 +194,7 @@ async def test_intent_is_compared_and_set_on_the_claimed_object(world: World, cl
     await clock.sleep(3)
     assert len(wrote) == 1
     obj = await world.client.get(REPLICATIONCONTROLLER, "s", "default")
-    assert obj.status.node_transfer == {"id": "1"}
+    assert obj.status.observed_generation == 1
     with pytest.raises(ClaimNotHeld):
         await a.farm.client.compare_and_set(REPLICATIONCONTROLLER, obj, {})
 

@@ -13,6 +13,7 @@ from tests.unit.farm.farmhands import (
     service,
 )
 
+from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import LEASE, NAMESPACE as NAMESPACE_KIND, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
@@ -22,8 +23,8 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.claims import OWNER_ANNOTATION
 from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.failsafe import Danger
 from grange.reconcile.farm.farm import Reconcile
 from grange.reconcile.farm.member import DuplicateFarm, Member
 from grange.sim.builders import node_document
@@ -360,3 +361,54 @@ async def test_weakness_w5_nothing_is_claimed_for_a_term_after_the_store_went_ba
     assert a.held == ["s", "t"]
     await clock.sleep(60)
     assert a.alerts.active == []
+
+
+async def test_weakness_w15_what_is_owned_can_be_read_while_it_changes(
+    world: World, clock: Clock
+) -> None:
+    """P2 read the map of its children without the lock that writers held."""
+    a = join(world, "a")
+    await create(world, *NAMES)
+    await clock.sleep(5)
+    seen = []
+    for key in a.farm.held():
+        seen.append(key.name)
+        await world.client.delete(REPLICATIONCONTROLLER, key.name, key.namespace)
+        await clock.sleep(0.1)
+        assert not a.farm.holds(key)
+    assert sorted(seen) == NAMES
+    assert a.held == []
+
+
+async def test_a_new_object_is_claimed_at_once_also_among_many_members(
+    world: World, clock: Clock
+) -> None:
+    """Whose it should be need not wait for a plan over everything."""
+    hands = [join(world, name) for name in "abc"]
+    await create(world, *NAMES)
+    await clock.sleep(10)
+    before = await owners(world)
+    for number in range(9):
+        await create(world, f"new-{number}")
+        await clock.sleep(0.001)
+    found = await owners(world)
+    assert "" not in found.values()
+    assert {name: found[name] for name in NAMES} == before, "nothing moved for it"
+    assert sorted(loads(found).values()) == [5, 5, 5]
+    assert sorted(name for hand in hands for name in hand.held) == sorted(found)
+
+
+async def test_what_an_object_asks_for_concerns_the_failsafe_alone(
+    world: World, clock: Clock
+) -> None:
+    a = join(world, "a")
+    await create(world, *NAMES)
+    await clock.sleep(5)
+    before = world.history.changes[-1][0]
+    for name in NAMES:
+        patch = {"spec": {"replicas": 0}}
+        await world.client.patch(REPLICATIONCONTROLLER, name, NAMESPACE, patch=patch)
+    await clock.sleep(0.5)
+    assert a.farm.dangers == (Danger.ALL_ZERO,)
+    claims = [key for _, key, _ in world.history.since(before) if "replicationcontrollers" in key]
+    assert len(claims) <= len(NAMES), "our own writes, and no claim"

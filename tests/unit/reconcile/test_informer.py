@@ -13,7 +13,7 @@ from tests.unit.reconcile.fake_api import Collection, Faults, Handler, failed, p
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
-from grange.api.status import ServiceUnavailable, TooManyRequests
+from grange.api.status import NotFound, ServiceUnavailable, TooManyRequests
 from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
@@ -496,3 +496,43 @@ async def test_check_32_waiting_for_caches_that_never_sync_ends_in_an_error(
             async with clock.timeout(60):
                 await factory.wait_synced()
         nursery.cancel()
+
+
+async def test_kind_that_is_not_served_yet_has_no_objects(clock: Clock, log: Logger) -> None:
+    """A cluster without our kinds must not stop those that would only read them."""
+    server = Collection()
+    server.put("a")
+
+    async def handler(request: Request) -> Response:
+        if clock.monotonic() < 100:
+            return failed(NotFound("the server could not find the requested resource"))
+        return await server.handle(request)
+
+    async with running(handler, clock, log) as (informer, mirror):
+        await informer.synced.wait()
+        assert clock.monotonic() == 0
+        assert len(informer.store) == 0
+        await clock.sleep(140)
+        assert mirror.said == ["+a"]
+
+
+async def test_kind_that_is_not_served_any_more_keeps_its_last_state(
+    clock: Clock, log: Logger
+) -> None:
+    """Whoever takes a definition away for a moment must not have everything torn down."""
+    server = Collection()
+    server.put("a")
+
+    async def handler(request: Request) -> Response:
+        if 10 < clock.monotonic() < 200:
+            return failed(NotFound("the server could not find the requested resource"))
+        return await server.handle(request)
+
+    async with running(handler, clock, log) as (informer, mirror):
+        await informer.synced.wait()
+        await clock.sleep(20)
+        server.end_watches()
+        await clock.sleep(100)
+        assert len(informer.store) == 1
+        await clock.sleep(200)
+        assert mirror.said == ["+a"]

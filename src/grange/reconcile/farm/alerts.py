@@ -1,9 +1,21 @@
 """Alerts: what an operator must hear of, once for each object and reason, until it is over."""
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from grange.base.log import Logger
+from grange.base.metrics import CollectorRegistry, Gauge, once_per_registry
+
+_gauge = once_per_registry(
+    lambda registry: Gauge(
+        "grange_alert_active",
+        "Alerts that go on.",
+        ["about", "reason", "urgency"],
+        registry=registry,
+    )
+)
 
 HIGH = "high"
 LOW = "low"
@@ -78,6 +90,55 @@ class MemoryAlerter:
         """It is over."""
         self.active.remove(alert)
         self.history.append(("resolved", alert))
+
+
+class GaugeAlerter:
+    """Alerts as a Prometheus gauge: 1 while they last, gone afterwards.
+
+    Args:
+        registry: where it is shown, as ``grange_alert_active`` by about, reason and urgency.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._active = _gauge(registry)
+
+    def raised(self, alert: Alert) -> None:
+        """An alert begins."""
+        self._active.labels(alert.about, alert.reason, alert.urgency).set(1)
+
+    def resolved(self, alert: Alert) -> None:
+        """It is over."""
+        with suppress(KeyError):
+            self._active.remove(alert.about, alert.reason, alert.urgency)
+
+
+class Several:
+    """One alert to several places; a place that fails does not keep it from the others.
+
+    Args:
+        alerters: where to, in order.
+        log: where failures go.
+    """
+
+    def __init__(self, alerters: Sequence[Alerter], log: Logger) -> None:
+        self._alerters = tuple(alerters)
+        self._log = log
+
+    def raised(self, alert: Alert) -> None:
+        """An alert begins."""
+        self._tell(alert, lambda alerter: alerter.raised(alert))
+
+    def resolved(self, alert: Alert) -> None:
+        """It is over."""
+        self._tell(alert, lambda alerter: alerter.resolved(alert))
+
+    def _tell(self, alert: Alert, tell: Callable[[Alerter], object]) -> None:
+        for alerter in self._alerters:
+            try:
+                tell(alerter)
+            except Exception as error:  # noqa: BLE001  what raises alerts must not suffer from it
+                kind = type(alerter).__name__
+                self._log.error("alert not passed on", to=kind, reason=alert.reason, error=error)
 
 
 class Alerts:

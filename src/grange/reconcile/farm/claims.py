@@ -6,13 +6,13 @@ nobody ever had it, or that somebody's hand removed the annotation; empty means 
 
 import asyncio
 
+from grange.api.farm import OWNER_ANNOTATION
 from grange.api.meta import Document, Resource
 from grange.base.tasks import Nursery
 from grange.reconcile.farm.errors import ClaimNotHeld
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.session import Session
 
-OWNER_ANNOTATION = "grange.dev/owner"
 RELEASED = ""
 
 
@@ -49,6 +49,7 @@ class Claim:
         key, uid: the object.
         session: the holder.
         idle: set while no pass is under way.
+        retiring: set when the pass under way should come to an end by itself.
         unsettled_until: until when a write that was cut off may still arrive (monotonic seconds).
     """
 
@@ -60,14 +61,14 @@ class Claim:
         self.idle.set()
         self._version = obj.metadata.resource_version
         self._open = True
-        self._retiring = False
+        self.retiring = asyncio.Event()
         self._pass: Nursery | None = None
         self.unsettled_until = float("-inf")
 
     @property
     def takes_passes(self) -> bool:
         """Whether another pass may begin."""
-        return self._open and not self._retiring and self.session.remaining_s() > 0.0
+        return self._open and not self.retiring.is_set() and self.session.remaining_s() > 0.0
 
     def check(self) -> float:
         """Seconds for which a write may be under way.
@@ -108,7 +109,7 @@ class Claim:
 
     def retire(self) -> None:
         """No more passes; the one under way may go on writing until ``close``."""
-        self._retiring = True
+        self.retiring.set()
 
     def close(self) -> None:
         """Refuse every further write and cancel the pass under way; idempotent."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from grange.api import names
+from grange.api.farm import NAMESPACE
 from grange.base.errors import GrangeError
 
 TICK_S = 1e-3
@@ -42,7 +43,7 @@ class FarmConfig:
 
     member: str
     group: str = "grange"
-    namespace: str = "kube-system"
+    namespace: str = NAMESPACE
     ttl_s: int = 15
     margin_s: float = 3.0
     retry_s: float = 1.0

@@ -7,7 +7,7 @@ must be able to begin. What trips it is remembered until the view has been calm 
 an operator says that all is well.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,8 +34,9 @@ class FailsafeConfig:
         small: so many objects may vanish at once without anybody's being alarmed.
         share: vanishing of more than this share within the window is alarming.
         window_s: how far back the view is compared.
-        deletions: deletions of ours within the window that are always allowed.
-        deletion_share: and so large a share of the population, if that is more.
+        deletions: so many more of ours may be deleted than created within the window, of any one
+            resource. What is replaced is not lost: a rolling update may be as fast as it can.
+        deletion_share: or so large a share of the population, if that is more.
         calm_s: so long after the last alarming sight deletions go on.
         resume_s: how long an operator's word holds.
     """
@@ -82,7 +83,8 @@ class Failsafe:
         self._population = population
         self._dangers: dict[Danger, float] = {}  # when each was last seen
         self._views: deque[tuple[float, int, int]] = deque()  # (when, objects, weight)
-        self._deleted: deque[float] = deque()
+        self._changes: deque[tuple[float, str, int]] = deque()  # (when, resource, -1 | +1)
+        self._lost: Counter[str] = Counter()  # deletions less creations, by resource
         self._revision = 0
         self._resumed_until = float("-inf")
 
@@ -106,7 +108,9 @@ class Failsafe:
             if int(version) < self._revision:
                 self._trip(Danger.WENT_BACK, now)
             self._revision = int(version)
-        self._views.append((now, objects, objects if weight is None else weight))
+        view = (objects, objects if weight is None else weight)
+        if not self._views or self._views[-1][1:] != view:
+            self._views.append((now, *view))
         self.tick(now)
 
     def tick(self, now: float) -> float | None:
@@ -127,17 +131,16 @@ class Failsafe:
             return None
         return min(self._dangers.values()) + self._config.calm_s
 
-    def permit_deletion(self, now: float) -> None:
+    def permit_deletion(self, now: float, resource: str = "pods") -> None:
         """Allow one deletion, and count it.
 
         Raises:
             DeletionsHeld: it must not happen now.
         """
         self.tick(now)
-        while self._deleted and self._deleted[0] <= now - self._config.window_s:
-            self._deleted.popleft()
+        self._forget_changes(now)
         budget = max(self._config.deletions, int(self._config.deletion_share * self._population()))
-        if len(self._deleted) >= budget or Danger.TOO_MANY in self._dangers:
+        if self._lost[resource] >= budget or Danger.TOO_MANY in self._dangers:
             # Also what is refused keeps the alarm up: as long as somebody insists, it is not calm.
             self._trip(Danger.TOO_MANY, now)
         if self._dangers:
@@ -147,12 +150,27 @@ class Failsafe:
                 f"they go on when all is calm, or after `grange farm resume`",
                 retry_after_s=max(1, int(self._config.calm_s)),
             )
-        self._deleted.append(now)
+        self._note(now, resource, 1)
+
+    def created(self, now: float, resource: str) -> None:
+        """One was created: it makes up for one that is deleted in the same window."""
+        self._forget_changes(now)
+        self._note(now, resource, -1)
+
+    def _note(self, now: float, resource: str, lost: int) -> None:
+        self._changes.append((now, resource, lost))
+        self._lost[resource] += lost
+
+    def _forget_changes(self, now: float) -> None:
+        while self._changes and self._changes[0][0] <= now - self._config.window_s:
+            _, resource, lost = self._changes.popleft()
+            self._lost[resource] -= lost
 
     def resume(self, now: float) -> None:
         """An operator says that all is well: what we see now is what is meant."""
         self._resumed_until = now + self._config.resume_s
-        self._deleted.clear()
+        self._changes.clear()
+        self._lost.clear()
         while len(self._views) > 1:
             self._views.popleft()
         for danger in list(self._dangers):

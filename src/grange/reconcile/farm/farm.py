@@ -9,23 +9,27 @@ acts has the object's own word for it.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from grange.api.meta import ObjectKey, Resource
 from grange.api.selectors import Labels
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.claims import Claim, claim_patch, owner_text, ownership
 from grange.reconcile.farm.config import TICK_S, FarmConfig
-from grange.reconcile.farm.errors import SessionLost
+from grange.reconcile.farm.errors import DeletionsHeld, SessionLost
 from grange.reconcile.farm.failsafe import Danger, Failsafe
 from grange.reconcile.farm.fence import FencedClient, PassFence, at_work
-from grange.reconcile.farm.hashing import assign
+from grange.reconcile.farm.hashing import assign, score
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.members import Members, Peer
+from grange.reconcile.farm.metrics import instruments
 from grange.reconcile.farm.session import Session, SessionKeeper, each_session
 from grange.reconcile.informer import Informer
 from grange.reconcile.workqueue import WorkQueue
@@ -56,6 +60,25 @@ class _SessionFence:
             session.cut_off()
 
 
+class _Failsafe:
+    """The failsafe with a clock, as the fence asks it."""
+
+    def __init__(self, failsafe: Failsafe, clock: Clock, held: Callable[[], object]) -> None:
+        self._failsafe = failsafe
+        self._clock = clock
+        self._held = held
+
+    def permit_deletion(self, resource: str) -> None:
+        try:
+            self._failsafe.permit_deletion(self._clock.monotonic(), resource)
+        except DeletionsHeld:
+            self._held()
+            raise
+
+    def created(self, resource: str) -> None:
+        self._failsafe.created(self._clock.monotonic(), resource)
+
+
 class Farm(Generic[R]):
     """This member's share of the objects of one kind; made by ``Member.farm``.
 
@@ -70,6 +93,7 @@ class Farm(Generic[R]):
             ``guard``.
         weight: what an object asks for (replicas, say), for the failsafe.
         failsafe: asked before deletions.
+        workers: passes at once, where the farm runs them; the member's setting by default.
 
     Attributes:
         client: for all writes of passes: refuses those that are not (or no longer) ours to make.
@@ -89,6 +113,7 @@ class Farm(Generic[R]):
         reconcile: Reconcile | None = None,
         weight: Callable[[R], int] | None = None,
         failsafe: Failsafe,
+        workers: int | None = None,
     ) -> None:
         self.name = name
         self.selector = selector
@@ -97,7 +122,8 @@ class Farm(Generic[R]):
         self._keeper = keeper
         self._members = members
         self._informer = informer
-        self._weight = weight
+        self._weight: Callable[[R], int] = weight or (lambda _: 1)
+        self._total = 0  # weight of all objects
         self.failsafe = failsafe
         self._clock = deps.clock
         self._log = deps.log.bind(farm=name, member=config.member)
@@ -109,13 +135,21 @@ class Farm(Generic[R]):
         self._versions = [0, 0]
         self._quiet_until = 0.0
         self._wake = asyncio.Event()
+        self._moved = True  # members, objects or labels have, since the last plan
+        self._loads: dict[str, int] = {}  # objects each member should have, while that is all alike
         self._gained: list[Callable[[ObjectKey], object]] = []
+        self._left: list[Callable[[ObjectKey], object]] = []
         self._raw = deps.client
-        fence = PassFence(_SessionFence(keeper))
-        self.client = FencedClient(
-            deps.client, fence, clock=deps.clock, permit_deletion=self._permit_deletion
-        )
-        self.deps = Deps(self.client, deps.informers, deps.clock, deps.rng, deps.log, deps.metrics)
+        self._fence = PassFence(_SessionFence(keeper))
+        counts = instruments(deps.metrics)
+        self._claimed = counts.claims.labels(name)
+        self._lost = counts.losses.labels(name)
+        self._refused = counts.refusals.labels(name)
+        self._held = counts.held.labels(name)
+        counts.failsafe.labels(name).set_function(lambda: len(failsafe.dangers))
+        counts.owned.labels(name).set_function(self._claims.__len__)
+        self.client = self._fenced(deps)
+        self.deps = replace(deps, client=self.client)
         limiter = FailureLimiter(
             exponential=_RETRY, bucket=TokenBucket(rate_per_s=1000.0, burst=10_000)
         )
@@ -134,7 +168,7 @@ class Farm(Generic[R]):
             self._work = Controller(
                 name,
                 self.guard(reconcile),
-                workers=config.workers,
+                workers=workers or config.workers,
                 clock=deps.clock,
                 rng=deps.rng,
                 log=deps.log,
@@ -142,9 +176,22 @@ class Farm(Generic[R]):
             )
             self.on_gain(self._work.enqueue)
         informer.add_handler(self._appeared, self._changed, self._vanished)
-        members.add_listener(self._wake.set)
+        members.add_listener(self._unsettle)
 
     # --- for those who work -------------------------------------------------------------------
+
+    def fence(self, deps: Deps) -> Deps:
+        """The same tools with a client that writes only what is ours to write."""
+        return replace(deps, client=self._fenced(deps))
+
+    def _fenced(self, deps: Deps) -> FencedClient:
+        return FencedClient(
+            deps.client,
+            self._fence,
+            clock=deps.clock,
+            failsafe=_Failsafe(self.failsafe, deps.clock, self._held.inc),
+            refused=self._refused.inc,
+        )
 
     def guard(self, reconcile: Reconcile) -> Reconcile:
         """The same reconcile, but only for objects that are ours, and fenced.
@@ -175,7 +222,8 @@ class Farm(Generic[R]):
     def attach(self, loop: Controller) -> None:
         """Have a controller's loop work on what is ours only, and look at what becomes ours.
 
-        The controller must have been made with this farm's ``deps``; before it runs.
+        The controller must have been made with this farm's ``deps``, or with what ``fence`` makes;
+        before it runs.
         """
         loop.wrap(self.guard)
         self.on_gain(loop.enqueue)
@@ -183,6 +231,10 @@ class Farm(Generic[R]):
     def on_gain(self, listener: Callable[[ObjectKey], object]) -> None:
         """Be told of each object that becomes ours: look at it then, whatever was said before."""
         self._gained.append(listener)
+
+    def on_loss(self, listener: Callable[[ObjectKey], object]) -> None:
+        """Be told of each object that is not ours any more, whatever became of it."""
+        self._left.append(listener)
 
     def enqueue(self, key: ObjectKey) -> None:
         """Have an object looked at soon, if the farm runs passes itself and it is ours."""
@@ -193,6 +245,10 @@ class Farm(Generic[R]):
         """Whether the object is ours now."""
         claim = self._claims.get(key)
         return claim is not None and claim.takes_passes
+
+    def knows(self, key: ObjectKey) -> bool:
+        """Whether the object is there, as far as we see."""
+        return key in self._informer.store
 
     def wants(self, obj: Resource) -> bool:
         """Whether this member's selector matches the object."""
@@ -220,10 +276,11 @@ class Farm(Generic[R]):
         finally:
             # Writes are refused from here on, whoever is still at it. The objects keep our name:
             # it means nothing without the session.
-            for claim in self._claims.values():
-                claim.close()
-            self._claims.clear()
+            for claim in list(self._claims.values()):
+                self._lose(claim)
             self._target.clear()
+            self._loads.clear()
+            self._moved = True
             self._session = None
 
     # --- whose should what be -----------------------------------------------------------------
@@ -232,7 +289,7 @@ class Farm(Generic[R]):
         while True:
             self._wake.clear()
             started = self._clock.monotonic()
-            due = self._plan(session, started)
+            due = self._plan(session, started) if self._moved else self._look_out(started)
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
             try:
@@ -251,6 +308,7 @@ class Farm(Generic[R]):
         dues = [self._look_out(now)]
         if now < self._quiet_until:
             return min(due for due in (*dues, self._quiet_until) if due is not None)
+        self._moved = False
         peers = self._peers(session)
         self._target = self._assign(peers)
         me = self._config.member
@@ -278,7 +336,10 @@ class Farm(Generic[R]):
                 self._target[key] = self._config.member
             else:
                 self._settling.enqueue(key)
-        return due if now < due else None
+        if now >= due:
+            return None
+        self._moved = True
+        return due
 
     def _peers(self, session: Session) -> list[Peer]:
         """The members of this farm; our own Lease may not have come back to us yet."""
@@ -303,7 +364,22 @@ class Farm(Generic[R]):
         target: dict[ObjectKey, str] = {}
         for names, owners in classes.items():
             target.update(assign(owners, names))
+        self._loads = (
+            {} if selective else {**dict.fromkeys(everybody, 0), **Counter(target.values())}
+        )
         return target
+
+    def _place(self, key: ObjectKey) -> None:
+        """Say at once whose a new object should be, as the next plan will: it need not wait for it."""
+        if self._session is None or not self._loads or key in self._target:
+            return
+        least = min(self._loads.values())
+        room = [member for member, load in self._loads.items() if load == least]
+        chosen = max(room, key=lambda member: (score(member, key), member))
+        self._loads[chosen] += 1
+        self._target[key] = chosen
+        if chosen == self._config.member:
+            self._settling.enqueue(key)
 
     def _owner(self, obj: R) -> Token | None:
         """Whose the object is by its own word, or was before somebody removed that word."""
@@ -329,6 +405,10 @@ class Farm(Generic[R]):
             if owner == session.token:
                 await self._write_owner(session, key, None)
             return Done()
+        now = self._clock.monotonic()
+        self._notice_restore(now)
+        if now < self._quiet_until:
+            return Requeue(self._quiet_until - now)
         if owner is not None and owner != session.token:
             if self._members.is_live(owner):
                 return Done()  # it will let go, or its session will end: both wake us
@@ -363,6 +443,7 @@ class Farm(Generic[R]):
         if shown is None or claim.is_contradicted_by(shown):
             return  # deleted or taken while the answer was on its way
         self._claims[claim.key] = claim
+        self._claimed.inc()
         self._stripped.pop(claim.key, None)
         self._log.debug("claimed", key=str(claim.key), epoch=claim.session.token.epoch)
         for listener in self._gained:
@@ -384,12 +465,20 @@ class Farm(Generic[R]):
         claim.close()
         if self._claims.get(claim.key) is claim:
             del self._claims[claim.key]
+            self._lost.inc()
+            for listener in self._left:
+                listener(claim.key)
 
     # --- news ---------------------------------------------------------------------------------
 
-    def _appeared(self, obj: R) -> None:
-        del obj
+    def _unsettle(self) -> None:
+        self._moved = True
         self._wake.set()
+
+    def _appeared(self, obj: R) -> None:
+        self._total += self._weight(obj)
+        self._place(obj.key)
+        self._unsettle()
 
     def _changed(self, old: R, new: R) -> None:
         claim = self._claims.get(new.key)
@@ -402,28 +491,34 @@ class Farm(Generic[R]):
                 self._stripped[new.key] = owner
             else:
                 self._stripped.pop(new.key, None)
-            self._wake.set()
+            if claim is None or ownership(new) != claim.session.token:
+                self._unsettle()
         elif old.metadata.labels != new.metadata.labels:
-            self._wake.set()
-        if self._weight is not None and self._weight(old) != self._weight(new):
-            self._wake.set()
+            self._unsettle()
+        heavier = self._weight(new) - self._weight(old)
+        if heavier:
+            self._total += heavier
+            self._wake.set()  # the failsafe's business alone
 
     def _vanished(self, obj: R) -> None:
+        self._total -= self._weight(obj)
         self._stripped.pop(obj.key, None)
+        self._target.pop(obj.key, None)
         claim = self._claims.get(obj.key)
         if claim is not None:
             self._lose(claim)
-        self._wake.set()
+        self._unsettle()
 
     # --- failsafe -----------------------------------------------------------------------------
 
     def _look_out(self, now: float) -> float | None:
         """Show the failsafe what we see; when it wants to look again."""
         self._notice_restore(now)
-        store = self._informer.store
-        weight = None if self._weight is None else sum(self._weight(obj) for obj in store)
         self.failsafe.see(
-            now, objects=len(store), weight=weight, version=self._informer.resource_version
+            now,
+            objects=len(self._informer.store),
+            weight=self._total,
+            version=self._informer.resource_version,
         )
         return self.failsafe.tick(now)
 
@@ -437,9 +532,6 @@ class Farm(Generic[R]):
                 self._log.warning("the store went back: no claims for a while", farm=self.name)
                 self._quiet_until = now + self._config.ttl_s
             self._versions[place] = int(version)
-
-    def _permit_deletion(self) -> None:
-        self.failsafe.permit_deletion(self._clock.monotonic())
 
     def resume(self) -> None:
         """An operator says that all is well."""

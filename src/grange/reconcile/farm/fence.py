@@ -22,11 +22,12 @@ from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.reconcile.farm.claims import Claim, owner_text, ownership
-from grange.reconcile.farm.errors import ClaimNotHeld
+from grange.reconcile.farm.errors import ClaimNotHeld, Fenced
 
 R = TypeVar("R", bound=Resource)
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+BAD_REQUEST = 400
 
 at_work: ContextVar[Claim | None] = ContextVar("grange_farm_claim", default=None)
 """The claim under which the running task works; set by the farm."""
@@ -44,6 +45,20 @@ class Fence(Protocol):
 
     def cut_off(self) -> object:
         """A write that was sent ended without an answer: it may still arrive."""
+
+
+class Watchman(Protocol):
+    """Who is asked before something is destroyed, and told of what is made."""
+
+    def permit_deletion(self, resource: str) -> object:
+        """Something of this resource (``pods``, say) is about to be deleted.
+
+        Raises:
+            DeletionsHeld: it must not be.
+        """
+
+    def created(self, resource: str) -> object:
+        """Something of this resource was created."""
 
 
 class PassFence:
@@ -79,7 +94,8 @@ class FencedTransport:
         inner: the way to the API.
         fence: asked before every write.
         clock: the member's own.
-        permit_deletion: asked before every deletion; raises to hold it back.
+        failsafe: asked before every deletion; None asks nobody.
+        refused: called for every write that was refused.
     """
 
     def __init__(
@@ -88,12 +104,14 @@ class FencedTransport:
         fence: Fence,
         *,
         clock: Clock,
-        permit_deletion: Callable[[], object] = lambda: None,
+        failsafe: Watchman | None = None,
+        refused: Callable[[], object] = lambda: None,
     ) -> None:
         self._inner = inner
         self._fence = fence
         self._clock = clock
-        self._permit_deletion = permit_deletion
+        self._failsafe = failsafe
+        self._refused = refused
 
     async def send(self, request: Request) -> Response:
         """Carry one request.
@@ -105,12 +123,21 @@ class FencedTransport:
         """
         if request.method in _READS:
             return await self._inner.raw(request)
-        remaining = self._fence.check()
-        if "dryRun" not in request.query and _destroys(request):
-            self._permit_deletion()
+        try:
+            remaining = self._fence.check()
+        except Fenced:
+            self._refused()
+            raise
+        real = self._failsafe is not None and "dryRun" not in request.query
+        made, destroyed = _effect(request) if real else ("", "")
+        if self._failsafe is not None and destroyed:
+            self._failsafe.permit_deletion(destroyed)
         try:
             async with self._clock.timeout(remaining):
-                return await self._inner.raw(request)
+                response = await self._inner.raw(request)
+                if self._failsafe is not None and made and response.status < BAD_REQUEST:
+                    self._failsafe.created(made)
+                return response
         except TimeoutError:
             self._fence.cut_off()
             raise Timeout(
@@ -124,8 +151,16 @@ class FencedTransport:
         """Nothing: the inner client belongs to whoever made it."""
 
 
-def _destroys(request: Request) -> bool:
-    return request.method == "DELETE" or request.path.endswith("/eviction")
+def _effect(request: Request) -> tuple[str, str]:
+    """The resource of which something is made, and the one of which something is destroyed."""
+    parts = request.path.split("/")
+    if request.method == "DELETE":
+        return "", parts[-2]
+    if request.method != "POST":
+        return "", ""
+    if parts[-1] == "eviction":
+        return "", parts[-3]
+    return parts[-1], ""
 
 
 class FencedClient(Client):
@@ -135,7 +170,8 @@ class FencedClient(Client):
         inner: the way to the API.
         fence: asked before every write.
         clock: the member's own.
-        permit_deletion: asked before every deletion; raises to hold it back.
+        failsafe: asked before every deletion; None asks nobody.
+        refused: called for every write that was refused.
     """
 
     def __init__(
@@ -144,9 +180,10 @@ class FencedClient(Client):
         fence: Fence,
         *,
         clock: Clock,
-        permit_deletion: Callable[[], object] = lambda: None,
+        failsafe: Watchman | None = None,
+        refused: Callable[[], object] = lambda: None,
     ) -> None:
-        transport = FencedTransport(inner, fence, clock=clock, permit_deletion=permit_deletion)
+        transport = FencedTransport(inner, fence, clock=clock, failsafe=failsafe, refused=refused)
         super().__init__(transport, clock=clock)
 
     async def compare_and_set(

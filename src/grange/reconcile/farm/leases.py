@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from grange.api.farm import FARMS_ANNOTATION, GROUP_LABEL, REPORT_ANNOTATION
 from grange.api.kinds.lease import Lease
 from grange.api.meta import Document
 from grange.reconcile.farm.config import FarmConfig
-
-GROUP_LABEL = "grange.dev/farm"
-FARMS_ANNOTATION = "grange.dev/farms"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -77,11 +75,12 @@ def spec_of(token: Token, config: FarmConfig, *, renewed: str, acquired: str = "
     return spec
 
 
-def marks(config: FarmConfig, farms: Mapping[str, str]) -> Document:
-    """Label and annotation by which members find each other."""
+def marks(config: FarmConfig, farms: Mapping[str, str], report: Document) -> Document:
+    """Label and annotation by which members find each other, and the report for people."""
+    said = {FARMS_ANNOTATION: dict(farms), REPORT_ANNOTATION: report}
     return {
         "labels": {GROUP_LABEL: config.group},
-        "annotations": {FARMS_ANNOTATION: msgspec.json.encode(dict(farms)).decode()},
+        "annotations": {key: msgspec.json.encode(value).decode() for key, value in said.items()},
     }
 
 

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import msgspec
+
+from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.kinds.configmap import ConfigMap
-from grange.api.meta import Resource
+from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import Alerter, Alerts, LogAlerter
+from grange.reconcile.farm.alerts import Alert, Alerter, Alerts, LogAlerter, Several
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import Failsafe, FailsafeConfig
 from grange.reconcile.farm.farm import Farm, Reconcile
@@ -19,12 +22,27 @@ from grange.reconcile.farm.session import SessionKeeper
 
 R = TypeVar("R", bound=Resource)
 
-RESUME_CONFIGMAP = "grange-farm"
-RESUME_ANNOTATION = "grange.dev/farm-resume"
+
+_REPORTED = 20  # alerts on a Lease; the newest
 
 
 class DuplicateFarm(GrangeError):
     """A member takes part in a farm once."""
+
+
+class _Urgent:
+    """Has the Lease say at once what has changed."""
+
+    def __init__(self, urge: Callable[[], object]) -> None:
+        self._urge = urge
+
+    def raised(self, alert: Alert) -> None:
+        del alert
+        self._urge()
+
+    def resolved(self, alert: Alert) -> None:
+        del alert
+        self._urge()
 
 
 class Member:
@@ -50,15 +68,18 @@ class Member:
     def __init__(self, deps: Deps, config: FarmConfig, *, alerter: Alerter | None = None) -> None:
         self._deps = deps
         self._config = config
-        self.alerts = Alerts(alerter or LogAlerter(deps.log))
+        alerters = (alerter or LogAlerter(deps.log), _Urgent(self._urge))
+        self.alerts = Alerts(Several(alerters, deps.log))
         self._farms: dict[str, Farm[Resource]] = {}
         self.session = SessionKeeper(
             deps.client,
             config,
             farms=self._served,
+            report=self._report,
             clock=deps.clock,
             rng=deps.rng.fork(f"farm.{config.member}"),
             log=deps.log,
+            metrics=deps.metrics,
         )
         informer = deps.informers.informer(LEASE, **Members.lease_selection(config))
         self.members = Members(deps.client, informer, config, clock=deps.clock, log=deps.log)
@@ -68,13 +89,16 @@ class Member:
         self._resumed = ""
         self._resumes.add_handler(self._word, lambda _, new: self._word(new))
 
-    def farm(
+    def farm(  # noqa: PLR0913  what is shared, by whom, and what is done with it
         self,
         name: str,
         kind: KindInfo[R],
         *,
         selector: str = "",
+        namespace: str = "",
+        labels: str = "",
         reconcile: Reconcile | None = None,
+        workers: int | None = None,
         weight: Callable[[R], int] | None = None,
         failsafe: FailsafeConfig | None = None,
         population: Callable[[], int] = lambda: 0,
@@ -85,8 +109,11 @@ class Member:
             name: of the farm.
             kind: of its objects.
             selector: which of them this member wants, by their labels; empty means all.
+            namespace: the objects of the farm are in this namespace; empty means any.
+            labels: the objects of the farm have these; what is ``selector`` for all members alike.
             reconcile: run for each object that is ours; None where passes run elsewhere, through
                 ``Farm.guard``. Its writes must go through ``Farm.client``.
+            workers: how many of these passes at once; the member's setting by default.
             weight: what an object asks for, for the failsafe.
             failsafe: what counts as dangerous.
             population: how many objects there are that passes might delete.
@@ -103,9 +130,10 @@ class Member:
             config=self._config,
             keeper=self.session,
             members=self.members,
-            informer=self._deps.informers.informer(kind),
+            informer=self._deps.informers.informer(kind, namespace=namespace, labels=labels),
             selector=selector,
             reconcile=reconcile,
+            workers=workers,
             weight=weight,
             failsafe=Failsafe(f"farm/{name}", self.alerts, failsafe, population=population),
         )
@@ -129,6 +157,17 @@ class Member:
 
     def _served(self) -> Mapping[str, str]:
         return {name: farm.selector for name, farm in self._farms.items()}
+
+    def _urge(self) -> None:
+        self.session.urge()
+
+    def _report(self) -> Document:
+        """What this member says of itself: what it owns, and what troubles it, newest last."""
+        active = self.alerts.active()
+        return {
+            "owns": {name: len(farm.held()) for name, farm in self._farms.items()},
+            "alerts": [msgspec.to_builtins(alert) for alert in active[-_REPORTED:]],
+        }
 
     def _word(self, configmap: ConfigMap) -> None:
         """An operator's word for all members: any new value; what was there before we were is old."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from grange.api.farm import GROUP_LABEL
 from grange.api.kinds import LEASE
 from grange.api.kinds.lease import Lease
 from grange.api.selectors import Labels, SelectorError
@@ -81,7 +82,7 @@ class Members:
         """The arguments that select the group's Leases for an informer."""
         return {
             "namespace": config.namespace,
-            "labels": f"{leases.GROUP_LABEL}={config.group}",
+            "labels": f"{GROUP_LABEL}={config.group}",
         }
 
     @property

@@ -17,6 +17,7 @@ from grange.api.meta import Document
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import CollectorRegistry, registry
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, cleanup
 from grange.client.client import Client
@@ -24,6 +25,7 @@ from grange.reconcile.farm import leases
 from grange.reconcile.farm.config import TICK_S, FarmConfig
 from grange.reconcile.farm.errors import SessionLost
 from grange.reconcile.farm.leases import Observation, Token
+from grange.reconcile.farm.metrics import instruments
 
 _RELEASE_S = 2.0
 _NONCE = 10
@@ -102,22 +104,29 @@ class SessionKeeper:
         client: to the API, not fenced.
         config: of the member.
         farms: what the member takes part in: name and label selector; asked at every renewal.
+        report: what the member says of itself on its Lease; asked at every renewal.
         clock, rng, log: as everywhere.
+        metrics: where writes of the Lease are counted.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the tools are handed in, and two things the Lease says
         self,
         client: Client,
         config: FarmConfig,
         *,
         farms: Callable[[], Mapping[str, str]] = dict,
+        report: Callable[[], Document] = dict,
         clock: Clock,
         rng: Stream,
         log: Logger,
+        metrics: CollectorRegistry | None = None,
     ) -> None:
         self._client = client
         self._config = config
         self._farms = farms
+        self._report = report
+        writes = instruments(metrics if metrics is not None else registry()).lease_writes
+        self._written, self._unwritten = writes.labels("ok"), writes.labels("failed")
         self._clock = clock
         self._rng = rng
         self._log = log.bind(member=config.member)
@@ -125,6 +134,7 @@ class SessionKeeper:
         self._version = ""  # of the Lease as we last wrote or read it
         self._epoch = 0  # the highest that this process has had
         self._current: Session | None = None
+        self._urged = asyncio.Event()
         self._news = asyncio.Event()
 
     @property
@@ -138,6 +148,10 @@ class SessionKeeper:
         while (session := self.current) is None or session is last:
             await self._news.wait()
         return session
+
+    def urge(self) -> None:
+        """There is news for the report: renew soon, but not within a second of the last time."""
+        self._urged.set()
 
     async def run(self) -> None:
         """Keep a session until cancelled; then give the Lease back, so that nobody need wait."""
@@ -206,7 +220,7 @@ class SessionKeeper:
         sent = self._clock.monotonic()
         stamp = timestamps.rfc3339_micro(self._clock.now())
         spec = leases.spec_of(token, self._config, renewed=stamp, acquired=stamp)
-        marks = leases.marks(self._config, self._farms())
+        marks = leases.marks(self._config, self._farms(), self._report())
         if lease is None:
             meta = {"name": self._name, "namespace": self._config.namespace, **marks}
             document: Document = {
@@ -233,7 +247,7 @@ class SessionKeeper:
         """Renew until the session is lost or its time is over."""
         wait_s = self._config.renew_s
         while (remaining := session.remaining_s()) > 0.0:
-            await self._clock.sleep(max(TICK_S, min(wait_s, remaining)))
+            await self._pause(max(TICK_S, min(wait_s, remaining)))
             remaining = session.remaining_s()
             if remaining <= 0.0:
                 return
@@ -241,19 +255,32 @@ class SessionKeeper:
                 async with self._clock.timeout(min(self._config.request_s, remaining)):
                     await self._renew(session)
                 wait_s = self._config.renew_s
+                self._written.inc()
             except _Lost:
                 return
             except (ApiError, TimeoutError) as error:
+                self._unwritten.inc()
                 self._log.warning("session not renewed", left_s=round(remaining, 3), error=error)
                 wait_s = self._config.retry_s
 
+    async def _pause(self, wait_s: float) -> None:
+        """Wait until the next renewal; at least a second, where there is that much time."""
+        least_s = min(wait_s, self._config.retry_s)
+        await self._clock.sleep(least_s)
+        try:
+            async with self._clock.timeout(max(TICK_S, wait_s - least_s)):
+                await self._urged.wait()
+        except TimeoutError:
+            return
+
     async def _renew(self, session: Session) -> None:
+        self._urged.clear()
         sent = self._clock.monotonic()
         stamp = timestamps.rfc3339_micro(self._clock.now())
         patch = {
             "metadata": {
                 "resourceVersion": self._version,
-                **leases.marks(self._config, self._farms()),
+                **leases.marks(self._config, self._farms(), self._report()),
             },
             "spec": leases.spec_of(session.token, self._config, renewed=stamp),
         }

@@ -1,0 +1,82 @@
+"""One copy of what objects that are alike have in common.
+
+Half a million pods seldom come from more than some hundred templates, and what a container says is
+most of a pod's view; a hundred thousand nodes are of a few sizes. Informers of many objects therefore
+store views whose parts are shared. Views are immutable, so nobody can tell.
+"""
+
+from collections.abc import Hashable, Mapping
+from sys import intern
+from typing import TypeVar, cast
+
+import msgspec
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Container, Pod, Scalar
+
+FROM = 10_000  # objects; below, there is little to gain
+_PARTS_MAX = 2_000
+
+T = TypeVar("T")
+
+
+class Sharing:
+    """Remembers parts that were seen lately."""
+
+    def __init__(self) -> None:
+        self._containers: dict[Hashable, tuple[Container, ...]] = {}
+        self._amounts: dict[Hashable, dict[str, Scalar]] = {}
+
+    def slim(self, obj: T) -> T:
+        """An equal object that shares parts with earlier ones; what is no pod or node as it is."""
+        if isinstance(obj, Pod):
+            return cast("T", self._pod(obj))
+        if isinstance(obj, Node):
+            return cast("T", self._node(obj))
+        return obj
+
+    def _pod(self, pod: Pod) -> Pod:
+        spec = pod.spec
+        containers = spec.containers
+        if containers:
+            first = containers[0]
+            # What tells most templates apart; the comparison tells the rest.
+            key = (first.name, first.image, first.args, *first.resources.requests.items())
+            known = _kept(self._containers, key, containers)
+            containers = known if known == containers else containers
+        spec = msgspec.structs.replace(
+            spec, containers=containers, scheduler_name=intern(spec.scheduler_name)
+        )
+        meta = msgspec.structs.replace(pod.metadata, namespace=intern(pod.metadata.namespace))
+        return msgspec.structs.replace(
+            pod,
+            api_version=intern(pod.api_version),
+            kind=intern(pod.kind),
+            metadata=meta,
+            spec=spec,
+        )
+
+    def _node(self, node: Node) -> Node:
+        status = msgspec.structs.replace(
+            node.status,
+            capacity=self._shared(node.status.capacity),
+            allocatable=self._shared(node.status.allocatable),
+        )
+        return msgspec.structs.replace(
+            node, api_version=intern(node.api_version), kind=intern(node.kind), status=status
+        )
+
+    def _shared(self, amounts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        # Types belong to the key: 1 and 1.0 are equal, and are not written alike.
+        key = tuple((name, type(amount), amount) for name, amount in amounts.items())
+        return _kept(self._amounts, key, dict(amounts))
+
+
+def _kept(parts: dict[Hashable, T], key: Hashable, part: T) -> T:
+    """The part that was first seen under the key."""
+    known = parts.get(key)
+    if known is None:
+        if len(parts) >= _PARTS_MAX:
+            parts.clear()
+        known = parts[key] = part
+    return known

@@ -1,0 +1,81 @@
+"""A service that is scaled down by more than the budget: held, told, and let go on by a word."""
+
+from tests.unit.farm.farmhands import NAMESPACE, service
+
+from grange.api import conditions
+from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
+from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.meta import Condition
+from grange.base.clock import Clock
+from grange.base.tasks import Nursery
+from grange.controllers.replication.controller import ReplicationService
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.alerts import MemoryAlerter
+from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
+from grange.reconcile.farm.member import Member
+from grange.sim.builders import node_document
+from grange.sim.world import World
+
+
+class Process:
+    """A member that may lose five pods a minute."""
+
+    def __init__(self, deps: Deps, alerter: MemoryAlerter) -> None:
+        self.member = Member(deps, FarmConfig(member="a"), alerter=alerter)
+        budget = FailsafeConfig(deletions=5, deletion_share=0.0)
+        farm = self.member.farm("replication", REPLICATIONCONTROLLER, failsafe=budget)
+        self.service = ReplicationService(farm.deps)
+        farm.attach(self.service.loop)
+
+    async def run(self) -> None:
+        async with Nursery("process") as nursery:
+            nursery.start(self.member.run())
+            nursery.start(self.service.run())
+
+
+async def scale(world: World, replicas: int) -> None:
+    patch = {"spec": {"replicas": replicas}}
+    await world.client.patch(REPLICATIONCONTROLLER, "web", NAMESPACE, patch=patch)
+
+
+async def reconciled(world: World) -> Condition:
+    found = await world.client.get(REPLICATIONCONTROLLER, "web", NAMESPACE)
+    said = conditions.find(found.status.conditions, "Reconciled")
+    assert said is not None
+    return said
+
+
+async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock) -> None:
+    memory = MemoryAlerter()
+    await world.client.create(NODE, node_document("n"))
+    ready = {"status": node_document("n")["status"]}
+    await world.client.patch(NODE, "n", patch=ready, subresource="status")
+    world.add("a", lambda deps: Process(deps, memory))
+    document = service("web", 12)
+    document["spec"]["placement"] = "Packed"
+    await world.client.create(REPLICATIONCONTROLLER, document)
+    await clock.sleep(90)
+    assert len((await world.client.list(POD)).items) == 12
+    assert memory.history == []
+
+    await scale(world, 1)
+    await clock.sleep(30)
+    left = len((await world.client.list(POD)).items)
+    assert left == 12 - 5
+    said = await reconciled(world)
+    assert (said.status, said.reason) == ("False", "DeletionsHeld")
+    assert "grange farm resume" in said.message
+    assert [alert.reason for alert in memory.active] == [Danger.TOO_MANY]
+
+    await scale(world, 9)
+    await clock.sleep(30)
+    assert len((await world.client.list(POD)).items) == 9, "what makes is never held"
+
+    await scale(world, 1)
+    word = {"name": RESUME_CONFIGMAP, "annotations": {RESUME_ANNOTATION: "one"}}
+    await world.client.create(CONFIGMAP, {"metadata": word}, "kube-system")
+    await clock.sleep(90)
+    assert len((await world.client.list(POD)).items) == 1
+    assert (await reconciled(world)).reason == "AsWanted"
+    assert memory.active == []

@@ -1,0 +1,60 @@
+"""Pods of one template share their containers, and nobody can tell."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, strategies as st
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.reconcile.sharing import Sharing
+from grange.sim import builders
+
+
+def read(name: str, cpu: str, **options: Any) -> Pod:
+    """A pod as it comes from the wire: nothing in it is shared."""
+    document = builders.pod_document(name, requests={"cpu": cpu}, **options)
+    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def test_equal_containers_become_one_object() -> None:
+    sharing = Sharing()
+    one, two = sharing.slim(read("a", "1")), sharing.slim(read("b", "1"))
+    assert two.spec.containers is one.spec.containers
+    assert two.kind is one.kind
+    assert two == read("b", "1")
+
+
+def test_different_ones_stay_apart_even_if_they_look_alike_at_first() -> None:
+    sharing = Sharing()
+    plain = sharing.slim(read("a", "1"))
+    with_port = sharing.slim(read("b", "1", host_ports=[80]))
+    assert with_port.spec.containers != plain.spec.containers
+    assert with_port == read("b", "1", host_ports=[80])
+
+
+@given(st.lists(st.tuples(st.sampled_from("123"), st.integers(0, 2)), max_size=12))
+def test_what_comes_out_equals_what_went_in(drawn: list[tuple[str, int]]) -> None:
+    sharing = Sharing()
+    for number, (cpu, port) in enumerate(drawn):
+        pod = read(f"p{number}", cpu, host_ports=[port] if port else [])
+        assert sharing.slim(pod) == pod
+
+
+def test_nodes_of_one_size_share_their_amounts() -> None:
+    sharing = Sharing()
+
+    def node(name: str, cpu: Any) -> Node:
+        document = builders.node_document(name, capacity={"cpu": cpu, "pods": 10})
+        return msgspec.json.decode(msgspec.json.encode(document), type=Node)
+
+    one, two = sharing.slim(node("a", 4)), sharing.slim(node("b", 4))
+    assert two.status.allocatable is one.status.capacity
+    assert two == node("b", 4)
+    assert sharing.slim(node("c", "4")).status.allocatable == {"cpu": "4", "pods": 10}
+    assert sharing.slim(node("d", 4.0)).status.allocatable["cpu"] is not one.status.capacity["cpu"]
+
+
+def test_other_objects_stay_as_they_are() -> None:
+    anything = object()
+    assert Sharing().slim(anything) is anything
