@@ -4,6 +4,9 @@ Rows are stable: a node keeps its row until it is removed, and freed rows are us
 double when full. Labels become integer columns on demand, one for every key that some selector
 asks about; sets of taints are interned, since nodes share few. A row is *valid* while a node is in
 it; the other arrays mean nothing in an invalid row.
+
+What pods use changes with every placement, and most placements are followed by no look at all rows.
+So the rows whose usage changed are noted, and their columns are written when somebody reads one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
+from grange.placement import devices
 from grange.placement.ports import NO_PORTS, HostPort, UsedPorts
 from grange.placement.requests import IDLE, Resources, Usage
 
@@ -23,6 +27,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = slice | Integers
 
 _NO_LABELS: Mapping[str, str] = {}
+_NOTHING = Resources()
 ABSENT = -1
 _AMOUNT_LIMIT = 2**62
 
@@ -77,7 +82,6 @@ class NodeTable:
         size: rows that were ever in use; every array is at least this long.
         valid, unschedulable: one bool a row.
         cpu_total … pods_total: what the node offers (int64).
-        cpu_used … pods_used, cpu_nonzero, memory_nonzero: what its pods need (int64).
         taint_set: index into ``taint_sets``.
         rows: row by node name.
         names: node name by row; empty in an invalid row.
@@ -97,7 +101,10 @@ class NodeTable:
         self._row_labels: list[Mapping[str, str]] = []
         self._row_totals: list[Resources] = []
         self._row_usage: list[Usage] = []
+        self._left: Integers | None = None  # of each device, by row; kept once somebody asks
+        self._stale: dict[int, None] = {}  # rows where that may be wrong
         self._free: list[int] = []
+        self._unwritten: list[int] = []
         self.valid: Mask = np.zeros(capacity, np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, np.bool_)
         self.taint_set: Ids = np.zeros(capacity, np.int32)
@@ -105,12 +112,12 @@ class NodeTable:
         self.memory_total: Integers = np.zeros(capacity, np.int64)
         self.ephemeral_total: Integers = np.zeros(capacity, np.int64)
         self.pods_total: Integers = np.zeros(capacity, np.int64)
-        self.cpu_used: Integers = np.zeros(capacity, np.int64)
-        self.memory_used: Integers = np.zeros(capacity, np.int64)
-        self.ephemeral_used: Integers = np.zeros(capacity, np.int64)
-        self.pods_used: Integers = np.zeros(capacity, np.int64)
-        self.cpu_nonzero: Integers = np.zeros(capacity, np.int64)
-        self.memory_nonzero: Integers = np.zeros(capacity, np.int64)
+        self._cpu_used: Integers = np.zeros(capacity, np.int64)
+        self._memory_used: Integers = np.zeros(capacity, np.int64)
+        self._ephemeral_used: Integers = np.zeros(capacity, np.int64)
+        self._pods_used: Integers = np.zeros(capacity, np.int64)
+        self._cpu_nonzero: Integers = np.zeros(capacity, np.int64)
+        self._memory_nonzero: Integers = np.zeros(capacity, np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -125,6 +132,42 @@ class NodeTable:
         """Every row that was ever in use, valid or not."""
         return slice(0, self.size)
 
+    @property
+    def cpu_used(self) -> Integers:
+        """Thousandths of a CPU that pods need."""
+        self._write()
+        return self._cpu_used
+
+    @property
+    def memory_used(self) -> Integers:
+        """Bytes of memory that pods need."""
+        self._write()
+        return self._memory_used
+
+    @property
+    def ephemeral_used(self) -> Integers:
+        """Bytes of local storage that pods need."""
+        self._write()
+        return self._ephemeral_used
+
+    @property
+    def pods_used(self) -> Integers:
+        """How many pods there are."""
+        self._write()
+        return self._pods_used
+
+    @property
+    def cpu_nonzero(self) -> Integers:
+        """Thousandths of a CPU that scoring assumes of pods."""
+        self._write()
+        return self._cpu_nonzero
+
+    @property
+    def memory_nonzero(self) -> Integers:
+        """Bytes of memory that scoring assumes of pods."""
+        self._write()
+        return self._memory_nonzero
+
     def _grow(self) -> None:
         extra = max(64, self.capacity)
 
@@ -132,7 +175,7 @@ class NodeTable:
             return np.concatenate([column, np.zeros(extra, column.dtype)])
 
         for name, column in list(vars(self).items()):
-            if isinstance(column, np.ndarray):
+            if isinstance(column, np.ndarray) and name != "_left":
                 setattr(self, name, longer(column))
         for scalar in self.scalars.values():
             scalar.total = np.concatenate([scalar.total, np.zeros(extra, np.int64)])
@@ -159,10 +202,12 @@ class NodeTable:
         self.memory_total[row] = allocatable.memory_bytes
         self.ephemeral_total[row] = allocatable.ephemeral_bytes
         self.pods_total[row] = allocatable.pods
-        names = {**self._row_totals[row].scalars, **allocatable.scalars}
-        for scalar in names:
-            self._scalar(scalar).total[row] = allocatable.scalars.get(scalar, 0)
+        before, scalars = self._row_totals[row].scalars, allocatable.scalars
+        if before or scalars:
+            for scalar in {**before, **scalars}:
+                self._scalar(scalar).total[row] = scalars.get(scalar, 0)
         self._row_totals[row] = allocatable
+        self._stale[row] = None
         labels = node.metadata.labels
         self._row_labels[row] = labels
         for key, column in self._labels.items():
@@ -179,28 +224,40 @@ class NodeTable:
             Whether anything is different from before.
         """
         old = self._row_usage[row]
-        if old is usage or old == usage:
+        if old is usage or (old.pods == usage.pods and old == usage):
             return False
         self._row_usage[row] = usage
-        try:
-            self._write_usage(row, usage)
-        except OverflowError:  # only a flood of absurd pods bound by hand gets here
-            self._write_usage(row, _clamped(usage))
-        if old.scalars or usage.scalars:
+        self._unwritten.append(row)
+        if len(self._unwritten) > len(self.valid):
+            self._write()
+        if old.scalars is not usage.scalars:
             for scalar in {**old.scalars, **usage.scalars}:
                 used = min(usage.scalars.get(scalar, 0), _AMOUNT_LIMIT)
                 self._scalar(scalar).used[row] = used
         if old.ports is not usage.ports:
             self._hold(row, old.ports, usage.ports)
+        if old.devices is not usage.devices:
+            self._stale[row] = None
         return True
 
-    def _write_usage(self, row: int, usage: Usage) -> None:
-        self.cpu_used[row] = usage.cpu_milli
-        self.memory_used[row] = usage.memory_bytes
-        self.ephemeral_used[row] = usage.ephemeral_bytes
-        self.pods_used[row] = usage.pods
-        self.cpu_nonzero[row] = usage.nonzero_cpu_milli
-        self.memory_nonzero[row] = usage.nonzero_memory_bytes
+    def _write(self) -> None:
+        rows = self._unwritten
+        if not rows:
+            return
+        used = [self._row_usage[row] for row in rows]
+        try:
+            self._write_rows(rows, used)
+        except OverflowError:  # only a flood of absurd pods bound by hand gets here
+            self._write_rows(rows, [_clamped(usage) for usage in used])
+        rows.clear()
+
+    def _write_rows(self, rows: list[int], used: list[Usage]) -> None:
+        self._cpu_used[rows] = [usage.cpu_milli for usage in used]
+        self._memory_used[rows] = [usage.memory_bytes for usage in used]
+        self._ephemeral_used[rows] = [usage.ephemeral_bytes for usage in used]
+        self._pods_used[rows] = [usage.pods for usage in used]
+        self._cpu_nonzero[rows] = [usage.nonzero_cpu_milli for usage in used]
+        self._memory_nonzero[rows] = [usage.nonzero_memory_bytes for usage in used]
 
     def remove(self, name: str) -> None:
         """Free the node's row.
@@ -212,7 +269,8 @@ class NodeTable:
         self.put_usage(row, IDLE)
         for scalar in self._row_totals[row].scalars:
             self._scalar(scalar).total[row] = 0
-        self._row_totals[row] = Resources()
+        self._row_totals[row] = _NOTHING
+        self._stale[row] = None
         self._row_labels[row] = _NO_LABELS
         self.names[row] = ""
         self.valid[row] = False
@@ -229,13 +287,13 @@ class NodeTable:
             self.size += 1
             self.names.append(name)
             self._row_labels.append(_NO_LABELS)
-            self._row_totals.append(Resources())
+            self._row_totals.append(_NOTHING)
             self._row_usage.append(IDLE)
         self.rows[name] = row
         return row
 
     def _taint_number(self, taints: tuple[Taint, ...]) -> int:
-        key = tuple((taint.key, taint.value, taint.effect) for taint in taints)
+        key = tuple([(taint.key, taint.value, taint.effect) for taint in taints])
         number = self._taint_numbers.get(key)
         if number is None:
             number = self._taint_numbers[key] = len(self.taint_sets)
@@ -272,12 +330,44 @@ class NodeTable:
         """The host ports held on the row's node."""
         return self._row_usage[row].ports if row < self.size else NO_PORTS
 
+    def devices_left(self, rows: Rows) -> Integers:
+        """What is left of each device: a line of thousandths for each row, 0 where there is none."""
+        if self._left is None or len(self._left) < self.capacity:
+            self._left = np.zeros((self.capacity, 0), np.int64)
+            self._stale.update(dict.fromkeys(range(self.size)))
+        for row in self._stale:
+            left = devices.free(self._row_totals[row], self._row_usage[row].devices)
+            if len(left) > self._left.shape[1]:
+                more = np.zeros((self.capacity, len(left) - self._left.shape[1]), np.int64)
+                self._left = np.concatenate([self._left, more], axis=1)
+            self._left[row] = 0
+            self._left[row, : len(left)] = left
+        self._stale.clear()
+        return self._left[rows]
+
+    def device_counts(self, rows: Rows) -> Integers:
+        """How many devices each has."""
+        totals = self._row_totals
+        each = totals[rows] if isinstance(rows, slice) else [totals[at] for at in rows]
+        return np.asarray([devices.count(item) for item in each], np.int64)
+
+    def tenants(self, rows: Rows) -> list[tuple[tuple[int, int], ...]]:
+        """Who holds devices, by row: see ``DeviceUsage.tenants``."""
+        if isinstance(rows, slice):
+            return [usage.devices.tenants for usage in self._row_usage[rows]]
+        return [self._row_usage[row].devices.tenants for row in rows.tolist()]
+
     def _build_labels(self, key: str) -> LabelColumn:
         column = LabelColumn(np.full(self.capacity, ABSENT, np.int32))
+        numbers = column.numbers
+        ids = [ABSENT] * len(self._row_labels)
         for row, labels in enumerate(self._row_labels):
             value = labels.get(key)
             if value is not None:
-                column.ids[row] = column.number(value)
+                # Numbers are given out in order, so the next one is how many there are.
+                ids[row] = numbers.setdefault(value, len(numbers))
+        column.values.extend(numbers)
+        column.ids[: len(ids)] = ids
         return column
 
 

@@ -5,9 +5,9 @@ A pod's terms are compiled once into an immutable value that answers for one nod
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from grange.api.kinds.pod import NodeSelectorTerm, PodSpec, SelectorRequirement
+from grange.api.kinds.pod import NodeAffinity, NodeSelectorTerm, PodSpec, SelectorRequirement
 
 NAME_FIELD = "metadata.name"
 
@@ -76,10 +76,16 @@ def of_pod(spec: PodSpec) -> Affinity:
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if node_affinity is None:
         return Affinity(tuple(sorted(spec.node_selector.items()))) if spec.node_selector else NONE
-    must = node_affinity.required_during_scheduling_ignored_during_execution
-    should = node_affinity.preferred_during_scheduling_ignored_during_execution
+    found = of_terms(node_affinity)
+    return replace(found, selector=tuple(sorted(spec.node_selector.items())))
+
+
+def of_terms(given: NodeAffinity) -> Affinity:
+    """Required and preferred terms, compiled."""
+    must = given.required_during_scheduling_ignored_during_execution
+    should = given.preferred_during_scheduling_ignored_during_execution
     return Affinity(
-        tuple(sorted(spec.node_selector.items())),
+        (),
         None if must is None else tuple(_term(term) for term in must.node_selector_terms),
         tuple(Weighted(item.weight, _term(item.preference)) for item in should if item.weight),
     )

@@ -6,12 +6,13 @@ replicas are one key.
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
 
 from grange.api.kinds.pod import Pod, PodAffinityTerm
 from grange.api.meta import LabelSelector
-from grange.api.selectors import Labels, Requirement
+from grange.api.selectors import IN, NOT_IN, Labels, Requirement
 
 Namespaces = Mapping[str, Mapping[str, str]]
 """The labels of every namespace, by name."""
@@ -102,15 +103,27 @@ def requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | No
     return None if selector is None else Labels.of(selector).requirements
 
 
-def _selector(term: PodAffinityTerm, namespace: str) -> PodSelector:
+def by_keys(
+    keys: tuple[str, ...], labels: Mapping[str, str], operator: str
+) -> tuple[Requirement, ...]:
+    """Of the keys that the pod itself has as labels: that other pods have its value, or have not."""
+    return tuple(Requirement(key, operator, (labels[key],)) for key in keys if key in labels)
+
+
+def _selector(term: PodAffinityTerm, pod: Pod) -> PodSelector:
+    namespace, labels = pod.metadata.namespace, pod.metadata.labels
+    wanted = requirements(term.label_selector)
+    if wanted is not None:
+        wanted += by_keys(term.match_label_keys, labels, IN)
+        wanted += by_keys(term.mismatch_label_keys, labels, NOT_IN)
     names, others = frozenset(term.namespaces), requirements(term.namespace_selector)
     if not names and others is None:
         names = frozenset({namespace})
-    return PodSelector(names, others, requirements(term.label_selector))
+    return PodSelector(names, others, wanted)
 
 
-def _term(kind: Kind, term: PodAffinityTerm, namespace: str, weight: int = 0) -> Term:
-    return Term(kind, _selector(term, namespace), term.topology_key, weight)
+def _term(kind: Kind, term: PodAffinityTerm, pod: Pod, weight: int = 0) -> Term:
+    return Term(kind, _selector(term, pod), term.topology_key, weight)
 
 
 def of_pod(pod: Pod) -> Terms:
@@ -119,7 +132,7 @@ def of_pod(pod: Pod) -> Terms:
     Raises:
         SelectorError: a selector's expression has no key or an unknown operator.
     """
-    affinity, namespace = pod.spec.affinity, pod.metadata.namespace
+    affinity = pod.spec.affinity
     if affinity is None:
         return NO_TERMS
     near: list[Term] = []
@@ -132,13 +145,19 @@ def of_pod(pod: Pod) -> Terms:
         if rules is None:
             continue
         must = rules.required_during_scheduling_ignored_during_execution
-        found.extend(_term(kind, item, namespace) for item in must)
+        found.extend(_term(kind, item, pod) for item in must)
         wishes.extend(
-            _term(Kind.WISH, item.pod_affinity_term, namespace, sign * item.weight)
+            _term(Kind.WISH, item.pod_affinity_term, pod, sign * item.weight)
             for item in rules.preferred_during_scheduling_ignored_during_execution
             if item.weight
         )
-    return Terms(tuple(near), tuple(apart), tuple(wishes))
+    return _shared(Terms(tuple(near), tuple(apart), tuple(wishes)))
+
+
+@lru_cache(maxsize=4096)
+def _shared(terms: Terms) -> Terms:
+    """One object for equal terms, so that comparing them is quick."""
+    return terms
 
 
 def chosen_by_all(

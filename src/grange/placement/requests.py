@@ -13,6 +13,7 @@ import msgspec
 
 from grange.api import quantity
 from grange.api.kinds.pod import Container, PodSpec, Scalar
+from grange.placement.deviceusage import NONE_HELD, DeviceUsage
 from grange.placement.ports import NO_PORTS, HostPort, UsedPorts, held, released
 
 CPU = "cpu"
@@ -74,6 +75,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         nonzero_cpu_milli, nonzero_memory_bytes: sums of the non-zero view.
         scalars: sums by name; names whose sum is zero may be left out.
         ports: the host ports held.
+        devices: what is in use of each GPU.
     """
 
     cpu_milli: int = 0
@@ -84,6 +86,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     nonzero_memory_bytes: int = 0
     scalars: Mapping[str, int] = NO_SCALARS
     ports: UsedPorts = NO_PORTS
+    devices: DeviceUsage = NONE_HELD
 
 
 IDLE = Usage()
@@ -107,6 +110,7 @@ def charged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> Usag
         usage.nonzero_memory_bytes + request.nonzero_memory_bytes,
         scalars,
         held(usage.ports, ports) if ports else usage.ports,
+        usage.devices,
     )
 
 
@@ -132,6 +136,7 @@ def discharged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> U
         usage.nonzero_memory_bytes - request.nonzero_memory_bytes,
         scalars,
         released(usage.ports, ports) if ports else usage.ports,
+        usage.devices,
     )
 
 
@@ -167,13 +172,20 @@ def _resources(amounts: Mapping[str, int]) -> Resources:
     )
 
 
+@lru_cache(maxsize=1024)
+def _offer(given: tuple[tuple[str, Scalar], ...]) -> Resources:
+    return _resources(_amounts(dict(given), AMOUNT_MAX))
+
+
 def allocatable(given: Mapping[str, Scalar]) -> Resources:
     """What a node offers; names that nobody accounts for are dropped.
+
+    Nodes that say the same mostly share one object.
 
     Raises:
         quantity.QuantityError: an amount is no quantity.
     """
-    return _resources(_amounts(given, AMOUNT_MAX))
+    return _offer(tuple(given.items()))
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
@@ -224,20 +236,30 @@ _DEFAULTS: Mapping[str, int] = MappingProxyType(
 )
 
 
+@lru_cache(maxsize=8192)
+def _shared(amounts: tuple[tuple[str, int], ...], cpu_milli: int, memory_bytes: int) -> Request:
+    return Request(_resources(dict(amounts)), cpu_milli, memory_bytes)
+
+
+@lru_cache(maxsize=8192)
+def _of_one_container(given: tuple[tuple[str, Scalar], ...]) -> Request:
+    amounts = _amounts(dict(given), REQUEST_MAX)
+    return _shared(
+        tuple(amounts.items()),
+        amounts.get(CPU, DEFAULT_CPU_MILLI),
+        amounts.get(MEMORY, DEFAULT_MEMORY_BYTES),
+    )
+
+
 def pod_request(spec: PodSpec) -> Request:
-    """What a pod of this spec needs.
+    """What a pod of this spec needs. Pods that say the same mostly share one object.
 
     Raises:
         quantity.QuantityError: an amount is no quantity.
     """
     simple = not spec.init_containers and spec.resources is None and not spec.overhead
     if simple and len(spec.containers) == 1:
-        amounts = _amounts(spec.containers[0].resources.requests, REQUEST_MAX)
-        return Request(
-            _resources(amounts),
-            amounts.get(CPU, DEFAULT_CPU_MILLI),
-            amounts.get(MEMORY, DEFAULT_MEMORY_BYTES),
-        )
+        return _of_one_container(tuple(spec.containers[0].resources.requests.items()))
     level = _pod_level(spec)
     real = _aggregate(spec.containers, spec.init_containers, {})
     real.update(level)
@@ -251,4 +273,4 @@ def pod_request(spec: PodSpec) -> Request:
     overhead = _amounts(spec.overhead, REQUEST_MAX)
     _add(real, overhead)
     _add(seen, overhead)
-    return Request(_resources(real), seen.get(CPU, 0), seen.get(MEMORY, 0))
+    return _shared(tuple(real.items()), seen.get(CPU, 0), seen.get(MEMORY, 0))

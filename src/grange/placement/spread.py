@@ -6,8 +6,8 @@ from math import floor, log
 import msgspec
 
 from grange.api.kinds.pod import Pod, TopologySpreadConstraint
-from grange.api.selectors import IN, Requirement
-from grange.placement.podaffinity import PodSelector, requirements
+from grange.api.selectors import IN
+from grange.placement.podaffinity import PodSelector, by_keys, requirements
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -23,6 +23,7 @@ class Constraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         of_itself: whether the pod itself will count.
         min_domains: with fewer domains the emptiest one is taken to have none.
         honor_affinity, honor_taints: leave out nodes that the pod cannot use for that reason.
+        lenient: nodes without the label are ranked by the other constraints, not left out.
     """
 
     key: str
@@ -33,15 +34,33 @@ class Constraint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     min_domains: int
     honor_affinity: bool
     honor_taints: bool
+    lenient: bool = False
+
+
+class DefaultConstraint(msgspec.Struct, frozen=True, gc=False):
+    """A constraint of pods that state none and that a Service selects.
+
+    Attributes:
+        key, hard, max_skew, lenient: as of a ``Constraint``.
+    """
+
+    key: str
+    max_skew: int
+    hard: bool = False
+    lenient: bool = False
+
+
+SYSTEM_DEFAULTS = (
+    DefaultConstraint(HOSTNAME, 3, lenient=True),
+    DefaultConstraint("topology.kubernetes.io/zone", 5, lenient=True),
+)
 
 
 def _compile(item: TopologySpreadConstraint, pod: Pod) -> Constraint:
     labels = pod.metadata.labels
     wanted = requirements(item.label_selector)
     if wanted is not None:
-        wanted += tuple(
-            Requirement(key, IN, (labels[key],)) for key in item.match_label_keys if key in labels
-        )
+        wanted += by_keys(item.match_label_keys, labels, IN)
     return Constraint(
         item.topology_key,
         item.when_unsatisfiable == "DoNotSchedule",

@@ -1,0 +1,305 @@
+"""How well a node's resources would be used: the strategies of NodeResourcesFit, and balance.
+
+Every formula comes twice, for one node and for rows of the table, and both give the same integer.
+The formulas and their order of operations are those of kube-scheduler: a resource that the node
+does not have is left out, and so is an extended one that the pod does not ask for; CPU and memory
+are taken in the non-zero view (what a pod leaves unsaid counts as a small default), except for
+balance, which takes real requests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grange.placement.columns import Integers, NodeTable, Rows
+from grange.placement.reference import MAX_SCORE
+from grange.placement.requests import (
+    CPU,
+    MEMORY,
+    Request,
+    Resources,
+    Usage,
+    is_scalar,
+)
+
+_FULL = 100  # utilisation, in percent
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A resource that counts, and how much."""
+
+    name: str
+    weight: int
+
+
+CPU_AND_MEMORY = (Weighted(CPU, 1), Weighted(MEMORY, 1))
+
+
+# --- how much of a resource a node has and would have in use ---------------------------------------
+
+
+def asked(name: str, request: Request, *, nonzero: bool) -> int:
+    """How much of a resource the pod asks for, as seen when fitting or (non-zero) when scoring."""
+    need = request.resources
+    match name:
+        case "cpu":
+            return request.nonzero_cpu_milli if nonzero else need.cpu_milli
+        case "memory":
+            return request.nonzero_memory_bytes if nonzero else need.memory_bytes
+        case "ephemeral-storage":
+            return need.ephemeral_bytes
+        case _:
+            return need.scalars.get(name, 0)
+
+
+def _node(name: str, offered: Resources, usage: Usage, *, nonzero: bool) -> tuple[int, int]:
+    match name:
+        case "cpu":
+            return offered.cpu_milli, usage.nonzero_cpu_milli if nonzero else usage.cpu_milli
+        case "memory":
+            used = usage.nonzero_memory_bytes if nonzero else usage.memory_bytes
+            return offered.memory_bytes, used
+        case "ephemeral-storage":
+            return offered.ephemeral_bytes, usage.ephemeral_bytes
+        case _:
+            return offered.scalars.get(name, 0), usage.scalars.get(name, 0)
+
+
+def _rows(name: str, table: NodeTable, rows: Rows, *, nonzero: bool) -> tuple[Integers, Integers]:
+    match name:
+        case "cpu":
+            return table.cpu_total[rows], (table.cpu_nonzero if nonzero else table.cpu_used)[rows]
+        case "memory":
+            used = table.memory_nonzero if nonzero else table.memory_used
+            return table.memory_total[rows], used[rows]
+        case "ephemeral-storage":
+            return table.ephemeral_total[rows], table.ephemeral_used[rows]
+        case _:
+            column = table.scalars.get(name)
+            if column is None:
+                nothing: Integers = np.zeros(len(table.valid[rows]), np.int64)
+                return nothing, nothing
+            return column.total[rows], column.used[rows]
+
+
+def _counts(name: str, wanted: int) -> bool:
+    """An extended resource that the pod does not ask for says nothing about where it belongs."""
+    return wanted > 0 or not is_scalar(name)
+
+
+# --- strategies ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A score by utilisation: the weighted mean over resources, 0 to 100.
+
+    Attributes:
+        resources: what counts.
+    """
+
+    resources: tuple[Weighted, ...]
+
+    def one(self, after: int, total: int) -> int:
+        """The score of one resource; ``total`` is positive."""
+        raise NotImplementedError
+
+    def many(self, after: Integers, total: Integers) -> Integers:
+        """The same for many."""
+        raise NotImplementedError
+
+    def mean(self, parts: Sequence[tuple[int, int]]) -> int:
+        """Of (score, weight) of the resources that the node has."""
+        weights = sum(weight for _, weight in parts)
+        return sum(score * weight for score, weight in parts) // weights if weights else 0
+
+    def means(self, scores: Sequence[Integers], weights: Sequence[Integers]) -> Integers:
+        """The same for many; a weight of 0 leaves the resource out on that row."""
+        weighted = [score * weight for score, weight in zip(scores, weights, strict=True)]
+        total: Integers = np.sum(weighted, axis=0)
+        parts: Integers = np.sum(weights, axis=0)
+        return total // np.maximum(parts, 1)
+
+    def score(self, request: Request, offered: Resources, usage: Usage) -> int:
+        """The score of a node for a pod."""
+        parts = []
+        for resource in self.resources:
+            wanted = asked(resource.name, request, nonzero=True)
+            total, used = _node(resource.name, offered, usage, nonzero=True)
+            if total and _counts(resource.name, wanted):
+                parts.append((self.one(used + wanted, total), resource.weight))
+        return self.mean(parts)
+
+    def score_rows(self, request: Request, table: NodeTable, rows: Rows) -> Integers:
+        """The scores of rows for a pod."""
+        scores, weights = [], []
+        for resource in self.resources:
+            wanted = asked(resource.name, request, nonzero=True)
+            if _counts(resource.name, wanted):
+                total, used = _rows(resource.name, table, rows, nonzero=True)
+                scores.append(self.many(used + wanted, np.maximum(total, 1)))
+                weights.append(resource.weight * (total > 0))
+        if not scores:
+            return np.zeros(len(table.valid[rows]), np.int64)
+        return self.means(scores, weights)
+
+
+class LeastAllocated(Strategy):
+    """The share that would be left: ``(total - after) * 100 / total``, 0 where it is exceeded."""
+
+    def one(self, after: int, total: int) -> int:
+        """The score of one resource."""
+        return 0 if after > total else (total - after) * MAX_SCORE // total
+
+    def many(self, after: Integers, total: Integers) -> Integers:
+        """The same for many."""
+        score: Integers = (total - after) * MAX_SCORE // total
+        score[after > total] = 0
+        return score
+
+
+class MostAllocated(Strategy):
+    """The share that would be in use: ``after * 100 / total``, 100 where it is exceeded."""
+
+    def one(self, after: int, total: int) -> int:
+        """The score of one resource."""
+        return min(after, total) * MAX_SCORE // total
+
+    def many(self, after: Integers, total: Integers) -> Integers:
+        """The same for many."""
+        score: Integers = np.minimum(after, total) * MAX_SCORE // total
+        return score
+
+
+@dataclass(frozen=True)
+class RequestedToCapacityRatio(Strategy):
+    """A broken line through given points over utilisation in percent.
+
+    Resources that score 0 are left out of the mean, and the mean is rounded, not truncated.
+
+    Attributes:
+        shape: utilisation (percent, strictly increasing) and score (0 to 100) of each point.
+    """
+
+    shape: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def line(self) -> Integers:
+        """The score of each whole percent, 0 to 100."""
+        return np.asarray([self._at(percent) for percent in range(_FULL + 1)], np.int64)
+
+    def _at(self, percent: int) -> int:
+        before = self.shape[0]
+        for point in self.shape:
+            if percent <= point[0]:
+                if point is self.shape[0]:
+                    return point[1]
+                step = (point[1] - before[1]) * (percent - before[0])
+                run = point[0] - before[0]
+                # Division truncates towards zero, also downhill.
+                return before[1] + (step // run if step >= 0 else -(-step // run))
+            before = point
+        return before[1]
+
+    def one(self, after: int, total: int) -> int:
+        """The score of one resource."""
+        return int(self.line[_FULL if after > total else after * _FULL // total])
+
+    def many(self, after: Integers, total: Integers) -> Integers:
+        """The same for many."""
+        score: Integers = self.line[np.minimum(after, total) * _FULL // total]
+        return score
+
+    def mean(self, parts: Sequence[tuple[int, int]]) -> int:
+        """Of those that score."""
+        weights = sum(weight for score, weight in parts if score)
+        total = sum(score * weight for score, weight in parts)
+        return (2 * total + weights) // (2 * weights) if weights else 0
+
+    def means(self, scores: Sequence[Integers], weights: Sequence[Integers]) -> Integers:
+        """The same for many."""
+        counted = [weight * (score > 0) for score, weight in zip(scores, weights, strict=True)]
+        weighted = [score * weight for score, weight in zip(scores, counted, strict=True)]
+        total: Integers = np.sum(weighted, axis=0)
+        parts: Integers = np.sum(counted, axis=0)
+        return (2 * total + parts) // np.maximum(2 * parts, 1)
+
+
+# --- balance -------------------------------------------------------------------------------------
+
+
+def _balance(fractions: Sequence[float]) -> int:
+    """How alike the fractions are, 0 to 100: 100 less their standard deviation."""
+    spread = 0.0
+    if len(fractions) == 2:
+        spread = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        mean = _in_order(fractions) / len(fractions)
+        spread = sqrt(
+            _in_order([(one - mean) * (one - mean) for one in fractions]) / len(fractions)
+        )
+    return int((1 - spread) * MAX_SCORE)
+
+
+def _in_order(numbers: Sequence[float]) -> float:
+    # Not sum(): newer Pythons compensate its rounding, which the vectorised form does not.
+    total = 0.0
+    for number in numbers:
+        total = total + number
+    return total
+
+
+def balanced(names: Sequence[str], request: Request, offered: Resources, usage: Usage) -> int:
+    """Whether the pod evens out the use of these resources: 75 changes nothing, more is better."""
+    before, after = [], []
+    for name in names:
+        wanted = asked(name, request, nonzero=False)
+        total, used = _node(name, offered, usage, nonzero=False)
+        if total and _counts(name, wanted):
+            before.append(min(1.0, used / total))
+            after.append(min(1.0, (used + wanted) / total))
+    return 50 + (50 + _balance(after) - _balance(before)) // 2
+
+
+def balanced_rows(names: Sequence[str], request: Request, table: NodeTable, rows: Rows) -> Integers:
+    """The same for many."""
+    before, after, present = [], [], []
+    for name in names:
+        wanted = asked(name, request, nonzero=False)
+        if _counts(name, wanted):
+            total, used = _rows(name, table, rows, nonzero=False)
+            safe = np.maximum(total, 1).astype(np.float64)
+            present.append(total > 0)
+            before.append(np.minimum(1.0, used.astype(np.float64) / safe))
+            after.append(np.minimum(1.0, (used + wanted).astype(np.float64) / safe))
+    if not present:
+        return np.full(len(table.valid[rows]), 75, np.int64)
+    there = np.stack(present)
+    gain = _balances(np.stack(after), there) - _balances(np.stack(before), there)
+    return 50 + (50 + gain) // 2
+
+
+def _balances(fractions: NDArray[np.float64], there: NDArray[np.bool_]) -> Integers:
+    number = there.sum(axis=0)
+    safe = np.maximum(number, 1).astype(np.float64)
+    total = np.zeros(fractions.shape[1], np.float64)
+    # One resource after another, as the scalar form adds them; what is absent adds exactly 0.
+    for one, has in zip(fractions, there, strict=True):
+        total = total + np.where(has, one, 0.0)
+    mean = total / safe
+    squares = np.zeros(fractions.shape[1], np.float64)
+    for one, has in zip(fractions, there, strict=True):
+        squares = squares + np.where(has, (one - mean) * (one - mean), 0.0)
+    spread = np.sqrt(squares / safe)
+    # Of two values the standard deviation is half their distance.
+    every = np.arange(fractions.shape[1])
+    first = fractions[there.argmax(axis=0), every]
+    last = fractions[len(there) - 1 - there[::-1].argmax(axis=0), every]
+    spread = np.where(number == 2, np.abs((first - last) / 2), spread)
+    spread = np.where(number < 2, 0.0, spread)
+    return ((1.0 - spread) * MAX_SCORE).astype(np.int64)

@@ -1,0 +1,119 @@
+"""GPUs that pods share: how much is left of each device of a node, and which devices a pod takes.
+
+A node offers ``grange.dev/gpu-milli``: a thousand for each of its devices. A pod asks for it too: less
+than a thousand is a share of one device, a multiple of a thousand is so many whole devices, and
+nothing else is possible, as a share never spans two devices. Which devices a pod holds is written in
+its annotation ``grange.dev/gpu-devices`` (``0`` or ``0,3``) when it is bound. Pods that were bound
+without one count for the node's total, but nobody knows on which device.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grange.placement.deviceusage import DeviceUsage
+from grange.placement.requests import Request, Resources
+
+GPU_MILLI = "grange.dev/gpu-milli"
+ANNOTATION = "grange.dev/gpu-devices"
+WHOLE = 1000
+DEVICES_MAX = 64
+
+Free = tuple[int, ...]
+FreeRows = NDArray[np.int64]
+
+
+def asked(request: Request) -> int:
+    """How many thousandths of devices a pod asks for."""
+    return request.resources.scalars.get(GPU_MILLI, 0)
+
+
+def is_possible(want: int) -> bool:
+    """Whether it is a share of one device or whole devices."""
+    return want < WHOLE or want % WHOLE == 0
+
+
+def tenant(want: int) -> int:
+    """How many whole devices; 0 for a share."""
+    return want // WHOLE
+
+
+def count(offered: Resources) -> int:
+    """How many devices a node has."""
+    return min(DEVICES_MAX, offered.scalars.get(GPU_MILLI, 0) // WHOLE)
+
+
+def free(offered: Resources, held: DeviceUsage) -> Free:
+    """What is left of each device; nothing where more is in use than there is."""
+    number, used = count(offered), held.used
+    return tuple([max(0, WHOLE - used[at]) if at < len(used) else WHOLE for at in range(number)])
+
+
+def parse(text: str, want: int) -> tuple[int, ...]:
+    """The devices that an annotation names; none if it does not fit what the pod asks for."""
+    words = text.split(",") if text else []
+    if len(words) != max(1, tenant(want)) or len(words) > DEVICES_MAX:
+        return ()
+    if not all(word.isascii() and word.isdigit() and len(word) <= 2 for word in words):
+        return ()
+    found = tuple(int(word) for word in words)
+    return found if len({*found}) == len(found) and max(found) < DEVICES_MAX else ()
+
+
+def written(devices: Sequence[int]) -> str:
+    """The annotation."""
+    return ",".join(str(at) for at in devices)
+
+
+def _changed(held: DeviceUsage, want: int, devices: Sequence[int], sign: int) -> DeviceUsage:
+    each = min(want, WHOLE)
+    used = [*held.used, *[0] * (max(devices) + 1 - len(held.used))]
+    for at in devices:
+        used[at] += sign * each
+    while used and used[-1] == 0:
+        used.pop()
+    tenants = dict(held.tenants)
+    kind = tenant(want)
+    tenants[kind] = tenants.get(kind, 0) + sign
+    return DeviceUsage(tuple(used), tuple(sorted((k, n) for k, n in tenants.items() if n)))
+
+
+def charged(held: DeviceUsage, want: int, devices: Sequence[int]) -> DeviceUsage:
+    """With one more pod that holds these devices."""
+    return _changed(held, want, devices, 1)
+
+
+def discharged(held: DeviceUsage, want: int, devices: Sequence[int]) -> DeviceUsage:
+    """With one pod less: the exact inverse of ``charged``."""
+    return _changed(held, want, devices, -1)
+
+
+def fits(left: Free, want: int) -> bool:
+    """Whether the devices have what a pod asks for."""
+    if want < WHOLE:
+        return any(item >= want for item in left)
+    return is_possible(want) and left.count(WHOLE) >= tenant(want)
+
+
+def fits_rows(left: FreeRows, want: int) -> NDArray[np.bool_]:
+    """The same for many."""
+    if not is_possible(want):
+        return np.zeros(len(left), np.bool_)
+    enough: NDArray[np.bool_] = (left >= min(want, WHOLE)).sum(axis=1) >= max(1, tenant(want))
+    return enough
+
+
+def best_fit(left: Free, want: int) -> tuple[int, ...]:
+    """The devices that would have least left, the first of equals; they must fit."""
+    each, number = min(want, WHOLE), max(1, tenant(want))
+    able = sorted((item, at) for at, item in enumerate(left) if item >= each)
+    return tuple(sorted(at for _, at in able[:number]))
+
+
+def taken(left: Free, want: int, devices: Sequence[int]) -> Free:
+    """What is left after a pod took these devices."""
+    after = [*left]
+    for at in devices:
+        after[at] -= min(want, WHOLE)
+    return tuple(after)

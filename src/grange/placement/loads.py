@@ -1,0 +1,110 @@
+"""A node's load: what it offers and what its pods need together.
+
+Loads are immutable values, and most nodes of a cluster have one of few: they are alike and hold alike
+pods. Equal loads are therefore one object (as long as the register has room), which remembers what it
+becomes with one more pod. Charging a pod is then a look-up, and whoever has judged a load need not
+judge it again for the next node. Nothing relies on the sharing for its results.
+"""
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from grange.placement import devices, requests
+from grange.placement.ports import HostPort
+from grange.placement.requests import IDLE, Request, Resources, Usage
+
+_REGISTER_MAX = 20_000  # of some 500 bytes each
+_AFTER_MAX = 1_000
+
+
+class Load:
+    """A load; compared by identity, so that tables keyed by it are quick.
+
+    Attributes:
+        allocatable: what the node offers.
+        usage: what its pods need.
+    """
+
+    __slots__ = ("_after", "allocatable", "usage")
+
+    def __init__(self, allocatable: Resources, usage: Usage) -> None:
+        self.allocatable = allocatable
+        self.usage = usage
+        # By the request's identity; the request is kept, so that nobody else gets its number.
+        self._after: dict[int, tuple[Request, Load]] = {}
+
+    def charged(self, request: Request, ports: tuple[HostPort, ...]) -> "Load":
+        """The load with one more pod."""
+        found = self._after.get(id(request))
+        if found is not None and not ports:
+            return found[1]
+        load = of(self.allocatable, requests.charged(self.usage, request, ports))
+        if not ports:
+            if len(self._after) >= _AFTER_MAX:
+                self._after.clear()
+            self._after[id(request)] = (request, load)
+        return load
+
+    def discharged(self, request: Request, ports: tuple[HostPort, ...]) -> "Load":
+        """The load with one pod less: the exact inverse of ``charged``."""
+        return of(self.allocatable, requests.discharged(self.usage, request, ports))
+
+    def holding(self, want: int, held: Sequence[int]) -> "Load":
+        """The load with so much of these devices in use by one pod more."""
+        found = devices.charged(self.usage.devices, want, held)
+        return of(self.allocatable, msgspec.structs.replace(self.usage, devices=found))
+
+    def releasing(self, want: int, held: Sequence[int]) -> "Load":
+        """The exact inverse of ``holding``."""
+        found = devices.discharged(self.usage.devices, want, held)
+        return of(self.allocatable, msgspec.structs.replace(self.usage, devices=found))
+
+    def offered(self, allocatable: Resources) -> "Load":
+        """The same pods on a node that offers something else."""
+        return of(allocatable, self.usage)
+
+    def forget(self) -> None:
+        """Drop what it remembers of other loads."""
+        self._after.clear()
+
+
+_register: dict[Hashable, Load] = {}
+
+
+def of(allocatable: Resources, usage: Usage) -> Load:
+    """The load of these two."""
+    if usage.ports:
+        return Load(allocatable, usage)  # ports seldom repeat from node to node
+    key = (
+        _amounts(allocatable),
+        usage.cpu_milli,
+        usage.memory_bytes,
+        usage.ephemeral_bytes,
+        usage.pods,
+        usage.nonzero_cpu_milli,
+        usage.nonzero_memory_bytes,
+        frozenset(usage.scalars.items()) if usage.scalars else None,
+        usage.devices,
+    )
+    found = _register.get(key)
+    if found is None:
+        if len(_register) >= _REGISTER_MAX:
+            for load in _register.values():
+                load.forget()
+            _register.clear()
+        found = _register[key] = Load(allocatable, usage)
+    return found
+
+
+def _amounts(offered: Resources) -> Hashable:
+    return (
+        offered.cpu_milli,
+        offered.memory_bytes,
+        offered.ephemeral_bytes,
+        offered.pods,
+        frozenset(offered.scalars.items()) if offered.scalars else None,
+    )
+
+
+NOTHING = of(Resources(), IDLE)

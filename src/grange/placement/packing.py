@@ -1,0 +1,36 @@
+"""What packing policies look at: what nodes have left of CPU and devices, and the scale of scores.
+
+Policies score on a finer scale than the 0 to 100 of other plugins, because a policy is meant to
+decide and the others to break its ties; and because nodes of a packed cluster differ by little.
+"""
+
+from grange.placement import devices
+from grange.placement.columns import Integers, NodeTable, Rows
+from grange.placement.devices import GPU_MILLI
+from grange.placement.loads import Load
+from grange.placement.requests import Request
+
+SCALE = 1_000_000
+LARGEST = (128_000, 8_000)
+"""Thousandths of CPUs and of GPUs by which amounts are measured: those of a large node."""
+
+
+def asked(request: Request) -> tuple[int, int]:
+    """Thousandths of CPUs and GPUs that a pod asks for."""
+    return request.resources.cpu_milli, devices.asked(request)
+
+
+def left(load: Load) -> tuple[int, int]:
+    """Thousandths of CPUs and GPUs that a node has left."""
+    offered, usage = load.allocatable, load.usage
+    gpus = offered.scalars.get(GPU_MILLI, 0) - usage.scalars.get(GPU_MILLI, 0)
+    return offered.cpu_milli - usage.cpu_milli, gpus
+
+
+def left_rows(table: NodeTable, rows: Rows) -> tuple[Integers, Integers]:
+    """The same for many."""
+    cpu: Integers = table.cpu_total[rows] - table.cpu_used[rows]
+    column = table.scalars.get(GPU_MILLI)
+    if column is None:
+        return cpu, 0 * cpu
+    return cpu, column.total[rows] - column.used[rows]
