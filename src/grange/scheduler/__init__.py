@@ -1,9 +1,10 @@
 """Which node a pod runs on.
 
 Owns: the assumed-pod cache and its snapshots, the queue of waiting pods, the framework and its
-    plugins, the engine that decides, binding.
-Never: running pods, changing nodes, deleting anything; it writes bindings, the PodScheduled
-    condition and events, all through the client.
+    plugins, the engine that decides, binding; ``preemption``, ``gangs`` with their queues' quotas,
+    and ``why``, which explains.
+Never: running pods, changing nodes; it writes bindings, conditions of pods, gangs and queues, and
+    events, and deletes the victims of preemption, all through the client.
 Flow: informers → ``cache`` and ``queue`` → ``cycle`` (snapshot → ``engine`` → assume) → binding →
     informer confirms the assumption.
 Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one

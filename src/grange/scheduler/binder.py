@@ -1,11 +1,17 @@
 """Binding: tell the cluster what was decided, and find out whether it knows.
 
+Placed pods wait here for a moment and are written in groups, so that a busy scheduler pays for a
+request once in a hundred pods and a lone pod waits for nobody. Each pod has an answer of its own.
+
 An answer settles a binding one way or the other. Without one the outcome is unknown, and then the
 pod is read back: giving its capacity to another pod while the lost write may still land would
 overcommit the node. A pod that is not bound yet is bound again, always to the same node, until there
 is an answer; so no pod is ever bound twice.
 """
 
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from grange.api.kinds import POD
@@ -20,6 +26,7 @@ from grange.api.status import (
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Placed
@@ -42,6 +49,23 @@ class Outcome(Enum):
     FAILED = "failed"
     SETTLED = "settled"
 
+    __hash__ = object.__hash__  # members are singletons; the inherited one is slow
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is under way.
+
+    Attributes:
+        groups: so many requests at once.
+        group: so many bindings in one.
+        pods: the binder is full with so many whose outcome is not known.
+    """
+
+    groups: int
+    group: int
+    pods: int
+
 
 class Binder:
     """Binds placed pods.
@@ -50,53 +74,142 @@ class Binder:
         client: where to.
         plugin: how.
         cache: knows which assumptions still stand.
+        settle: told the outcome for pods that had the same one, never for none.
+        limits: how much is under way.
         clock: waits between tries.
         log: what went wrong.
+
+    Attributes:
+        under_way: by UID the pods that were put in and whose outcome is not known.
     """
 
     def __init__(
-        self, client: Client, plugin: Bind, cache: Cache, *, clock: Clock, log: Logger
+        self,
+        client: Client,
+        plugin: Bind,
+        cache: Cache,
+        settle: Callable[[Sequence[Placed], Outcome], object],
+        *,
+        limits: Limits,
+        clock: Clock,
+        log: Logger,
     ) -> None:
+        self.under_way: dict[str, Placed] = {}
         self._client = client
         self._plugin = plugin
         self._cache = cache
+        self._settle = settle
+        self._limits = limits
         self._clock = clock
         self._log = log
+        self._waiting: deque[Placed] = deque()
+        self._nursery: Nursery | None = None
+        self._at_work = 0
 
-    async def bind(self, placed: Placed) -> Outcome:
-        """Bind one pod; returns when the outcome is certain, and never raises for an API error.
+    @property
+    def full(self) -> bool:
+        """Whether no more pods should be put in for now."""
+        return len(self.under_way) >= self._limits.pods
 
-        Cancellation: the outcome is unknown; the pod stays assumed.
+    def start(self, nursery: Nursery) -> None:
+        """Work in this nursery from now on.
+
+        What was under way in another one is bound again: nobody knows how that ended.
         """
+        self._nursery, self._at_work = nursery, 0
+        self._waiting.clear()
+        self._waiting.extend(self.under_way.values())
+
+    def forget_all(self) -> None:
+        """Nothing is under way any more; whoever decides next finds out what is bound."""
+        self.under_way.clear()
+        self._waiting.clear()
+
+    def put(self, placed: Placed) -> None:
+        """Take in a pod; it is written after the next ``work``."""
+        self.under_way[placed.info.uid] = placed
+        self._waiting.append(placed)
+
+    def work(self) -> None:
+        """See to it that what was put in is being written: by as many tasks as there are groups."""
+        size, nursery = self._limits.group, self._nursery
+        groups = self._at_work + -(-len(self._waiting) // size)
+        while nursery is not None and self._at_work < min(self._limits.groups, groups):
+            self._at_work += 1
+            nursery.start(self._write_groups(nursery), name="scheduler binder")
+
+    async def _write_groups(self, nursery: Nursery) -> None:
+        """Write groups until nothing waits.
+
+        Cancellation: the outcome is unknown; the pods stay assumed.
+        """
+        while self._waiting:
+            size = min(len(self._waiting), self._limits.group)
+            group: list[Placed] = []
+            settled: list[Placed] = []
+            for _ in range(size):
+                placed = self._waiting.popleft()
+                (group if self._cache.is_assumed(placed.info.uid) else settled).append(placed)
+            self._end(settled, Outcome.SETTLED)
+            if group:
+                answers = await self._write(group)
+                bound: list[Placed] = []
+                for placed, error in zip(group, answers, strict=True):
+                    if error is None:
+                        bound.append(placed)
+                    else:
+                        nursery.start(self._pursue(placed, error), name="scheduler binder")
+                self._end(bound, Outcome.BOUND)
+        self._at_work -= 1
+
+    async def _write(self, group: Sequence[Placed]) -> Sequence[ApiError | None]:
+        placements = [(placed.info, placed.node_name) for placed in group]
+        return await self._plugin.bind(self._client, placements)
+
+    def _end(self, group: Sequence[Placed], outcome: Outcome) -> None:
+        for placed in group:
+            self.under_way.pop(placed.info.uid, None)
+        if group:
+            self._settle(group, outcome)
+
+    async def _pursue(self, placed: Placed, error: ApiError) -> None:
+        """Find out what became of a binding that was not simply accepted."""
+        self._end((placed,), await self._outcome(placed, error))
+
+    async def _outcome(self, placed: Placed, error: ApiError | None) -> Outcome:
         tries = 0
-        while True:
-            try:
-                await self._plugin.bind(self._client, placed.info, placed.node_name)
-                return Outcome.BOUND
-            except NotFound:
+        while error is not None:
+            outcome = await self._judge(placed, error)
+            if outcome is not None:
+                return outcome
+            tries += 1
+            await self._clock.sleep(_BACKOFF.delay(tries))
+            if not self._cache.is_assumed_pod(placed.info.pod):
+                return Outcome.SETTLED
+            (error,) = await self._write((placed,))
+        return Outcome.BOUND
+
+    async def _judge(self, placed: Placed, error: ApiError) -> Outcome | None:
+        """What an error says of the binding; None when it has to be tried again."""
+        pod = str(placed.info.pod.key)
+        match error:
+            case NotFound():
                 return Outcome.GONE
-            except (Conflict, InternalError) as error:
+            case Conflict() | InternalError():
                 # The server has answered, so what it holds now is the outcome.
                 outcome = await self._read_back(placed)
                 if outcome is Outcome.FAILED and isinstance(error, Conflict):
                     outcome = Outcome.CONFLICT
                 if outcome is not None:
-                    self._log.info("binding refused", pod=str(placed.info.pod.key), error=error)
-                    return outcome
-            except Timeout as error:
-                self._log.warning(
-                    "outcome of binding unknown", pod=str(placed.info.pod.key), error=error
-                )
+                    self._log.info("binding refused", pod=pod, error=error)
+                return outcome
+            case Timeout():
+                self._log.warning("outcome of binding unknown", pod=pod, error=error)
                 outcome = await self._read_back(placed)
-                if outcome is not None and outcome is not Outcome.FAILED:
-                    return outcome
-            except ApiError as error:
-                self._log.warning("binding failed", pod=str(placed.info.pod.key), error=error)
+                return None if outcome is Outcome.FAILED else outcome
+            case _:
+                self._log.warning("binding failed", pod=pod, error=error)
                 return Outcome.FAILED
-            tries += 1
-            await self._clock.sleep(_BACKOFF.delay(tries))
-            if not self._cache.is_assumed_pod(placed.info.pod):
-                return Outcome.SETTLED
 
     async def _read_back(self, placed: Placed) -> Outcome | None:
         """What the server holds; FAILED for a pod that is not bound, None when it does not say."""

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
-import msgspec
-
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.errors import invariant
@@ -45,13 +43,6 @@ class Selector(Protocol):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels are chosen."""
-
-
-class _PodState(msgspec.Struct, gc=False):
-    info: PodInfo
-    node_name: str
-    deadline: float | None = None
-    binding_finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +74,39 @@ class Cache:
         self._tree = NodeTree()
         self._images: dict[str, ImageState] = {}
         self._namespaces: Namespaces = MappingProxyType({})
-        self._states: dict[str, _PodState] = {}
-        self._assumed: dict[str, None] = {}
+        self._pods: dict[str, PodInfo] = {}  # placed, all of them
+        self._assumed: dict[str, float | None] = {}  # with the deadline, if there is one
         self._generation = 0
 
     # --- pods --------------------------------------------------------------------------------
 
-    def assume_pod(self, pod: Pod | PodInfo) -> None:
+    def assume_pod(self, pod: Pod | PodInfo, snapshot: NodeInfoSnapshot | None = None) -> None:
         """Charge a placed pod (``spec.nodeName`` set) to its node before the cluster knows.
+
+        Args:
+            pod: the pod.
+            snapshot: one to bring up to date in the same step, if this change is all that it lacks.
 
         Raises:
             CacheError: no UID, no node name, or the pod is tracked already.
         """
-        info = _info(pod)
-        uid = _uid(info.pod)
+        info = pod if isinstance(pod, PodInfo) else PodInfo.of(pod)
+        uid = info.uid or _uid(info.pod)
         node_name = info.pod.spec.node_name
         if not node_name:
             raise CacheError(f"pod {info.pod.key} is not placed")
-        if uid in self._states:
+        if uid in self._pods:
             raise CacheError(f"pod {info.pod.key} is in the cache already, so cannot be assumed")
-        self._charge(info, node_name)
-        self._states[uid] = _PodState(info, node_name)
+        follows = snapshot is not None and snapshot.lacks_nothing(self._generation)
+        entry = self._nodes.get(node_name) or self._entry(node_name)
+        entry.add_pod(info)
+        self._generation += 1
+        entry.generation = self._generation
+        self._nodes.move_to_end(node_name)
+        self._pods[uid] = info
         self._assumed[uid] = None
+        if snapshot is not None and follows:
+            snapshot.follow(entry, info)
 
     def finish_binding(self, pod: Pod, now: float) -> None:
         """The binding is written: from now on the assumption may expire (if it ever does).
@@ -116,9 +118,7 @@ class Cache:
         """
         uid = _uid(pod)
         if uid in self._assumed:
-            state = self._states[uid]
-            state.binding_finished = True
-            state.deadline = now + self._ttl_s if self._ttl_s else None
+            self._assumed[uid] = now + self._ttl_s if self._ttl_s else None
 
     def forget_pod(self, pod: Pod) -> None:
         """Take an assumption back; an unknown pod is fine (unless strict).
@@ -127,22 +127,26 @@ class Cache:
             CacheError: no UID; the pod is confirmed, or assumed on another node.
         """
         uid = _uid(pod)
-        state = self._states.get(uid)
-        if state is None:
+        known = self._pods.get(uid)
+        if known is None:
             if self._strict:
                 raise CacheError(f"pod {pod.key} is not in the cache, so cannot be forgotten")
             return
-        if pod.spec.node_name != state.node_name:
+        if pod.spec.node_name != known.pod.spec.node_name:
             raise CacheError(
-                f"pod {pod.key} was assumed on {state.node_name} "
+                f"pod {pod.key} was assumed on {known.pod.spec.node_name} "
                 f"but is assigned to {pod.spec.node_name}"
             )
         if uid not in self._assumed:
             raise CacheError(f"pod {pod.key} is confirmed, so cannot be forgotten")
         self._drop(uid)
 
-    def add_pod(self, pod: Pod | PodInfo) -> None:
+    def add_pod(self, pod: Pod | PodInfo, snapshot: NodeInfoSnapshot | None = None) -> None:
         """The informer shows a bound pod: confirm its assumption, or charge it.
+
+        Args:
+            pod: the pod.
+            snapshot: one to bring up to date in the same step, if it lacks only a confirmation.
 
         Raises:
             CacheError: no UID, no node name, or the pod was added before.
@@ -152,19 +156,22 @@ class Cache:
         node_name = info.pod.spec.node_name
         if not node_name:
             raise CacheError(f"pod {info.pod.key} is not bound")
-        state = self._states.get(uid)
-        if state is None:
+        known = self._pods.get(uid)
+        if known is None:
             self._charge(info, node_name)
         elif uid not in self._assumed:
             raise CacheError(f"pod {info.pod.key} was added before")
-        elif state.node_name == node_name:
+        elif known.pod.spec.node_name == node_name:
+            follows = snapshot is not None and snapshot.lacks_nothing(self._generation)
             entry = self._nodes[node_name]
             entry.replace_pod(info)
             self._touch(entry)
+            if snapshot is not None and follows:
+                snapshot.follow_exchange(entry, known, info)
         else:
-            self._discharge(state.node_name, uid)
+            self._discharge(known.pod.spec.node_name, uid)
             self._charge(info, node_name)
-        self._states[uid] = _PodState(info, node_name)
+        self._pods[uid] = info
         self._assumed.pop(uid, None)
 
     def update_pod(self, old: Pod, new: Pod | PodInfo) -> None:
@@ -176,19 +183,20 @@ class Cache:
         """
         uid = _uid(old)
         info = _info(new)
-        state = self._states.get(uid)
-        if state is None:
+        known = self._pods.get(uid)
+        if known is None:
             raise CacheError(f"pod {old.key} is not in the cache, so cannot be updated")
         if uid in self._assumed:
             raise CacheError(f"pod {old.key} is assumed and must be added before it is updated")
-        if info.pod.spec.node_name != state.node_name or info.uid != uid:
+        node_name = known.pod.spec.node_name
+        if info.pod.spec.node_name != node_name or info.uid != uid:
             raise CacheCorrupted(
-                f"pod {old.key} was on {state.node_name} and is now on {info.pod.spec.node_name}"
+                f"pod {old.key} was on {node_name} and is now on {info.pod.spec.node_name}"
             )
-        entry = self._nodes[state.node_name]
+        entry = self._nodes[node_name]
         entry.replace_pod(info)
         self._touch(entry)
-        state.info = info
+        self._pods[uid] = info
 
     def remove_pod(self, pod: Pod) -> None:
         """The pod is gone; its cached charge goes, whatever the event's object says.
@@ -198,15 +206,16 @@ class Cache:
             CacheCorrupted: the event names another node.
         """
         uid = _uid(pod)
-        state = self._states.get(uid)
-        if state is None:
+        known = self._pods.get(uid)
+        if known is None:
             raise CacheError(f"pod {pod.key} is not in the cache, so cannot be removed")
         if self._strict and uid in self._assumed:
             raise CacheError(f"pod {pod.key} is only assumed, so cannot be removed")
         # A deletion that was missed arrives without a node name: the cache knows better.
-        if pod.spec.node_name and pod.spec.node_name != state.node_name:
+        node_name = known.pod.spec.node_name
+        if pod.spec.node_name and pod.spec.node_name != node_name:
             raise CacheCorrupted(
-                f"pod {pod.key} is on {state.node_name}; its removal says {pod.spec.node_name}"
+                f"pod {pod.key} is on {node_name}; its removal says {pod.spec.node_name}"
             )
         self._drop(uid)
 
@@ -216,15 +225,14 @@ class Cache:
         Raises:
             CacheError: no UID, or unknown.
         """
-        state = self._states.get(_uid(pod))
-        if state is None:
+        known = self._pods.get(_uid(pod))
+        if known is None:
             raise CacheError(f"pod {pod.key} is not in the cache")
-        return state.info.pod
+        return known.pod
 
     def info(self, uid: str) -> PodInfo | None:
         """What is known of a pod by its UID; None for an unknown one."""
-        state = self._states.get(uid)
-        return None if state is None else state.info
+        return self._pods.get(uid)
 
     def is_assumed_pod(self, pod: Pod) -> bool:
         """Whether the pod is assumed and neither confirmed, forgotten nor expired.
@@ -234,18 +242,22 @@ class Cache:
         """
         return _uid(pod) in self._assumed
 
+    def is_assumed(self, uid: str) -> bool:
+        """``is_assumed_pod`` by the UID."""
+        return uid in self._assumed
+
     def tracks(self, uid: str) -> bool:
         """Whether a pod of this UID is assumed or added."""
-        return uid in self._states
+        return uid in self._pods
 
     def cleanup(self, now: float) -> Pods:
         """Drop the assumptions whose deadline has passed, and return their pods."""
         expired: Pods = []
-        for uid in [*self._assumed]:
-            state = self._states.get(uid)
-            invariant(state is not None, "an assumed pod has no state", uid=uid)
-            if state is not None and state.deadline is not None and now > state.deadline:
-                expired.append(state.info.pod)
+        for uid, deadline in [*self._assumed.items()]:
+            known = self._pods.get(uid)
+            invariant(known is not None, "an assumed pod is not tracked", uid=uid)
+            if known is not None and deadline is not None and now > deadline:
+                expired.append(known.pod)
                 self._drop(uid)
         return expired
 
@@ -317,7 +329,7 @@ class Cache:
     @property
     def pod_count(self) -> int:
         """How many pods are assumed or added."""
-        return len(self._states)
+        return len(self._pods)
 
     @property
     def assumed_count(self) -> int:
@@ -337,7 +349,7 @@ class Cache:
         version = self._tree.version
         self._nodes.clear()
         self._images.clear()
-        self._states.clear()
+        self._pods.clear()
         self._assumed.clear()
         self._tree = NodeTree()
         self._tree.version = version + 1
@@ -370,6 +382,8 @@ class Cache:
         Raises:
             SnapshotInconsistent: it disagreed with the node tree; it is repaired for next time.
         """
+        if snapshot.current(self._generation, self._tree, self._namespaces):
+            return
         snapshot.begin()
         snapshot.index.set_namespaces(self._namespaces)
         snapshot.table.images = self._images
@@ -378,8 +392,7 @@ class Cache:
                 break
             if entry.node is not None:
                 snapshot.put(entry)
-        if self._nodes:
-            snapshot.generation = next(reversed(self._nodes.values())).generation
+        snapshot.generation = self._generation
         if len(snapshot.node_info_map) > self._tree.num_nodes:
             live = self._nodes
             snapshot.keep(lambda name: name in live and live[name].node is not None)
@@ -419,16 +432,16 @@ class Cache:
             self._touch(entry)
 
     def _drop(self, uid: str) -> None:
-        state = self._states.pop(uid)
+        known = self._pods.pop(uid)
         self._assumed.pop(uid, None)
-        self._discharge(state.node_name, uid)
+        self._discharge(known.pod.spec.node_name, uid)
 
     def _put_node(self, node: Node) -> NodeInfo:
         allocatable = requests.allocatable(node.status.allocatable)
         entry = self._entry(node.metadata.name)
         old = entry.node
         entry.node = node
-        entry.allocatable = allocatable
+        entry.offer(allocatable)
         if old is None or old.status.images != node.status.images:
             self._remove_images(entry)
             entry.image_states = self._add_images(node)

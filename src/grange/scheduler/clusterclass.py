@@ -2,8 +2,8 @@
 
 Rules and rankings look at nodes only by their domains, so all rows in the same domains share their
 verdicts and the scores of the rankings. Such a group of rows is a *cell*: one for each combination
-of zones, say. Keys are arranged by cell, each in blocks of its own, and a decision takes the best
-key of each cell that the rules leave open, adds the cell's score, and takes the best of those.
+of zones, say. Each cell has its own leaders. A decision takes the best key of each cell that the rules
+leave open, adds the cell's score, and takes the best of those.
 
 That is exact, as a cell's score is added to all of its keys alike and therefore does not change
 which is the largest. Rankings are scaled over the cells that are open and have a feasible row, which
@@ -15,22 +15,22 @@ Everything else about such labels, and classes whose other scores are normalised
 the feasible nodes, takes the way over all rows: the same steps, with each row a place of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from grange.base.errors import InvariantError
-from grange.placement import kernels
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.decision import Tally
 from grange.scheduler.framework import Points, Profile, Ranking, Rule
+from grange.scheduler.leaders import Leaders
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.podclass import BLOCK, EngineStatistics, PodClass
-from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
+from grange.scheduler.podclass import EngineStatistics, PodClass
+from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 _CELLS_MAX = 256
-# Up to so many blocks a loop is cheaper than a dozen array operations.
-_FEW_BLOCKS = 64
+# Up to so many cells a loop is cheaper than a dozen array operations.
+_FEW_CELLS = 16
 
 
 class _Rows:
@@ -52,25 +52,25 @@ class _Cells:
 
     def __init__(self, table: NodeTable, keys: Sequence[str]) -> None:
         rows = np.flatnonzero(table.valid[table.all])
-        columns = [table.labels(key).ids[rows] for key in keys]
-        stacked = np.stack(columns) if columns else np.zeros((1, len(rows)), np.int32)
-        points, of_row = np.unique(stacked, axis=1, return_inverse=True)
-        self.count = points.shape[1]
-        self._domains = {key: points[at].astype(np.int32) for at, key in enumerate(keys)}
+        columns = {key: table.labels(key).ids[rows] for key in keys}
+        # One number for each combination; few values a key keep it small.
+        code: Integers = np.zeros(len(rows), np.int64)
+        for key, ids in columns.items():
+            code = code * (len(table.labels(key).values) + 1) + ids + 1
+            code = np.unique(code, return_inverse=True)[1]
+        first, of_row = np.unique(code, return_index=True, return_inverse=True)[1:]
+        self.count = len(first)
+        self._domains = {key: ids[first] for key, ids in columns.items()}
         self.lists: dict[str, list[int]] = {
             key: found.tolist() for key, found in self._domains.items()
         }
-        of_row = of_row.reshape(-1)
-        sizes = np.bincount(of_row, minlength=self.count)
-        blocks = np.maximum(1, -(-sizes // BLOCK))
-        self.starts = np.concatenate([[0], np.cumsum(blocks)[:-1]]).astype(np.int64)
-        self.blocks = int(blocks.sum())
-        ends = np.cumsum(blocks).tolist()
-        self.spans: list[tuple[int, int]] = [*zip(self.starts.tolist(), ends, strict=True)]
-        order: Integers = np.argsort(of_row, kind="stable")
-        rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        self.slots: Integers = np.full(table.size, self.blocks * BLOCK, np.int64)
-        self.slots[rows[order]] = self.starts[of_row[order]] * BLOCK + rank
+        self.of_row: Ids = np.full(table.size, self.count, np.int32)
+        self.of_row[rows] = of_row
+        self.of = self.of_row.data
+
+    def members(self, cell: int) -> Integers:
+        """The rows of a cell."""
+        return np.flatnonzero(self.of_row == cell)
 
     def domains(self, key: str) -> Ids:
         ids: Ids = self._domains[key]
@@ -86,28 +86,39 @@ class _Barrier:
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self._verdicts: Mask = np.zeros(0, np.bool_)
-        self._of_domain: dict[int, list[int]] = {}
+        self._verdict = self._verdicts.data
+        # Rows by domain: those of one domain are neighbours here.
+        self._rows = np.zeros(0, np.int64).data
+        self._starts = np.zeros(1, np.int64).data
 
     def build(self, table: NodeTable) -> Mask:
         """Where it refuses."""
         self.rule.refresh()
         self._verdicts = self.rule.verdicts().copy()
+        self._verdict = self._verdicts.data
         ids = table.labels(self.rule.key).ids[table.all]
-        self._of_domain = {}
-        for row in np.flatnonzero(table.valid[table.all]).tolist():
-            self._of_domain.setdefault(int(ids[row]), []).append(row)
+        rows = np.flatnonzero(table.valid[table.all] & (ids >= 0))
+        rows = rows[np.argsort(ids[rows], kind="stable")]
+        self._rows = rows.data
+        self._starts = np.searchsorted(ids[rows], np.arange(len(self._verdicts))).data
         return ~self._verdicts[ids]
 
-    def turned(self, changed: Sequence[int]) -> list[tuple[int, int]]:
-        """Rows whose verdict turned, each with how much more it is barred."""
-        found: list[tuple[int, int]] = []
+    def follow(self, barred: memoryview, rows: list[int]) -> bool:
+        """Bar the rows whose verdict turned, and collect them; False to build anew."""
+        rule = self.rule
+        changed = rule.refresh()
+        if changed is None:
+            return False
+        verdict, starts = self._verdict, self._starts
         for domain in changed:
-            opens = self.rule.opens(domain)
-            if opens != self._verdicts[domain]:
-                self._verdicts[domain] = opens
+            opens = rule.opens(domain)
+            if opens != verdict[domain]:
+                verdict[domain] = opens
                 more = -1 if opens else 1
-                found.extend((row, more) for row in self._of_domain.get(domain, ()))
-        return found
+                for row in self._rows[starts[domain] : starts[domain + 1]]:
+                    barred[row] += more
+                    rows.append(row)
+        return True
 
 
 class ClusterClass(PodClass):
@@ -140,26 +151,38 @@ class ClusterClass(PodClass):
         self._cells: _Cells | None = None
         self._by_cell: list[Rule] = []
         self._barriers: list[_Barrier] = []
+        self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
+        # By cell, and a last one for rows without a node: who leads, and the largest key.
+        self._led: list[Leaders | None] = []
+        self._tops: Integers = np.zeros(0, np.int64)
+        self._top = self._tops.data
+        self._stale: list[int] = []
+        self._order = self._top
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
-        if self._divided != snapshot.index.nodes:
-            self._divided = snapshot.index.nodes
-            self._divide(snapshot)
-            self._layout = -1  # keys are arranged by cell
-        if self._cells is None:
-            self._refresh([rule for _, rule in self._rules])
-            self._catch_up(snapshot)
-            return self._best_row(snapshot)
-        self._catch_up(snapshot, self._turned(snapshot))
-        self._refresh(self._by_cell)
-        if not all(score.flat for score in self._normalised):
+        self._follow(snapshot)
+        if self._cells is None or not self._flat:
             return self._best_row(snapshot)
         return self._best_cell(self._cells)
 
+    def _follow(self, snapshot: NodeInfoSnapshot) -> None:
+        """Bring rows and rules up to date."""
+        if self._divided != snapshot.index.nodes:
+            self._divided = snapshot.index.nodes
+            self._divide(snapshot)
+            self._layout = -1  # leaders are by cell
+        if self._cells is None:
+            self._refresh([rule for _, rule in self._rules])
+            self._catch_up(snapshot)
+            return
+        self._catch_up(snapshot, self._turned(snapshot) if self._barriers else ())
+        self._refresh(self._by_cell)
+
     def _refresh(self, rules: Sequence[Rule]) -> None:
         for rule in rules:
-            if rule.refresh() != []:
+            changed = rule.refresh()
+            if changed is None or changed:
                 self.rejection = None
 
     # --- arrangement -------------------------------------------------------------------------
@@ -169,7 +192,7 @@ class ClusterClass(PodClass):
         table = snapshot.table
         keys: dict[str, None] = {}
         self._cells, self._by_cell, self._barriers = None, [], []
-        self._slots = self._barred = None
+        self._barred = None
         for _, rule in self._rules:
             if self._few(table, rule.key):
                 keys[rule.key] = None
@@ -185,44 +208,86 @@ class ClusterClass(PodClass):
         cells = _Cells(table, [*keys])
         if cells.count <= _CELLS_MAX:
             self._cells = cells
+            self._checks = [(rule.opens, cells.lists[rule.key]) for rule in self._by_cell]
 
     def _few(self, table: NodeTable, key: str) -> bool:
         return len(table.labels(key).values) <= self._few_domains
 
-    def _arrange(self, table: NodeTable) -> int:
+    def _lead(self, snapshot: NodeInfoSnapshot) -> None:
+        cells = self._cells
+        self._alone = cells is None
+        if cells is None:
+            super()._lead(snapshot)
+            return
+        self._order = snapshot.order
+        self._led = [None] * (cells.count + 1)
+        self._tops = np.full(cells.count + 1, -1, np.int64)
+        np.maximum.at(self._tops, cells.of_row, self._keys)
+        self._top = self._tops.data
+        self._stale = []
+
+    def _rose(self, row: int, key: int) -> None:
         if self._cells is None:
-            return super()._arrange(table)
-        self._slots = self._cells.slots
-        return self._cells.blocks + 1  # the last is for rows without a node
+            super()._rose(row, key)
+            return
+        cell = self._cells.of[row]
+        led = self._led[cell]
+        if led is not None and key > led.floor:
+            led.put(key)
+        top = self._top[cell]
+        if key > top:
+            self._top[cell] = key
+        elif top >= 0 and self._order[TIE_MAX - (top & TIE_MAX)] == row:
+            self._stale.append(cell)
+
+    def _freshen(self) -> None:
+        """Find the largest key of the cells where it may have fallen."""
+        for cell in self._stale:
+            led = self._led[cell]
+            if led is None:
+                led = self._leaders_of(cell)
+            self._top[cell] = led.best()
+        self._stale.clear()
+
+    def _leaders_of(self, cell: int) -> Leaders:
+        cells = self._cells
+        members = cells.members(cell) if cells is not None else None
+        led = self._led[cell] = Leaders(self._keys, self._order, members)
+        return led
 
     def _turned(self, snapshot: NodeInfoSnapshot) -> list[int]:
         """Follow the rules that bar rows; the rows to look at again."""
-        if not self._barriers:
-            return []
-        table = snapshot.table
-        changes = [barrier.rule.refresh() for barrier in self._barriers]
-        if self._barred is None or any(item is None for item in changes):
-            self._barred = np.zeros(table.capacity, np.int64)
-            for barrier in self._barriers:
-                self._barred[table.all] += barrier.build(table)
-            self._layout = -1
-            return []
+        if self._barred is None:
+            return self._bar(snapshot)
         rows: list[int] = []
-        for barrier, changed in zip(self._barriers, changes, strict=True):
-            for row, more in barrier.turned(changed) if changed else ():
-                self._barred[row] += more
-                rows.append(row)
+        barred = self._barred.data
+        for barrier in self._barriers:
+            if not barrier.follow(barred, rows):
+                return self._bar(snapshot)
         return rows
+
+    def _bar(self, snapshot: NodeInfoSnapshot) -> list[int]:
+        """Find the barred rows from scratch."""
+        table = snapshot.table
+        self._barred = np.zeros(table.capacity, np.int64)
+        for barrier in self._barriers:
+            self._barred[table.all] += barrier.build(table)
+        self._layout = -1
+        return []
 
     # --- deciding ----------------------------------------------------------------------------
 
     def _best_cell(self, cells: _Cells) -> int:
-        if cells.blocks <= _FEW_BLOCKS:
-            best_keys = self._open_cells(cells)
-            if len(best_keys) <= 1 or not self._rankings:
+        if self._stale:
+            self._freshen()
+        if cells.count == 1 and not self._by_cell:
+            return self._top[0]
+        if cells.count <= _FEW_CELLS:
+            found = self._open_cells(cells)
+            if len(found) <= 1 or not self._rankings:
                 # Where there is one cell, or nothing to rank them, scores decide nothing.
-                return max(best_keys, default=-1)
-        best = np.maximum.reduceat(self._maxima[: cells.blocks], cells.starts)
+                return max(found, default=-1)
+        best = self._tops[: cells.count]
         feasible: Mask = best >= 0
         for rule in self._by_cell:
             feasible &= rule.verdicts()[cells.domains(rule.key)]
@@ -233,37 +298,46 @@ class ClusterClass(PodClass):
         return int(best[feasible].max())
 
     def _open_cells(self, cells: _Cells) -> list[int]:
-        """The largest key of each cell that is open and has a feasible row."""
-        maxima: list[int] = self._maxima.tolist()
-        found = []
-        for at, (first, end) in enumerate(cells.spans):
-            key = max(maxima[first:end])
-            if key < 0:
-                continue
-            for rule in self._by_cell:
-                if not rule.opens(cells.lists[rule.key][at]):
-                    break
-            else:
-                found.append(key)
+        """The largest key of each cell that is open; without rankings, of those that may lead."""
+        found: list[int] = []
+        best, top, ranked = -1, self._top, bool(self._rankings)
+        for at in range(cells.count):
+            key = top[at]
+            if key > best:
+                for opens, domains in self._checks:
+                    if not opens(domains[at]):
+                        break
+                else:
+                    found.append(key)
+                    if not ranked:
+                        best = key
         return found
 
     def _best_row(self, snapshot: NodeInfoSnapshot) -> int:
         self._statistics.by_row += 1
-        table, points = snapshot.table, _Rows(snapshot.table)
-        rows = table.all
-        feasible = self._feasible[rows].copy()
-        for _, rule in self._rules:
-            feasible &= rule.verdicts()[points.domains(rule.key)]
+        feasible = self._opened(snapshot)
         if not feasible.any():
             return -1
-        total = self._worth[rows].copy()
-        for score in self._normalised:
-            most = 0 if score.flat else int(score.raw[rows].max(initial=0, where=feasible))
-            scaled = kernels.normalised(score.raw[rows], most, reverse=score.reverse)
-            total += score.weight * scaled
-        total += self._ranked(points, feasible)
-        keys = (total << TIE_BITS) + snapshot.ties[rows]
+        keys = (self.totals(snapshot, feasible) << TIE_BITS) + snapshot.ties[snapshot.table.all]
         return int(keys[feasible].max())
+
+    def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
+        table, points = snapshot.table, _Rows(snapshot.table)
+        feasible: Mask = self._feasible[table.all].copy()
+        for _, rule in self._rules:
+            feasible &= rule.verdicts()[points.domains(rule.key)]
+        return feasible
+
+    def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
+        """Where the pod may go, by row."""
+        self._follow(snapshot)
+        return self._opened(snapshot)
+
+    def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
+        """The score of every row if just these were feasible; anything for the others."""
+        total = super().totals(snapshot, feasible)
+        total += self._ranked(_Rows(snapshot.table), feasible)
+        return total
 
     def _ranked(self, points: Points, feasible: Mask) -> Integers:
         total: Integers = np.zeros(len(feasible), np.int64)

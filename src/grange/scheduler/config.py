@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from grange.api.bindings import LIMIT
 from grange.scheduler.pools import QueueSettings
 
 
@@ -13,28 +14,34 @@ class SchedulerConfig:
         scheduler_names: pods whose ``schedulerName`` is one of these are ours.
         assume_ttl_s: how long a written binding may stay unconfirmed; 0 trusts the informer for
             ever, which is right unless something else removes pods unseen.
-        binders: how many bindings are written at once; the server commits them in groups.
-        backlog: deciding pauses while so many placed pods wait for a binder, so that a more
+        binders: how many groups of bindings are written at once.
+        binding_group: how many bindings are written in one request, which is one commit.
+        backlog: deciding pauses while so many placed pods are not known to be bound, so that a more
             urgent pod is never behind more than these.
         writers: how many conditions are written at once.
         slice_s: how long deciding may hold the event loop before others get a turn.
         slice_pods: the same in pods.
+        overtakes: how many pods may be placed before a gang that comes first and waits.
         queue: backoff and timeouts.
     """
 
     scheduler_names: frozenset[str] = frozenset({"default-scheduler", "grange"})
     assume_ttl_s: float = 0.0
-    binders: int = 256
-    backlog: int = 512
+    binders: int = 8
+    binding_group: int = 128
+    backlog: int = 1024
     writers: int = 16
     slice_s: float = 0.005
     slice_pods: int = 256
+    overtakes: int = 64
     queue: QueueSettings = field(default_factory=QueueSettings)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        for name in ("binders", "backlog", "writers", "slice_pods"):
+        for name in ("binders", "binding_group", "backlog", "writers", "slice_pods"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
+        if self.binding_group > LIMIT:
+            raise ValueError(f"binding_group must be at most {LIMIT}, what the server takes")
         if not self.scheduler_names:
             raise ValueError("scheduler_names must name at least one scheduler")

@@ -4,21 +4,29 @@ Synchronous from end to end, so nothing can change between the decision and the 
 records it. What takes time (binding) starts from the ``Placed`` that comes out.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
 
 from grange.scheduler.cache import Cache
+from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.decision import Rejection
-from grange.scheduler.engine import Engine
+from grange.scheduler.engine import Engine, EngineStatistics
 from grange.scheduler.errors import SnapshotInconsistent
-from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.framework import Code, CycleState, Handle, PostFilterResult, Profiles
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nominator import Nominator
+from grange.scheduler.permits import Permits
 from grange.scheduler.pools import QueuedPod
+from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.sampling import Rotation
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod with a node, assumed in the cache, to be bound.
 
     Attributes:
@@ -33,6 +41,18 @@ class Placed:
     node_name: str
     state: CycleState
 
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.info.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pods with a node that a Permit plugin holds back; ``Cycle.permits`` tells when to go on."""
+
+    placed: tuple[Placed, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
@@ -41,10 +61,12 @@ class Unplaced:
     Attributes:
         queued: the pod.
         rejection: why.
+        room: what is to be done so that it will have room; None when nothing can be.
     """
 
     queued: QueuedPod
     rejection: Rejection
+    room: PostFilterResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +76,89 @@ class Dropped:
     queued: QueuedPod
 
 
-Outcome = Placed | Unplaced | Dropped
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became of pods that were tried together."""
+
+    outcomes: "tuple[Placed | Waiting | Unplaced | Dropped, ...]"
+
+
+Outcome = Placed | Waiting | Unplaced | Dropped | Batch
+
+
+class Units(Protocol):
+    """Knows which pods go together, and who may go at all."""
+
+    def before(self, queued: QueuedPod, now: float) -> PodInfo | Outcome:
+        """A pod is about to be tried: what it is to be decided as, or what became of it.
+
+        In the second case the pod, and whoever was tried with it, is where it belongs: out of the
+        queue or back in it.
+        """
+
+    def placed(self, placed: Placed) -> None:
+        """A pod was given a node by itself."""
+
+    def taken_back(self, placed: Placed) -> None:
+        """A pod's node was taken from it again."""
+
+    def dragged(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
+        """The victims of a pod, and those who are of no use without them."""
 
 
 class Cycle:
     """Runs cycles over a queue and a cache.
 
     Args:
-        profile: the plugins.
+        profiles: the plugins.
         cache: the state of the cluster.
         queue: the pods that wait.
+        budgets: what may be disrupted to make room.
+        offset: where searches for such room start: a number below the argument.
+
+    Attributes:
+        nominator: who was promised room where.
     """
 
-    def __init__(self, profile: Profile, cache: Cache, queue: SchedulingQueue) -> None:
-        self._profile = profile
+    def __init__(
+        self,
+        profiles: Profiles,
+        cache: Cache,
+        queue: SchedulingQueue,
+        *,
+        budgets: Budgets | None = None,
+        offset: Callable[[int], int] = lambda _: 0,
+    ) -> None:
+        self.nominator = Nominator()
+        self._profiles = profiles
         self._cache = cache
         self._queue = queue
         self.snapshot = NodeInfoSnapshot()
-        self.engine = Engine(profile, self.snapshot)
+        self.permits: Permits[Placed] = Permits()
+        self.units: Units | None = None
+        rotation = Rotation()
+        self._engines = {
+            profile: Engine(profile, self.snapshot, rotation=rotation)
+            for profile in profiles.each()
+        }
+        budgets = Budgets() if budgets is None else budgets
+        self._rooms = {
+            profile: [
+                item.make(Handle(profile, self.snapshot, self.nominator, budgets, offset))
+                for _, item in profile.post_filter
+            ]
+            for profile in profiles.each()
+        }
+
+    @property
+    def statistics(self) -> EngineStatistics:
+        """The work counters of the first profile's engine."""
+        return self._engines[self._profiles.each()[0]].statistics
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were made."""
+        return sum(engine.statistics.decisions for engine in self._engines.values())
 
     def run_one(self, now: float) -> Outcome | None:
         """Try the next pod; None when none may be tried now.
@@ -82,54 +169,159 @@ class Cycle:
         queued = self._queue.pop(now)
         if queued is None:
             return None
-        pod = queued.info.pod
-        if pod.metadata.deletion_timestamp or self._cache.tracks(queued.uid):
+        info = queued.info
+        if info.pod.metadata.deletion_timestamp or self._cache.tracks(info.uid):
             self._queue.done(queued)
             return Dropped(queued)
+        if self.units is not None:
+            seen = self.units.before(queued, now)
+            if not isinstance(seen, PodInfo):
+                return seen
+            info = seen
         state = CycleState()
         try:
             self._cache.update_node_info_snapshot(self.snapshot)
         except SnapshotInconsistent as error:
             return self._fail(queued, str(error), now)
-        found = self.engine.decide(queued.info, state)
+        nominated = self.nominator.beside(info)
+        found = self._engines[self._profiles.of(info)].decide(info, state, nominated)
         if isinstance(found, Rejection):
             if found.error:
                 self._queue.fail(queued, now)
-            else:
-                self._queue.turn_down(queued, found.plugins, now)
-            return Unplaced(queued, found)
+                return Unplaced(queued, found)
+            room = self._make_room(info, state, found)
+            if room is not None and room.victims and self.units is not None:
+                room = replace(room, victims=self.units.dragged(room.victims, info))
+            self._queue.turn_down(queued, found.plugins, now)
+            if room is not None and room.nominated == "":
+                # Its promised room is for others now, up to its own importance.
+                self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)
+            return Unplaced(queued, found, room)
         return self._assume(queued, found, state, now)
 
     def take_back(self, placed: Placed) -> None:
         """Undo an assumption: reservations in reverse order, then the charge."""
-        for _, plugin in reversed(self._profile.reserve):
+        for _, plugin in reversed(self._profiles.of(placed.info).reserve):
             plugin.unreserve(placed.state, placed.info, placed.node_name)
-        if self._cache.is_assumed_pod(placed.info.pod):
-            self._cache.forget_pod(placed.info.pod)
+        if not self._cache.is_assumed_pod(placed.info.pod):
+            return  # bound by somebody, or gone: what it counts for is known from the informer
+        self._cache.forget_pod(placed.info.pod)
+        if self.units is not None:
+            self.units.taken_back(placed)
 
-    def _assume(self, queued: QueuedPod, node_name: str, state: CycleState, now: float) -> Outcome:
-        placed = Placed(queued, queued.info.on(node_name), node_name, state)
-        self._cache.assume_pod(placed.info)
-        for name, plugin in self._profile.reserve:
+    def refresh(self) -> None:
+        """Bring the snapshot up to date.
+
+        Raises:
+            SnapshotInconsistent: it is repaired for the next time.
+        """
+        self._cache.update_node_info_snapshot(self.snapshot)
+
+    def decide(self, pod: PodInfo, state: CycleState) -> str | Rejection:
+        """The node for a pod on the newest snapshot, or why there is none; nothing is assumed."""
+        try:
+            self.refresh()
+        except SnapshotInconsistent as error:
+            return Rejection(self.snapshot.num_nodes, pre_filter=str(error), error=True)
+        return self.judge(pod, state)
+
+    def judge(self, pod: PodInfo, state: CycleState) -> str | Rejection:
+        """As ``decide``, on the snapshot as it is, trials included."""
+        engine = self._engines[self._profiles.of(pod)]
+        return engine.decide(pod, state, self.nominator.beside(pod))
+
+    def ask(self, pod: PodInfo, state: CycleState) -> PostFilterResult | None:
+        """What the first PostFilter plugin that has an idea would do; nothing is kept of it."""
+        for ask in self._rooms[self._profiles.of(pod)]:
+            found = ask(state, pod)
+            if found.nominated:
+                return found
+        return None
+
+    def promise(self, pod: PodInfo, room: PostFilterResult) -> None:
+        """Nominate a pod that preempts to the node that it was found."""
+        for other in room.cleared:
+            self.nominator.remove(other.uid)
+        self.nominator.put(pod, room.nominated or "")
+        if room.victims:
+            self.nominator.evicting[pod.uid] = False
+
+    def on(self, info: PodInfo, node_name: str) -> PodInfo:
+        """The pod as it would be on a node that all filters passed, devices included."""
+        profile = self._profiles.of(info)
+        info = info.on(node_name)
+        if profile.allot is not None and profile.allot.applies(info):
+            return info.holding(profile.allot.allot(info, self.snapshot.node_info_map[node_name]))
+        return info
+
+    def _make_room(
+        self, pod: PodInfo, state: CycleState, rejection: Rejection
+    ) -> PostFilterResult | None:
+        """Ask the PostFilter plugins, and keep what they nominate; None without any news."""
+        if rejection.pre_filter:
+            return None  # no node was the reason
+        for ask in self._rooms[self._profiles.of(pod)]:
+            found = ask(state, pod)
+            if found.nominated == "":
+                self.nominator.remove(pod.uid)
+            elif found.nominated is not None:
+                for other in found.cleared:
+                    self.nominator.remove(other.uid)
+                self.nominator.put(pod, found.nominated)
+                self.nominator.evicting[pod.uid] = False
+            if found.nominated is not None or found.status.code is not Code.UNSCHEDULABLE:
+                return found
+        return None
+
+    def hold(
+        self, queued: QueuedPod, node_name: str, state: CycleState
+    ) -> tuple[Placed, dict[str, float]] | Rejection:
+        """Assume a pod on a node, reserve what it needs there, and ask the Permit plugins.
+
+        Returns:
+            The placed pod, and how many seconds each plugin that holds it back wants to; or, with
+            everything taken back, why not.
+        """
+        profile = self._profiles.of(queued.info)
+        placed = Placed(queued, self.on(queued.info, node_name), node_name, state)
+        self._cache.assume_pod(placed.info, self.snapshot)
+        self.nominator.remove(placed.uid)
+        for name, plugin in profile.reserve:
             status = plugin.reserve(state, placed.info, node_name)
             if not status.ok:
-                return self._refuse(placed, name, status.reasons, now)
-        for name, gate in self._profile.permit:
+                return self._refuse(placed, name, status.reasons)
+        waits: dict[str, float] = {}
+        if profile.permit:
+            state.write(self.permits)
+        for name, gate in profile.permit:
             status = gate.permit(state, placed.info, node_name)
-            if not status.ok:
-                return self._refuse(placed, name, status.reasons, now)
+            if status.code is Code.WAIT:
+                waits[name] = status.wait_s
+            elif not status.ok:
+                return self._refuse(placed, name, status.reasons)
+        return placed, waits
+
+    def _assume(self, queued: QueuedPod, node_name: str, state: CycleState, now: float) -> Outcome:
+        held = self.hold(queued, node_name, state)
+        if isinstance(held, Rejection):
+            self._queue.turn_down(queued, held.plugins, now)
+            return Unplaced(queued, held)
+        placed, waits = held
         self._queue.done(queued)
+        if self.units is not None:
+            self.units.placed(placed)
+        if waits:
+            self.permits.hold((placed,), {placed.uid: waits}, now)
+            return Waiting((placed,))
         return placed
 
-    def _refuse(self, placed: Placed, plugin: str, reasons: tuple[str, ...], now: float) -> Outcome:
+    def _refuse(self, placed: Placed, plugin: str, reasons: tuple[str, ...]) -> Rejection:
         self.take_back(placed)
-        rejection = Rejection(
+        return Rejection(
             self.snapshot.num_nodes,
             plugins=frozenset({plugin}),
             pre_filter=", ".join(reasons) or f"{plugin} rejected the pod",
         )
-        self._queue.turn_down(placed.queued, rejection.plugins, now)
-        return Unplaced(placed.queued, rejection)
 
     def _fail(self, queued: QueuedPod, reason: str, now: float) -> Outcome:
         self._queue.fail(queued, now)

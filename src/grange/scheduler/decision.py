@@ -14,6 +14,7 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 NO_NODES = "no nodes available to schedule pods"
+_TOLD = 16  # reasons; every node may have one of its own, and a condition is read by many
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Rejection:
         plugins: who turned the pod down; their events bring it back.
         pre_filter: the reason why no node was even looked at; empty otherwise.
         error: a plugin failed rather than refused.
+        waits: what the pod waits for before any node is looked at; then this is all it says.
+        nominated: the node that the pod is nominated to and waits for; or empty.
     """
 
     num_nodes: int
@@ -33,14 +36,27 @@ class Rejection:
     plugins: frozenset[str] = frozenset()
     pre_filter: str = ""
     error: bool = False
+    waits: str = ""
+    nominated: str = ""
 
     @property
     def message(self) -> str:
         """What the pod's condition says, e.g. ``0/3 nodes are available: 3 Insufficient cpu.``."""
+        if not self.nominated:
+            return self._story
+        return f"{self._story.removesuffix('.')}. Nominated to {self.nominated}."
+
+    @property
+    def _story(self) -> str:
+        if self.waits:
+            return self.waits
         if not self.num_nodes:
             return NO_NODES
         told = [self.pre_filter] if self.pre_filter else []
-        told += sorted(f"{count} {reason}" for reason, count in self.counts)
+        counts = sorted(self.counts, key=lambda item: (-item[1], item[0]))
+        told += sorted(f"{count} {reason}" for reason, count in counts[:_TOLD])
+        if len(counts) > _TOLD:
+            told.append(f"{sum(count for _, count in counts[_TOLD:])} for other reasons")
         return f"0/{self.num_nodes} nodes are available: {', '.join(told)}."
 
 

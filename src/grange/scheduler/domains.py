@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from grange.placement.columns import Ids, Integers, Mask
+from grange.placement.columns import Integers, Mask
 from grange.scheduler.podindex import Counter
 from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_FEW = 32  # up to so many, a loop is quicker than the array
 
 
 class Domains:
@@ -18,6 +20,7 @@ class Domains:
     Attributes:
         key: the label key.
         counts: the sum by domain number, and a last entry that is always 0.
+        count: the same, for single elements.
         present: the domains that have a node that counts.
         total: over all domains.
     """
@@ -25,14 +28,17 @@ class Domains:
     def __init__(self, snapshot: NodeInfoSnapshot, counter: Counter, key: str) -> None:
         self.key = key
         self.counts: Integers = np.zeros(1, np.int64)
+        self.count = self.counts.data
         self.present: Integers = np.zeros(0, np.int64)
         self.total = 0
+        self._few: list[int] = []
         self._snapshot = snapshot
+        self._index = snapshot.index
         self._counter = counter
         self._position = -1
         self._nodes = -1
-        self._ids: Ids = np.zeros(0, np.int32)
-        self._inside: Mask = np.zeros(0, np.bool_)
+        self._domain = np.zeros(0, np.int32).data  # by row
+        self._inside = np.zeros(0, np.bool_).data
         self._changed: list[int] | None = None
 
     def eligible(self) -> Mask | None:
@@ -42,47 +48,75 @@ class Domains:
     def update(self) -> None:
         """Take in what changed since the last time."""
         counter = self._counter
-        if self._nodes != self._snapshot.index.nodes:
+        if self._nodes != self._index.nodes:
             self._build()
-        elif self._position != counter.position:
-            changes = counter.since(self._position)
-            if changes is None:
+        elif count := counter.position - self._position:
+            changes = counter.log[-count:]
+            if len(changes) < count:
                 self._build()
-            else:
-                self._apply(changes)
-                self._position = counter.position
+                return
+            self._position = counter.position
+            inside, ids, counts, changed = self._inside, self._domain, self.count, self._changed
+            for row, amount in changes:
+                if inside[row]:
+                    domain = ids[row]
+                    counts[domain] += amount
+                    self.total += amount
+                    if changed is not None:
+                        changed.append(domain)
+
+    def least(self) -> int:
+        """The smallest sum of a domain that has a node that counts; there is one."""
+        if len(self._few) == len(self.present):
+            count = self.count
+            return min([count[domain] for domain in self._few])
+        return int(self.counts[self.present].min())
+
+    def changes(self) -> list[int] | None:
+        """Take in what changed, and tell the domains whose sum did; None for all."""
+        changed = self._changed
+        counter = self._counter
+        count = counter.position - self._position
+        if count == 1 and not changed and changed is not None and self._nodes == self._index.nodes:
+            # By far the most frequent case: one pod more or less.
+            self._position = counter.position
+            row, amount = counter.log[-1]
+            if not self._inside[row]:
+                return changed
+            domain = self._domain[row]
+            self.count[domain] += amount
+            self.total += amount
+            return [domain]
+        if count or self._nodes != self._index.nodes:
+            self.update()
+            changed = self._changed
+        if changed is None or changed:
+            self._changed = []
+        return changed
 
     def take_changed(self) -> list[int] | None:
         """The domains whose sum changed since they were last taken; None for all."""
         changed, self._changed = self._changed, []
         return changed
 
-    def _apply(self, changes: list[tuple[int, int]]) -> None:
-        ids, inside, counts = self._ids, self._inside, self.counts
-        for row, amount in changes:
-            if inside[row]:
-                domain = int(ids[row])
-                counts[domain] += amount
-                self.total += amount
-                if self._changed is not None:
-                    self._changed.append(domain)
-
     def _build(self) -> None:
         table = self._snapshot.table
         size, column = table.size, table.labels(self.key)
         self._nodes = self._snapshot.index.nodes
         self._position = self._counter.position
-        self._ids = column.ids[:size]
-        inside = table.valid[:size] & (self._ids >= 0)
+        ids = column.ids[:size]
+        inside = table.valid[:size] & (ids >= 0)
         also = self.eligible()
         if also is not None:
             inside &= also
-        self._inside = inside
-        ids = self._ids[inside]
+        self._domain, self._inside = ids.copy().data, inside.data
+        ids = ids[inside]
         length = len(column.values) + 1
         # Sums of counts below 2⁵³ are exact in floating point.
         sums = np.bincount(ids, self._counter.rows(size)[inside], length)
         self.counts = sums.astype(np.int64)
+        self.count = self.counts.data
         self.present = np.flatnonzero(np.bincount(ids, minlength=length))
+        self._few = self.present[:_FEW].tolist()
         self.total = int(self.counts.sum())
         self._changed = None

@@ -25,12 +25,16 @@ the decision of a class that no rule about other nodes concerns.
 from collections import OrderedDict
 
 from grange.scheduler import serial
+from grange.scheduler.beside import Beside
 from grange.scheduler.clusterclass import ClusterClass
 from grange.scheduler.decision import Rejection, pre_filter
 from grange.scheduler.framework import CycleState, Profile, Ranking, Rule
+from grange.scheduler.kin import Kin
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nominator import Nominated
 from grange.scheduler.podclass import EngineStatistics, PodClass
-from grange.scheduler.snapshot import TIE_MAX, NodeInfoSnapshot
+from grange.scheduler.sampling import EVERY_NODE, Rotation, Sampler
+from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 __all__ = ["Engine", "EngineStatistics"]
 
@@ -39,8 +43,11 @@ _KEPT_ROWS = 4_000_000
 # Terms that name more nodes than this are left to the kernels.
 _FEW_NAMES = 32
 _FEW_DOMAINS = 64
+_KEYS_MAX = 20_000
 
-_Key = tuple[int, tuple[tuple[int, ...], ...]]
+_Concerns = tuple[tuple[int, ...], ...]
+# The pod's signature; and what of the placed pods matters to it, if anything does.
+_Key = int | tuple[int, _Concerns]
 
 
 class Engine:
@@ -51,6 +58,7 @@ class Engine:
         snapshot: what to decide on; whoever owns it brings it up to date between decisions.
         kept_rows: how many rows of results to keep over all classes; at least eight classes stay.
         few_domains: up to so many values of a label, its domains are judged one by one.
+        rotation: where searches start, for profiles that look at a share of the nodes.
     """
 
     def __init__(
@@ -60,35 +68,70 @@ class Engine:
         *,
         kept_rows: int = _KEPT_ROWS,
         few_domains: int = _FEW_DOMAINS,
+        rotation: Rotation | None = None,
     ) -> None:
         self._kept_rows = kept_rows
         self._few_domains = few_domains
         self._epoch = snapshot.index.epoch
         self._profile = profile
         self._snapshot = snapshot
+        self._rotation: Rotation | None = None
+        self._sampler: Sampler | None = None
+        if profile.percentage != EVERY_NODE:
+            self._rotation = rotation or Rotation()
+            self._sampler = Sampler(profile, snapshot, self._rotation)
         self._classes: OrderedDict[_Key, PodClass] = OrderedDict()
+        self._keys: dict[tuple[int, Kin], _Key] = {}
+        self._known = 0
+        self._latest: PodClass | None = None
+        self._unconcerned: _Concerns = tuple([()] * len(profile.cluster))
         self.statistics = EngineStatistics()
+        self._beside = Beside(profile, snapshot, self.statistics)
 
-    def decide(self, pod: PodInfo, state: CycleState | None = None) -> str | Rejection:
+    def decide(
+        self,
+        pod: PodInfo,
+        state: CycleState | None = None,
+        nominated: Nominated | None = None,
+    ) -> str | Rejection:
         """The name of the node for a pod, or why there is none.
 
         Args:
             pod: the waiting pod.
             state: shared with the later extension points of the cycle; fresh by default.
+            nominated: the nominations that matter to it; see ``beside``.
         """
         self.statistics.decisions += 1
         snapshot = self._snapshot
-        state = state or CycleState()
-        narrowed = pre_filter(self._profile, state, pod, snapshot)
-        if isinstance(narrowed, Rejection):
-            return narrowed
-        if narrowed.node_names is not None and len(narrowed.node_names) <= _FEW_NAMES:
-            self.statistics.serial += 1
-            return serial.choose(self._profile, state, pod, snapshot, narrowed)
-        one = self._class(pod)
-        key = one.best(snapshot)
-        if key >= 0:
-            return snapshot.node_info_list[TIE_MAX - (key & TIE_MAX)].name
+        key = self._key(pod)
+        one = self._classes.get(key)
+        each = self._for_each(pod) if one is None else one.each
+        if nominated is not None or each or not snapshot.node_info_list:
+            state = state or CycleState()
+            narrowed = pre_filter(self._profile, state, pod, snapshot)
+            if isinstance(narrowed, Rejection):
+                return narrowed
+            names = narrowed.node_names
+            few = names is not None and (self._sampler is not None or len(names) <= _FEW_NAMES)
+            if few or (nominated is not None and self._sampler is not None):
+                self.statistics.serial += 1
+                return serial.choose(
+                    self._profile, state, pod, snapshot, narrowed, self._rotation, nominated
+                )
+        if one is None:
+            one = self._make(pod, key)
+        elif one is not self._latest:
+            self._classes.move_to_end(key)
+        self._latest = one
+        if nominated is not None:
+            return self._beside.decide(one, key, pod, nominated, state or CycleState())
+        if self._sampler is not None:
+            return self._sampler.best(one, state) or one.diagnose(snapshot)
+        best = one.best(snapshot)
+        if best >= 0:
+            if state is not None:
+                state.score = best >> TIE_BITS
+            return snapshot.node_info_list[TIE_MAX - (best & TIE_MAX)].name
         return one.diagnose(snapshot)
 
     @property
@@ -96,31 +139,53 @@ class Engine:
         """How many classes there are results for."""
         return len(self._classes)
 
-    def _class(self, pod: PodInfo) -> PodClass:
+    def _for_each(self, pod: PodInfo) -> bool:
+        return any(item.for_each(pod) for _, item in self._profile.pre_filter)
+
+    def _key(self, pod: PodInfo) -> _Key:
         index = self._snapshot.index
-        index.tidy()
+        if index.full:
+            index.tidy()
         if index.epoch != self._epoch:
             self._epoch = index.epoch
             self._classes.clear()
-        concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.cluster])
-        key = (self._profile.sign(pod), concerns)
-        one = self._classes.get(key)
-        if one is None:
-            one = self._classes[key] = self._make(pod, concerns)
-            limit = max(8, self._kept_rows // max(1, self._snapshot.table.size))
-            while len(self._classes) > limit:
-                self._classes.popitem(last=False)
-        else:
-            self._classes.move_to_end(key)
+            self._keys.clear()
+        number = pod.signature
+        if number is None:
+            number = self._profile.sign(pod)
+        if index.silent:
+            return number
+        if self._known != index.known:
+            self._known = index.known
+            self._keys.clear()
+        # What concerns a pod follows from its kin and the terms that there are.
+        of = (number, pod.kinship())
+        key = self._keys.get(of)
+        if key is None:
+            concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.cluster])
+            key = (number, concerns) if any(concerns) else number
+            if len(self._keys) >= _KEYS_MAX:
+                self._keys.clear()
+            self._keys[of] = key
+        return key
+
+    def _make(self, pod: PodInfo, key: _Key) -> PodClass:
+        one = self._classes[key] = self._new(
+            pod, self._unconcerned if isinstance(key, int) else key[1]
+        )
+        one.each = self._for_each(pod)
+        limit = max(8, self._kept_rows // max(1, self._snapshot.table.size))
+        while len(self._classes) > limit:
+            self._classes.popitem(last=False)
         return one
 
-    def _make(self, pod: PodInfo, concerns: tuple[tuple[int, ...], ...]) -> PodClass:
+    def _new(self, pod: PodInfo, concerns: _Concerns) -> PodClass:
         snapshot = self._snapshot
         rules: list[tuple[str, Rule]] = []
         rankings: list[tuple[Ranking, int]] = []
         for (name, plugin, weight), mine in zip(self._profile.cluster, concerns, strict=True):
             rules.extend((name, rule) for rule in plugin.rules(pod, snapshot, mine))
-            ranking = plugin.ranking(pod, snapshot, mine)
+            ranking = plugin.ranking(pod, snapshot, mine) if weight else None
             if ranking is not None:
                 rankings.append((ranking, weight))
         if not rules and not rankings:

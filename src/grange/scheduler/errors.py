@@ -26,3 +26,7 @@ class SnapshotInconsistent(SchedulerError):
 
 class CacheCorrupted(SchedulerError):
     """The cache holds something that cannot be true: drop it and build it anew."""
+
+
+class NotAtWork(SchedulerError):
+    """The scheduler does not run here now, so it knows nothing."""

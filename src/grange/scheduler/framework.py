@@ -6,18 +6,24 @@ agree, and the engine's property tests hold them to it. ``Scope`` says what a ve
 that the engine knows for how long it may keep it.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from grange.api.status import ApiError
 from grange.client.client import Client
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
+from grange.placement.requests import Resources
+from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nominator import Nominator
 from grange.scheduler.podindex import PodIndex
+from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 T = TypeVar("T")
@@ -52,11 +58,13 @@ class Status(msgspec.Struct, frozen=True, gc=False):
         code: the kind of answer.
         reasons: why, each as it appears in the pod's condition.
         plugin: who says so; the framework fills it in.
+        wait_s: with ``WAIT``, for how long at most; 0 for as long as the framework allows.
     """
 
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
+    wait_s: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -73,12 +81,18 @@ SUCCESS = Status(Code.SUCCESS)
 
 
 class CycleState:
-    """What plugins tell each other and themselves within one cycle."""
+    """What plugins tell each other and themselves within one cycle.
 
-    __slots__ = ("_values",)
+    Attributes:
+        score: the total of the node that was chosen, without what is alike for all candidates; -1
+            while nothing was compared.
+    """
+
+    __slots__ = ("_values", "score")
 
     def __init__(self) -> None:
         self._values: dict[type[object], object] = {}
+        self.score = -1
 
     def write(self, value: object) -> None:
         """Keep a value under its type; one value a type."""
@@ -99,10 +113,13 @@ class CycleState:
 class Scope(Enum):
     """What a verdict about a node depends on, besides the pod.
 
-    ``NODE``: the node object. ``USAGE``: the node's pods too. ``NODES``: all node objects (scores only).
+    ``NODE``: the node object. ``LOAD``: what it offers and what its pods need together, and nothing
+    else (``NodeInfo.load``); nodes of one load share the answer. ``USAGE``: anything about the node
+    and its pods. ``NODES``: all node objects (scores only).
     """
 
     NODE = "Node"
+    LOAD = "Load"
     USAGE = "Usage"
     NODES = "Nodes"
 
@@ -147,6 +164,12 @@ PASS = PreFilterResult()
 
 class PreFilter(Protocol):
     """Looks at the pod and the whole snapshot before any node."""
+
+    def for_each(self, pod: PodInfo) -> bool:
+        """Whether it must be asked about each such pod, not just one of the signature.
+
+        That is so if it may turn a pod down, narrow its nodes down, or keep something for later.
+        """
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
@@ -211,10 +234,12 @@ class Rule(Protocol):
         key: the label key.
         by_count: it only asks whether there is any pod in the domain, so a domain's verdict seldom
             changes; otherwise one change may turn the verdict on every domain.
+        resolvable: taking pods away may turn a refusal (never one for a missing key).
     """
 
     key: str
     by_count: bool
+    resolvable: bool
 
     def refresh(self) -> list[int] | None:
         """Take in what changed.
@@ -267,7 +292,10 @@ class Cluster(Protocol):
     """
 
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
-        """What of the placed pods matters to this one, besides its own signature."""
+        """What of the placed pods matters to this one, besides its own signature.
+
+        Numbers of the index's terms, by the pod's signature and kin; nothing while the index is silent.
+        """
 
     def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
         """Look at the cluster; what then answers for each node. None when every node will do."""
@@ -288,6 +316,65 @@ class Cluster(Protocol):
         """The rank, kept current."""
 
 
+class Allot(Protocol):
+    """Chooses which of a node's devices a pod takes."""
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Whether it is a matter of this pod at all."""
+
+    def allot(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+        """The devices, by number, on a node that all filters passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What a PostFilter plugin works with: the parts of one scheduling loop.
+
+    Attributes:
+        profile: the plugins.
+        snapshot: the cluster; current whenever the plugin is asked.
+        nominator: who was promised room where.
+        budgets: what may be disrupted.
+        offset: draws a number from 0 up to, not including, the argument.
+    """
+
+    profile: "Profile"
+    snapshot: NodeInfoSnapshot
+    nominator: Nominator
+    budgets: Budgets
+    offset: Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What a PostFilter plugin found for a pod without a node.
+
+    Attributes:
+        status: success if the pod will have room after what the result asks for.
+        nominated: the node that the pod is nominated to from now on; empty takes a nomination
+            away, None leaves it as it is.
+        victims: pods to delete.
+        cleared: pods that lose their nominations.
+        lent: UIDs of victims that go because they use quota that was lent, wherever they are.
+    """
+
+    status: Status
+    nominated: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+    cleared: tuple[PodInfo, ...] = ()
+    lent: frozenset[str] = frozenset()
+
+
+class PostFilter(Protocol):
+    """Has an idea when no node will do."""
+
+    def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
+        """What is asked about each pod without a node; made once for a scheduling loop.
+
+        It decides and changes nothing: the cycle and the service do what the result says.
+        """
+
+
 class Reserve(Protocol):
     """Keeps books of what was promised to a pod."""
 
@@ -302,18 +389,24 @@ class Permit(Protocol):
     """Has the last word before binding."""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Success binds, anything else takes the assumption back."""
+        """Success binds, ``WAIT`` holds, anything else takes the assumption back.
+
+        Whoever answers ``WAIT`` finds the ``Permits`` in the state and calls its ``allow`` or
+        ``reject`` with the pod's UID before the time is over.
+        """
 
 
 class Bind(Protocol):
     """Tells the cluster."""
 
-    async def bind(self, client: Client, pod: PodInfo, node_name: str) -> None:
-        """Bind the pod to the node.
+    async def bind(
+        self, client: Client, placements: Sequence[tuple[PodInfo, str]]
+    ) -> Sequence[ApiError | None]:
+        """Bind pods to nodes, each for itself; at most ``api.bindings.LIMIT``.
 
-        Raises:
-            ApiError: as the server answers.
-        Cancellation: the outcome is unknown.
+        Returns:
+            For each, in order, None when the server has accepted it, or what it said.
+        Cancellation: the outcomes are unknown.
         """
 
 
@@ -324,10 +417,16 @@ class Plugin:
     Attributes:
         name: as in kube-scheduler's configuration.
         cluster: filters and scores by what runs on other nodes; asked after all filters and scores.
-        weight: of its score.
+        weight: of its score; 0 leaves its ranking out.
+        scale: the largest score it gives.
+        spread: constraints of pods that state none.
+        amounts: what of a request its filter counts against what nodes have left; None for nothing.
+        allot: chooses devices, before the pod is assumed; the last of a profile decides.
         signature: what of a pod its filter and score depend on; required if it has either.
         hints_differ: its events' hints look at more of a pod than its signature.
         events: after which events pods that it rejected are worth another try.
+        configure: the plugin with arguments, from a document and its path in the configuration;
+            None for one that takes none. Raises ``ConfigurationError``.
     """
 
     name: str
@@ -337,13 +436,19 @@ class Plugin:
     filter: Filter | None = None
     score: Score | None = None
     cluster: Cluster | None = None
+    post_filter: PostFilter | None = None
     weight: int = 1
+    scale: int = 100
+    spread: tuple[DefaultConstraint, ...] = ()
+    amounts: Callable[[PodInfo], Resources] | None = None
+    allot: Allot | None = None
     reserve: Reserve | None = None
     permit: Permit | None = None
     bind: Bind | None = None
     signature: Callable[[PodInfo], Hashable] | None = None
     hints_differ: bool = False
     events: tuple[Registration, ...] = ()
+    configure: "Callable[[object, str], Plugin] | None" = None
 
 
 class Profile:
@@ -351,13 +456,22 @@ class Profile:
 
     Args:
         plugins: in the order in which they are asked; exactly one sorts the queue, one binds.
+        percentage: of the nodes to look at, 1 to 100; 0 for fewer the more nodes there are.
+        numbers: where the numbers of signatures come from; profiles of one scheduler share it.
 
     Raises:
         ValueError: two plugins of one name, no or several of what there must be one of, or a
             filter or score without a signature.
     """
 
-    def __init__(self, plugins: Sequence[Plugin]) -> None:
+    def __init__(
+        self,
+        plugins: Sequence[Plugin],
+        *,
+        percentage: int = 100,
+        numbers: Iterator[int] | None = None,
+    ) -> None:
+        self.percentage = percentage
         self.plugins = {plugin.name: plugin for plugin in plugins}
         if len(self.plugins) != len(plugins):
             raise ValueError("two plugins have the same name")
@@ -366,6 +480,11 @@ class Profile:
         self.filters = [(item.name, item.filter) for item in plugins if item.filter]
         self.scores = [(item.name, item.score, item.weight) for item in plugins if item.score]
         self.cluster = [(item.name, item.cluster, item.weight) for item in plugins if item.cluster]
+        self.ranks = bool(self.scores) or any(weight for _, _, weight in self.cluster)
+        self.spread = tuple(one for item in plugins for one in item.spread)
+        self.amounts = next((item.amounts for item in plugins if item.amounts), None)
+        self.allot = next((item.allot for item in reversed(plugins) if item.allot), None)
+        self.post_filter = [(item.name, item.post_filter) for item in plugins if item.post_filter]
         self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]
         self.events = {item.name: item.events for item in plugins}
@@ -381,10 +500,22 @@ class Profile:
         self.bind = binds[0]
         self._fragments = [item.signature for item in plugins if item.signature]
         self._numbers: dict[Hashable, int] = {}
-        self._next_number = 0
+        self._next_numbers = numbers or count()
         for item in plugins:
             if (item.filter or item.score or item.cluster) and item.signature is None:
                 raise ValueError(f"plugin {item.name} filters or scores and has no signature")
+
+    def of(self, pod: PodInfo) -> "Profile":
+        """The profile of a pod: this one, for all of them."""
+        return self
+
+    def named(self, scheduler_name: str) -> "Profile | None":
+        """The profile of that name: this one, whatever the name."""
+        return self
+
+    def each(self) -> "tuple[Profile, ...]":
+        """All profiles there are."""
+        return (self,)
 
     def sign(self, pod: PodInfo) -> int:
         """Number the pod's signature: pods with equal numbers are placed alike in any state.
@@ -398,7 +529,26 @@ class Profile:
             if number is None:
                 if len(self._numbers) >= _REGISTER_MAX:
                     self._numbers.clear()
-                number = self._numbers[fragments] = self._next_number
-                self._next_number += 1
+                number = self._numbers[fragments] = next(self._next_numbers)
             pod.signature = number
         return pod.signature
+
+
+class Profiles(Protocol):
+    """The profiles of one scheduler; one profile alone is such a set, too."""
+
+    @property
+    def bind(self) -> Bind:
+        """What binds pods."""
+
+    def of(self, pod: PodInfo) -> Profile:
+        """The profile that the pod asks for."""
+
+    def named(self, scheduler_name: str) -> Profile | None:
+        """The profile of that name, if there is one."""
+
+    def each(self) -> Sequence[Profile]:
+        """All of them; they sort the queue alike."""
+
+    def sign(self, pod: PodInfo) -> int:
+        """Number the pod's signature, as ``Profile.sign``; different for each profile."""

@@ -6,9 +6,12 @@ claims, because events can be missed, merged or repeated.
 
 from collections.abc import Callable
 
+import msgspec
+
 from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
+from grange.api.kinds.service import Service
 from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
 from grange.base.log import Logger
@@ -23,67 +26,81 @@ from grange.scheduler.clusterevents import (
     node_update,
     pod_update,
 )
-from grange.scheduler.framework import Profile
+from grange.scheduler.defaultspread import DefaultSpread
+from grange.scheduler.framework import Profiles
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nominator import Nominator
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.templates import Templates
 
 
 class Handlers:
     """Keeps cache and queue up to date.
 
     Args:
-        profile: signs the pods that are queued.
+        profiles: sign the pods that are queued.
         cache: the state of the cluster.
         queue: the pods that wait.
         names: the ``schedulerName``s that are ours.
         now: monotonic seconds.
         log: for objects that cannot be understood; they are left out.
+        nominator: who was promised room; one of its own by default.
+
+    Attributes:
+        dress: what of a node the cache is to see.
+        snapshot: of the cache, perhaps; follows the confirmations if it lacks nothing else.
     """
 
     def __init__(
         self,
-        profile: Profile,
+        profiles: Profiles,
         cache: Cache,
         queue: SchedulingQueue,
         names: frozenset[str],
         *,
         now: Callable[[], float],
         log: Logger,
+        nominator: Nominator | None = None,
     ) -> None:
+        self._nominator = Nominator() if nominator is None else nominator
+        self.dress: Callable[[Node], Node] = lambda node: node
+        self.snapshot: NodeInfoSnapshot | None = None
         self._log = log
-        self._profile = profile
+        self._profiles = profiles
         self._cache = cache
         self._queue = queue
         self._names = names
         self._now = now
+        self._spread = DefaultSpread()
+        self._templates = Templates(self._compute)
 
     # --- pods --------------------------------------------------------------------------------
 
     def pod_added(self, pod: Pod) -> None:
         """A pod appeared."""
-        self._seen(pod, None)
+        self.pod_updated(None, pod)
 
-    def pod_updated(self, old: Pod, new: Pod) -> None:
+    def pod_updated(self, old: Pod | None, new: Pod) -> None:
         """A pod changed, perhaps by being bound."""
-        self._seen(new, old)
+        try:
+            if new.spec.node_name:
+                self._assigned(new)
+            else:
+                self._waiting(new, old)
+        except (QuantityError, SelectorError) as error:
+            self._log.warning("pod left out", pod=str(new.key), error=error)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod is gone; what it held, assumed or real, is free."""
         self._queue.delete(pod.metadata.uid)
         self._release(pod)
-
-    def _seen(self, pod: Pod, old: Pod | None) -> None:
-        try:
-            if pod.spec.node_name:
-                self._assigned(pod)
-            else:
-                self._waiting(pod, old)
-        except (QuantityError, SelectorError) as error:
-            self._log.warning("pod left out", pod=str(pod.key), error=error)
+        self._withdraw(pod)
 
     def _assigned(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._queue.delete(uid)
+        self._withdraw(pod)
         if is_finished(pod):
             self._release(pod)
             return
@@ -96,7 +113,7 @@ class Handlers:
             if event is not None:
                 self._queue.move(event, self._now(), before, pod)
             return
-        self._cache.add_pod(info)
+        self._cache.add_pod(info, self.snapshot)
         self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
 
     def _waiting(self, pod: Pod, old: Pod | None) -> None:
@@ -104,13 +121,37 @@ class Handlers:
         ours = pod.spec.scheduler_name in self._names
         if not ours or pod.metadata.deletion_timestamp or is_finished(pod):
             self._queue.delete(uid)
+            self._withdraw(pod)
             return
         if self._cache.tracks(uid):
             return  # its binding is on the way; the confirmation will show it bound
-        info = PodInfo.of(pod)
-        self._profile.sign(info)
+        info = self.info(pod)
+        if self._nominator or pod.status.nominated_node_name:
+            before = None if old is None else old.status.nominated_node_name
+            if self._nominator.seen(info, before):
+                self._queue.move(ASSIGNED_POD_DELETE, self._now(), pod, None)
         event = None if old is None else pod_update(old, pod, Subject.UNSCHEDULED_POD)
         self._queue.update(info, event, self._now())
+
+    def _withdraw(self, pod: Pod) -> None:
+        """The pod needs no promised room any more; others may have it."""
+        if self._nominator and self._nominator.remove(pod.metadata.uid):
+            self._queue.move(ASSIGNED_POD_DELETE, self._now(), pod, None)
+
+    def info(self, pod: Pod) -> PodInfo:
+        """What is to be known of a waiting pod, signed.
+
+        Raises:
+            QuantityError: a request is no quantity.
+            SelectorError: a selector about other pods cannot be read.
+        """
+        return self._templates.info(pod)
+
+    def _compute(self, pod: Pod) -> PodInfo:
+        info = PodInfo.of(pod)
+        info.spread = info.spread or self._spread.of(pod, self._profiles.of(info).spread)
+        self._profiles.sign(info)
+        return info
 
     def _release(self, pod: Pod) -> None:
         if self._cache.tracks(pod.metadata.uid):
@@ -135,7 +176,7 @@ class Handlers:
 
     def _put(self, old: Node | None, new: Node) -> bool:
         try:
-            self._cache.update_node(old, new)
+            self._cache.update_node(old, self.dress(new))
         except QuantityError as error:
             self._log.warning("node left as it was", node=new.metadata.name, error=error)
             return False
@@ -147,6 +188,31 @@ class Handlers:
             self._cache.remove_node(node)
             # One domain less can make the others even.
             self._queue.move(NODE_DELETE, self._now(), node, None)
+
+    # --- services ----------------------------------------------------------------------------
+
+    def service_seen(self, service: Service) -> None:
+        """A Service appeared or changed; only which pods it selects matters."""
+        if self._spread.put(service):
+            self._spread_anew(service.metadata.namespace)
+
+    def service_deleted(self, service: Service) -> None:
+        """A Service is gone."""
+        if self._spread.remove(service):
+            self._spread_anew(service.metadata.namespace)
+
+    def _spread_anew(self, namespace: str) -> None:
+        """Preferences rule no node out, so nobody has to be tried again."""
+        self._templates.clear()
+        for queued in self._queue.waiting():
+            pod = queued.info.pod
+            if pod.metadata.namespace != namespace or pod.spec.topology_spread_constraints:
+                continue
+            spread = self._spread.of(pod, self._profiles.of(queued.info).spread)
+            if spread != queued.info.spread:
+                info = msgspec.structs.replace(queued.info, spread=spread, signature=None)
+                self._profiles.sign(info)
+                self._queue.update(info, None, self._now())
 
     # --- namespaces --------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The scheduler's metrics, once for each registry (a registry refuses a name twice)."""
 
-from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram, once_per_registry
+from grange.base.metrics import CollectorRegistry, Counter, Gauge, QuickHistogram, once_per_registry
 
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 
@@ -34,7 +34,7 @@ class Instruments:
             ["pool"],
             registry=registry,
         )
-        self.seconds = Histogram(
+        self.seconds = QuickHistogram(
             "grange_scheduler_pod_seconds",
             "From being queued to being bound.",
             buckets=_BUCKETS,

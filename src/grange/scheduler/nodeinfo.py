@@ -14,15 +14,17 @@ import msgspec
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.placement import images, nodeaffinity, podaffinity, requests, spread
+from grange.placement import devices, images, loads, nodeaffinity, podaffinity, requests, spread
+from grange.placement.loads import Load
 from grange.placement.nodeaffinity import Affinity
 from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
-from grange.placement.requests import IDLE, Request, Resources, Usage
+from grange.placement.requests import Request, Resources, Usage
 from grange.placement.spread import Constraint
+from grange.scheduler import kin
 from grange.scheduler.errors import CacheError
+from grange.scheduler.kin import Kin
 
-_NOTHING = Resources()
 _NO_CLAIMS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -41,7 +43,9 @@ class PodInfo(msgspec.Struct, gc=False):
         terms: its demands and wishes about other pods.
         spread: how it wants to be spread over domains.
         images: what its containers run, by name with tag.
+        devices: the devices that it holds on its node, by number.
         signature: filled in by the profile: pods with equal numbers are placed alike.
+        kin: filled in by ``kinship``: the pods that selectors cannot tell from it.
     """
 
     pod: Pod
@@ -55,7 +59,9 @@ class PodInfo(msgspec.Struct, gc=False):
     terms: Terms = NO_TERMS
     spread: tuple[Constraint, ...] = ()
     images: tuple[str, ...] = ()
+    devices: tuple[int, ...] = ()
     signature: int | None = None
+    kin: Kin | None = None
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
@@ -66,6 +72,7 @@ class PodInfo(msgspec.Struct, gc=False):
             SelectorError: a selector about other pods cannot be read.
         """
         spec = pod.spec
+        request = requests.pod_request(spec)
         near = far = False
         if spec.affinity is not None:
             near = spec.affinity.pod_affinity is not None
@@ -83,7 +90,7 @@ class PodInfo(msgspec.Struct, gc=False):
         return cls(
             pod,
             pod.metadata.uid,
-            requests.pod_request(spec),
+            request,
             host_ports(spec),
             nodeaffinity.of_pod(spec),
             near,
@@ -92,6 +99,7 @@ class PodInfo(msgspec.Struct, gc=False):
             podaffinity.of_pod(pod) if near else NO_TERMS,
             spread.of_pod(pod) if spec.topology_spread_constraints else (),
             images.of_pod(spec),
+            _held(pod, request) if request.resources.scalars else (),
         )
 
     def seen_as(self, pod: Pod) -> Self:
@@ -102,16 +110,51 @@ class PodInfo(msgspec.Struct, gc=False):
             SelectorError: a selector about other pods cannot be read.
         """
         same = pod.spec == self.pod.spec and pod.metadata.uid == self.uid
-        # Whether a pod counts for its own spread depends on its labels.
-        if same and (not self.spread or pod.metadata.labels == self.pod.metadata.labels):
-            return msgspec.structs.replace(self, pod=pod)
+        # Labels decide whether a pod counts for its own spread, and what "the same label" means.
+        labelled = bool(self.spread) or self.has_affinity
+        if same and (not labelled or pod.metadata.labels == self.pod.metadata.labels):
+            return msgspec.structs.replace(self, pod=pod, kin=None)
         return self.of(pod)
+
+    def charged_alike(self, other: Self) -> bool:
+        """Whether a node that holds the one is charged as one that holds the other."""
+        return (
+            self.request == other.request
+            and self.ports == other.ports
+            and self.claims == other.claims
+            and self.devices == other.devices
+            and self.has_affinity == other.has_affinity
+            and self.has_required_anti_affinity == other.has_required_anti_affinity
+        )
+
+    def kinship(self) -> Kin:
+        """The pods that selectors cannot tell from it."""
+        found = self.kin
+        if found is None:
+            found = self.kin = kin.of(self.pod.metadata)
+        return found
 
     def on(self, node_name: str) -> Self:
         """The same for a copy of the pod that is on the node."""
         pod = self.pod
         spec = msgspec.structs.replace(pod.spec, node_name=node_name)
         return msgspec.structs.replace(self, pod=msgspec.structs.replace(pod, spec=spec))
+
+    def holding(self, held: tuple[int, ...]) -> Self:
+        """The same for a copy of the pod that holds these devices of its node."""
+        meta = self.pod.metadata
+        annotations = {**meta.annotations, devices.ANNOTATION: devices.written(held)}
+        meta = msgspec.structs.replace(meta, annotations=annotations)
+        pod = msgspec.structs.replace(self.pod, metadata=meta)
+        return msgspec.structs.replace(self, pod=pod, devices=held)
+
+
+def _held(pod: Pod, request: Request) -> tuple[int, ...]:
+    """What the pod's annotation says; before it has a node that means nothing."""
+    want = devices.asked(request)
+    if not want or not pod.spec.node_name:
+        return ()
+    return devices.parse(pod.metadata.annotations.get(devices.ANNOTATION, ""), want)
 
 
 @dataclass(slots=True)
@@ -142,11 +185,36 @@ def _without(pods: tuple[PodInfo, ...], at: int) -> tuple[PodInfo, ...]:
     return (*pods[:at], pods[-1], *pods[at + 1 : -1])
 
 
+def _exchanged(pods: tuple[PodInfo, ...], at: int, info: PodInfo) -> tuple[PodInfo, ...]:
+    return (*pods[:at], info, *pods[at + 1 :])
+
+
+def _renewed(pods: tuple[PodInfo, ...], info: PodInfo) -> tuple[PodInfo, ...]:
+    """With the new version of a pod that is among them."""
+    return tuple([info if item.uid == info.uid else item for item in pods])
+
+
 def _dropped(pods: tuple[PodInfo, ...], uid: str) -> tuple[PodInfo, ...]:
     for at, item in enumerate(pods):
         if item.uid == uid:
             return _without(pods, at)
     return pods
+
+
+def charged(load: Load, info: PodInfo) -> Load:
+    """The load with one more pod."""
+    load = load.charged(info.request, info.ports)
+    if info.devices:
+        load = load.holding(devices.asked(info.request), info.devices)
+    return load
+
+
+def discharged(load: Load, info: PodInfo) -> Load:
+    """The load with one pod less: the exact inverse of ``charged``."""
+    load = load.discharged(info.request, info.ports)
+    if info.devices:
+        load = load.releasing(devices.asked(info.request), info.devices)
+    return load
 
 
 class NodeInfo:
@@ -158,44 +226,55 @@ class NodeInfo:
     Attributes:
         name: the node's name.
         node: the object.
-        allocatable: what it offers.
+        load: what it offers and what its pods need together.
         pods: its pods, assumed ones included.
         pods_with_affinity, pods_with_required_anti_affinity: those of them that say so.
-        usage: what they need together.
         claims: the persistent volume claims they mount, counted.
         image_states: the images it has, by every name.
         generation: when it last changed; unique among all changes of one cache.
     """
 
     __slots__ = (
-        "allocatable",
         "claims",
         "generation",
         "image_states",
+        "load",
         "name",
         "node",
         "pods",
         "pods_with_affinity",
         "pods_with_required_anti_affinity",
-        "usage",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.node: Node | None = None
-        self.allocatable: Resources = _NOTHING
+        self.load: Load = loads.NOTHING
         self.pods: tuple[PodInfo, ...] = ()
         self.pods_with_affinity: tuple[PodInfo, ...] = ()
         self.pods_with_required_anti_affinity: tuple[PodInfo, ...] = ()
-        self.usage: Usage = IDLE
         self.claims: Mapping[str, int] = _NO_CLAIMS
         self.image_states: Mapping[str, ImageState] = _NO_IMAGES
         self.generation = 0
 
+    @property
+    def allocatable(self) -> Resources:
+        """What the node offers."""
+        return self.load.allocatable
+
+    @property
+    def usage(self) -> Usage:
+        """What its pods need together."""
+        return self.load.usage
+
+    def offer(self, allocatable: Resources) -> None:
+        """The node offers this from now on."""
+        self.load = self.load.offered(allocatable)
+
     def add_pod(self, info: PodInfo) -> None:
         """Charge one more pod."""
         self.pods = (*self.pods, info)
-        self.usage = requests.charged(self.usage, info.request, info.ports)
+        self.load = charged(self.load, info)
         if info.has_affinity:
             self.pods_with_affinity = (*self.pods_with_affinity, info)
             if info.has_required_anti_affinity:
@@ -224,7 +303,7 @@ class NodeInfo:
         at = self._index(uid)
         info = self.pods[at]
         self.pods = _without(self.pods, at)
-        self.usage = requests.discharged(self.usage, info.request, info.ports)
+        self.load = discharged(self.load, info)
         if info.has_affinity:
             self.pods_with_affinity = _dropped(self.pods_with_affinity, uid)
             if info.has_required_anti_affinity:
@@ -250,9 +329,14 @@ class NodeInfo:
         """
         at = self._index(info.uid)
         old = self.pods[at]
-        plain = not (old.has_affinity or info.has_affinity or old.claims or info.claims)
-        if plain and old.request == info.request and old.ports == info.ports:
-            self.pods = (*self.pods[:at], info, *self.pods[at + 1 :])
+        if old.charged_alike(info):
+            self.pods = _exchanged(self.pods, at, info)
+            if info.has_affinity:
+                self.pods_with_affinity = _renewed(self.pods_with_affinity, info)
+                if info.has_required_anti_affinity:
+                    self.pods_with_required_anti_affinity = _renewed(
+                        self.pods_with_required_anti_affinity, info
+                    )
             return
         self.remove_pod(info.uid)
         self.add_pod(info)
@@ -260,25 +344,25 @@ class NodeInfo:
     def clear_node(self) -> None:
         """The node object went away; its pods stay."""
         self.node = None
-        self.allocatable = _NOTHING
+        self.offer(loads.NOTHING.allocatable)
         self.image_states = _NO_IMAGES
 
     def assign(self, other: "NodeInfo") -> None:
         """Become equal to the other, keeping this object's identity."""
         self.node = other.node
-        self.allocatable = other.allocatable
+        self.load = other.load
         self.pods = other.pods
         self.pods_with_affinity = other.pods_with_affinity
         self.pods_with_required_anti_affinity = other.pods_with_required_anti_affinity
-        self.usage = other.usage
         self.claims = other.claims
         self.image_states = other.image_states
         self.generation = other.generation
 
     def clone(self) -> "NodeInfo":
         """An equal one, independent of later changes to this one; the generation is kept."""
-        copy = NodeInfo(self.name)
-        copy.assign(self)
+        copy = NodeInfo.__new__(NodeInfo)
+        copy.name = self.name
+        copy.assign(self)  # all the rest
         return copy
 
     def __repr__(self) -> str:
@@ -287,4 +371,5 @@ class NodeInfo:
 
 def same(one: NodeInfo, other: NodeInfo) -> bool:
     """Whether both say the same, generation included."""
-    return all(getattr(one, name) == getattr(other, name) for name in NodeInfo.__slots__)
+    names = [name for name in NodeInfo.__slots__ if name != "load"] + ["allocatable", "usage"]
+    return all(getattr(one, name) == getattr(other, name) for name in names)

@@ -5,13 +5,14 @@ see ``engine`` for what keys are and why they are exact. What depends on other n
 ``clusterclass``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.loads import Load
 from grange.scheduler.decision import Rejection, Tally
 from grange.scheduler.framework import (
     SUCCESS,
@@ -21,13 +22,17 @@ from grange.scheduler.framework import (
     Profile,
     Scope,
     Score,
+    Status,
 )
+from grange.scheduler.leaders import Leaders
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
+from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
 
-BLOCK = 256
 # Up to so many rows the scalar forms are cheaper than some forty small array operations.
 _FEW_ROWS = 16
+# The same where most rows have a load that was judged before.
+_FEW_LOADS = 64
+_LOADS_MAX = 10_000
 # Above this share of all rows, starting anew is cheaper than patching.
 _MANY_ROWS = 0.25
 
@@ -40,19 +45,23 @@ class EngineStatistics:
         decisions: pods decided.
         built: classes computed over all rows.
         patched: rows brought up to date one by one or in small arrays.
+        judged: loads judged for a class (as opposed to remembered).
         rescaled: times a maximum moved and all keys of a class were computed again.
         serial: decisions left to the reference.
         by_row: decisions that had to look at every row.
-        diagnosed: rejections computed (as opposed to remembered).
+        diagnosed: rejections computed over all rows (as opposed to remembered).
+        beside: rows looked at for the pods that are nominated to them.
     """
 
     decisions: int = 0
     built: int = 0
     patched: int = 0
+    judged: int = 0
     rescaled: int = 0
     serial: int = 0
     by_row: int = 0
     diagnosed: int = 0
+    beside: int = 0
 
 
 class _Normalised:
@@ -75,6 +84,18 @@ class _Normalised:
         return self.weight * (100 - scaled if self.reverse else scaled)
 
 
+class _Views:
+    """Arrays of which one element at a time is read and written; quicker than by the arrays."""
+
+    __slots__ = ("allowed", "feasible", "keys", "worth")
+
+    def __init__(self, allowed: Mask, feasible: Mask, worth: Integers, keys: Integers) -> None:
+        self.allowed = allowed.data
+        self.feasible = feasible.data
+        self.worth = worth.data
+        self.keys = keys.data
+
+
 class PodClass:
     """What every row is worth to pods of one signature.
 
@@ -85,6 +106,7 @@ class PodClass:
 
     Attributes:
         pod: that pod.
+        each: PreFilter plugins must be asked for each of its pods.
         rejection: why no node would do, while that is known.
     """
 
@@ -94,30 +116,67 @@ class PodClass:
         self._state = CycleState()
         filters = [plugin for _, plugin in profile.filters if plugin.applies(pod)]
         self._by_node: list[Filter] = [item for item in filters if item.scope is Scope.NODE]
-        self._by_usage: list[Filter] = [item for item in filters if item.scope is Scope.USAGE]
+        self._by_usage: list[Filter] = [item for item in filters if item.scope is not Scope.NODE]
         scores = [(item, weight) for _, item, weight in profile.scores if item.applies(pod)]
-        self._plain = [pair for pair in scores if pair[0].normalise is Normalise.NONE]
+        plain = [pair for pair in scores if pair[0].normalise is Normalise.NONE]
+        fixed = (Scope.NODE, Scope.NODES)
+        self._plain = [pair for pair in plain if pair[0].scope not in fixed]
+        self._fixed = [pair for pair in plain if pair[0].scope in fixed]
         self._scaled = [pair for pair in scores if pair[0].normalise is not Normalise.NONE]
         self._profile = profile
         self._of_nodes = any(item.scope is Scope.NODES for item, _ in scores)
+        # Whether what is not fixed by the node is a function of its load.
+        self._of_load = all(item.scope is Scope.LOAD for item in self._by_usage) and all(
+            item.scope is Scope.LOAD for item, _ in self._plain
+        )
+        self._judged: dict[Load, int] = {}
         self._nodes = -1
         self._layout = -1
         self._position = -1
         self._allowed: Mask = np.zeros(0, np.bool_)
         self._feasible: Mask = np.zeros(0, np.bool_)
         self._worth: Integers = np.zeros(0, np.int64)
+        self._extra: Integers | None = None  # what the fixed scores add
         self._normalised: list[_Normalised] = []
+        self._flat = True
+        self._constant = 0  # what the normalised scores add when they are flat
         self._keys: Integers = np.zeros(0, np.int64)
-        self._blocks: Integers = np.zeros((0, BLOCK), np.int64)
-        self._maxima: Integers = np.zeros(0, np.int64)
-        self._slots: Integers | None = None  # where each row's key is; None: at the row itself
+        self._views = _Views(self._allowed, self._feasible, self._worth, self._keys)
+        self._leaders: Leaders = Leaders(self._keys, self._keys.data)
+        self._alone = True  # one set of leaders for all rows
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
+        self.each = False
         self.rejection: Rejection | None = None
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
         self._catch_up(snapshot)
-        return int(self._maxima.max())
+        return self._leaders.best()
+
+    def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
+        """Where the pod may go, by row."""
+        self._catch_up(snapshot)
+        return self._feasible[snapshot.table.all].copy()
+
+    def allows(self, snapshot: NodeInfoSnapshot, row: int) -> bool:
+        """Whether the row's node object lets the pod in."""
+        self._catch_up(snapshot)
+        return bool(self._views.allowed[row])
+
+    @property
+    def flat(self) -> bool:
+        """Whether no score is scaled by what is feasible, as of the last look."""
+        return self._flat
+
+    def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
+        """The score of every row if just these were feasible; anything for the others."""
+        rows = snapshot.table.all
+        total = self._worth[rows].copy()
+        for score in self._normalised:
+            most = 0 if score.flat else int(score.raw[rows].max(initial=0, where=feasible))
+            scaled = kernels.normalised(score.raw[rows], most, reverse=score.reverse)
+            total += score.weight * scaled
+        return total
 
     def diagnose(self, snapshot: NodeInfoSnapshot) -> Rejection:
         """Why each node refuses: the first plugin that does, as in the reference."""
@@ -128,6 +187,17 @@ class PodClass:
             self._explain(snapshot, rows, tally)
             self.rejection = tally.rejection(snapshot.num_nodes)
         return self.rejection
+
+    def diagnose_beside(self, snapshot: NodeInfoSnapshot, told: Mapping[int, Status]) -> Rejection:
+        """The same where some rows are refused for what their nominated pods need."""
+        self._statistics.diagnosed += 1
+        tally = Tally()
+        others = snapshot.table.valid[snapshot.table.all].copy()
+        others[[*told]] = False
+        self._explain(snapshot, np.flatnonzero(others), tally)
+        for status in told.values():
+            tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
+        return tally.rejection(snapshot.num_nodes)
 
     def _explain(self, snapshot: NodeInfoSnapshot, rows: Integers, tally: Tally) -> Integers:
         """Tally the filters' refusals of these rows; the rows that are left."""
@@ -142,25 +212,38 @@ class PodClass:
             rows = rows[passed]
         return rows
 
-    def _catch_up(self, snapshot: NodeInfoSnapshot, also: Iterable[int] = ()) -> None:
+    def _catch_up(self, snapshot: NodeInfoSnapshot, also: Sequence[int] = ()) -> None:
         """Bring the rows that changed up to date, and these too."""
         changes = snapshot.changes
         if self._layout != snapshot.layout or (
             self._of_nodes and self._nodes != snapshot.index.nodes
         ):
             self._build(snapshot)
-        elif self._position != changes.position or also:
-            rows = changes.since(self._position)
-            if rows is not None:
+        elif (count := changes.position - self._position) or also:
+            entries = changes.entries[-count:] if count else []
+            if len(entries) < count or count + len(also) > _FEW_LOADS or not self._flat:
+                self._patch(snapshot, changes.since(self._position), also)
+            else:
                 for row in also:
-                    rows.setdefault(row, False)
-            if rows is None or len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
-                self._build(snapshot)
-            elif len(rows) <= _FEW_ROWS:
-                self._patch_few(snapshot, rows)
-            elif rows:
-                self._patch_many(snapshot, rows)
+                    if row * 2 not in entries:
+                        entries.append(row * 2)
+                self._patch_flat(snapshot, entries)
         self._position = changes.position
+
+    def _patch(
+        self, snapshot: NodeInfoSnapshot, rows: dict[int, bool] | None, also: Sequence[int]
+    ) -> None:
+        if rows is None:
+            self._build(snapshot)
+            return
+        for row in also:
+            rows.setdefault(row, False)
+        if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
+            self._build(snapshot)
+        elif len(rows) <= (_FEW_LOADS if self._of_load else _FEW_ROWS):
+            self._patch_few(snapshot, rows)
+        else:
+            self._patch_many(snapshot, rows)
 
     # --- from scratch ------------------------------------------------------------------------
 
@@ -176,19 +259,20 @@ class PodClass:
         for plugin in self._by_node:
             self._allowed &= plugin.filter_rows(pod, table, rows)
         self._feasible = self._usable(table, rows, self._allowed)
-        self._worth = self._plain_scores(table, rows)
+        self._extra = self._scores(self._fixed, table, rows) if self._fixed else None
+        self._worth = self._scores(self._plain, table, rows)
+        if self._extra is not None:
+            self._worth += self._extra
         self._normalised = [
             _Normalised(plugin, weight, plugin.score_rows(pod, table, rows))
             for plugin, weight in self._scaled
         ]
-        self._keys = np.full(self._arrange(table) * BLOCK, -1, np.int64)
-        self._blocks = self._keys.reshape(-1, BLOCK)
+        self._flat = all(score.flat for score in self._normalised)
+        self._constant = sum(score.one(0) for score in self._normalised) if self._flat else 0
+        self._keys = np.full(table.size, -1, np.int64)
+        self._views = _Views(self._allowed, self._feasible, self._worth, self._keys)
         self._find_maxima()
         self._rekey(snapshot)
-
-    def _arrange(self, table: NodeTable) -> int:
-        """Decide where keys are kept; how many blocks that takes."""
-        return -(-max(1, table.size) // BLOCK)
 
     def _usable(self, table: NodeTable, rows: Rows, allowed: Mask) -> Mask:
         mask = allowed.copy()
@@ -198,9 +282,9 @@ class PodClass:
             mask &= self._barred[rows] == 0
         return mask
 
-    def _plain_scores(self, table: NodeTable, rows: Rows) -> Integers:
+    def _scores(self, scores: list[tuple[Score, int]], table: NodeTable, rows: Rows) -> Integers:
         total: Integers = np.zeros(kernels.count(table, rows), np.int64)
-        for plugin, weight in self._plain:
+        for plugin, weight in scores:
             total += weight * plugin.score_rows(self.pod, table, rows)
         return total
 
@@ -215,27 +299,85 @@ class PodClass:
             score.most = most
         return moved
 
-    def _rekey(self, snapshot: NodeInfoSnapshot, rows: Rows | None = None) -> None:
-        """Compute keys from what they are made of: of these rows, or of all."""
-        rows = snapshot.table.all if rows is None else rows
+    def _rekey(self, snapshot: NodeInfoSnapshot) -> None:
+        """Compute all keys from what they are made of."""
+        self._keys[:] = self._made(snapshot, snapshot.table.all)
+        self._lead(snapshot)
+
+    def _made(self, snapshot: NodeInfoSnapshot, rows: Rows) -> Integers:
         total = self._worth[rows].copy()
         for score in self._normalised:
             scaled = kernels.normalised(score.raw[rows], score.most, reverse=score.reverse)
             total += score.weight * scaled
-        keys = (total << TIE_BITS) + snapshot.ties[rows]
+        keys: Integers = (total << TIE_BITS) + snapshot.ties[rows]
         keys[~self._feasible[rows]] = -1
-        self._keys[rows if self._slots is None else self._slots[rows]] = keys
-        self._maxima = self._blocks.max(axis=1)
+        return keys
+
+    def _lead(self, snapshot: NodeInfoSnapshot) -> None:
+        """Every key may be another."""
+        self._leaders = Leaders(self._keys, snapshot.order)
+
+    def _rose(self, row: int, key: int) -> None:
+        """A row has another key."""
+        if key > self._leaders.floor:
+            self._leaders.put(key)
 
     # --- what changed ------------------------------------------------------------------------
+
+    def _patch_flat(self, snapshot: NodeInfoSnapshot, entries: list[int]) -> None:
+        """Rows whose usage changed, where no maximum enters a key."""
+        views, by_row, ties = self._views, snapshot.by_row, snapshot.tie
+        keys, feasible, worths, allowed = views.keys, views.feasible, views.worth, views.allowed
+        judged, barred, extra, constant = self._judged, self._barred, self._extra, self._constant
+        leaders = self._leaders if self._alone else None
+        self._statistics.patched += len(entries)
+        self.rejection = None
+        for entry in entries:
+            if entry & 1:
+                self._patch(snapshot, merged(entries), ())
+                return
+            row = entry >> 1
+            load = by_row[row].load
+            worth = judged.get(load)
+            if worth is None:
+                worth = self._judge(by_row[row])
+            if worth < 0 or not allowed[row] or (barred is not None and barred[row]):
+                feasible[row] = False
+                keys[row] = key = -1
+            else:
+                if extra is not None:
+                    worth += int(extra[row])
+                feasible[row] = True
+                worths[row] = worth
+                keys[row] = key = ((worth + constant) << TIE_BITS) + ties[row]
+            if leaders is None:
+                self._rose(row, key)
+            elif key > leaders.floor:
+                leaders.put(key)
+
+    def _judge(self, info: NodeInfo) -> int:
+        """What the node's load is worth; -1 where the pod does not fit."""
+        judged, pod, state = self._judged, self.pod, self._state
+        if self._of_load:
+            known = judged.get(info.load)
+            if known is not None:
+                return known
+        self._statistics.judged += 1
+        worth = -1
+        if _passes(self._by_usage, state, pod, info):
+            worth = sum(weight * plugin.score(state, pod, info) for plugin, weight in self._plain)
+        if self._of_load:
+            if len(judged) >= _LOADS_MAX:
+                judged.clear()
+            judged[info.load] = worth
+        return worth
 
     def _patch_few(self, snapshot: NodeInfoSnapshot, rows: dict[int, bool]) -> None:
         """One row after another, with the scalar forms."""
         self._statistics.patched += len(rows)
         moved = False
         for row, node_changed in rows.items():
-            info = snapshot.node_info_map[snapshot.table.names[row]]
-            moved |= self._patch_row(row, info, node_changed=node_changed)
+            moved |= self._patch_row(row, snapshot.by_row[row], node_changed=node_changed)
         if rows:
             self.rejection = None
         if moved:
@@ -243,26 +385,16 @@ class PodClass:
             self._find_maxima()
             self._rekey(snapshot)
             return
+        keys = self._views.keys
         for row in rows:
-            self._set_key(row, snapshot)
-
-    def _set_key(self, row: int, snapshot: NodeInfoSnapshot) -> None:
-        if self._feasible[row]:
-            total = int(self._worth[row])
-            for score in self._normalised:
-                total += score.one(row)
-            key = (total << TIE_BITS) + int(snapshot.ties[row])
-        else:
             key = -1
-        slot = row if self._slots is None else int(self._slots[row])
-        block = slot // BLOCK
-        before = self._keys[slot]
-        self._keys[slot] = key
-        if key >= self._maxima[block]:
-            self._maxima[block] = key
-        elif before == self._maxima[block]:
-            # Only when its largest key shrinks does a block have to be searched.
-            self._maxima[block] = self._blocks[block].max()
+            if self._feasible[row]:
+                total = int(self._worth[row])
+                for score in self._normalised:
+                    total += score.one(row)
+                key = (total << TIE_BITS) + snapshot.tie[row]
+            keys[row] = key
+            self._rose(row, key)
 
     def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:
         """Bring verdict and scores up to date; True if a maximum may have moved."""
@@ -270,22 +402,25 @@ class PodClass:
         was_feasible = bool(self._feasible[row])
         if node_changed:
             self._allowed[row] = _passes(self._by_node, state, pod, info)
-        feasible = bool(self._allowed[row]) and _passes(self._by_usage, state, pod, info)
+            if self._extra is not None:
+                self._extra[row] = sum(
+                    weight * plugin.score(state, pod, info) for plugin, weight in self._fixed
+                )
+        worth = self._judge(info) if self._allowed[row] else -1
         if self._barred is not None and self._barred[row]:
-            feasible = False
-        self._feasible[row] = feasible
+            worth = -1
+        self._feasible[row] = feasible = worth >= 0
         if feasible:
-            worth = 0
-            for plugin, weight in self._plain:
-                worth += weight * plugin.score(state, pod, info)
-            self._worth[row] = worth
+            extra = 0 if self._extra is None else int(self._extra[row])
+            self._worth[row] = worth + extra
         moved = False
         for score in self._normalised:
             before = raw = int(score.raw[row])
             if node_changed or score.plugin.scope is not Scope.NODE:
                 raw = score.plugin.score(state, pod, info)
                 score.raw[row] = raw
-                score.flat = score.flat and raw == 0
+                if raw and score.flat:
+                    score.flat = self._flat = False
             now = raw if feasible else 0
             then = before if was_feasible else 0
             moved |= now != then and (now > score.most or then == score.most)
@@ -304,17 +439,25 @@ class PodClass:
                 allowed &= plugin.filter_rows(pod, table, anew)
             self._allowed[anew] = allowed
         self._feasible[rows] = self._usable(table, rows, self._allowed[rows])
-        self._worth[rows] = self._plain_scores(table, rows)
+        worth = self._scores(self._plain, table, rows)
+        if self._extra is not None:
+            if len(anew):
+                self._extra[anew] = self._scores(self._fixed, table, anew)
+            worth += self._extra[rows]
+        self._worth[rows] = worth
         for score in self._normalised:
             again = anew if score.plugin.scope is Scope.NODE else rows
             if len(again):
                 score.raw[again] = score.plugin.score_rows(pod, table, again)
                 score.flat = score.flat and not score.raw[again].any()
+        self._flat = all(score.flat for score in self._normalised)
         if self._find_maxima():
             self._statistics.rescaled += 1
             self._rekey(snapshot)
-        else:
-            self._rekey(snapshot, rows)
+            return
+        keys = self._keys[rows] = self._made(snapshot, rows)
+        for row, key in zip(changed, keys.tolist(), strict=True):
+            self._rose(row, key)
 
 
 def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:

@@ -22,7 +22,8 @@ import numpy as np
 
 from grange.api.selectors import IN
 from grange.placement.columns import Integers, NodeTable
-from grange.placement.podaffinity import Namespaces, PodSelector, Term
+from grange.placement.podaffinity import Namespaces, PodSelector, Term, Terms
+from grange.scheduler.kin import Kin
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
 _LOG_MAX = 8192
@@ -56,43 +57,46 @@ class Counter:
 
     Attributes:
         by_row: the number; at least as long as the table.
+        log: the latest changes, as row and amount.
+        position: after the newest change.
     """
 
-    __slots__ = ("_first", "_log", "by_row")
+    __slots__ = ("_one", "by_row", "log", "position")
 
     def __init__(self, capacity: int) -> None:
         self.by_row: Integers = np.zeros(capacity, np.int64)
-        self._log: list[tuple[int, int]] = []
-        self._first = 0
-
-    @property
-    def position(self) -> int:
-        """After the newest change."""
-        return self._first + len(self._log)
+        self._one = self.by_row.data
+        self.log: list[tuple[int, int]] = []
+        self.position = 0
 
     def add(self, row: int, amount: int) -> None:
         """Change a row's number."""
-        if row >= len(self.by_row):
-            extra = np.zeros(max(row + 1 - len(self.by_row), len(self.by_row)), np.int64)
-            self.by_row = np.concatenate([self.by_row, extra])
-        self.by_row[row] += amount
-        self._log.append((row, amount))
-        if len(self._log) > _LOG_MAX:
-            del self._log[: _LOG_MAX // 2]
-            self._first += _LOG_MAX // 2
+        if row >= len(self._one):
+            self._grow(max(row + 1, 2 * len(self._one)))
+        self._one[row] += amount
+        log = self.log
+        log.append((row, amount))
+        self.position += 1
+        if len(log) > _LOG_MAX:
+            del log[: _LOG_MAX // 2]
+
+    def _grow(self, size: int) -> None:
+        extra = np.zeros(size - len(self.by_row), np.int64)
+        self.by_row = np.concatenate([self.by_row, extra])
+        self._one = self.by_row.data
 
     def rows(self, size: int) -> Integers:
         """The numbers of the first ``size`` rows."""
         if len(self.by_row) < size:
-            extra = np.zeros(size - len(self.by_row), np.int64)
-            self.by_row = np.concatenate([self.by_row, extra])
+            self._grow(size)
         return self.by_row[:size]
 
     def since(self, position: int) -> list[tuple[int, int]] | None:
         """The changes after a position; None when it is too long ago."""
-        if position < self._first:
+        count = self.position - position
+        if count > len(self.log):
             return None
-        return self._log[position - self._first :]
+        return self.log[-count:] if count else []
 
 
 class PodIndex:
@@ -101,6 +105,12 @@ class PodIndex:
     Args:
         table: the snapshot's rows.
         entries: the snapshot's entries by name.
+
+    Attributes:
+        counting: somebody asked for a query.
+        silent: no placed pod has had anything to say about others.
+        known: how many terms it has seen.
+        full: so much was asked that ``tidy`` has something to do.
     """
 
     def __init__(self, table: NodeTable, entries: Mapping[str, NodeInfo]) -> None:
@@ -109,6 +119,10 @@ class PodIndex:
         self.namespaces: Namespaces = _NONE
         self.epoch = 0
         self.nodes = 0
+        self.counting = False
+        self.silent = True
+        self.known = 0
+        self.full = False
         self._by_namespace = False
         self._queries: dict[Query, Counter] = {}
         # A query is looked up by one label that it demands, if it demands any.
@@ -117,7 +131,10 @@ class PodIndex:
         self._numbers: dict[Term, int] = {}
         self._terms: list[Term] = []
         self._holders: list[Counter] = []
-        self._matches: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, list[int]]] = {}
+        # By kin: which terms are about it, of how many; which queries choose it while it stays.
+        self._matches: dict[Kin, tuple[int, tuple[int, ...]]] = {}
+        self._chosen_by: dict[Kin, list[Counter]] = {}
+        self._held: dict[Terms, list[Counter]] = {}
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -129,12 +146,20 @@ class PodIndex:
         found = self._queries.get(query)
         if found is None:
             found = self._queries[query] = Counter(self._table.capacity)
+            self.counting = True
+            self.full |= len(self._queries) > _QUERIES_MAX
+            self._chosen_by.clear()
             self._note_namespaces(query.selectors)
             label = _demanded(query.selectors)
             where = self._by_rest if label is None else self._by_label.setdefault(label, [])
             where.append((query, found))
+            alike: dict[Kin, bool] = {}
             for name, entry in self._entries.items():
-                chosen = sum(1 for info in entry.pods if query.chooses(info, self.namespaces))
+                chosen = 0
+                for info in entry.pods:
+                    # Most pods can be told by one label, without asking who their kin are.
+                    if label is None or info.pod.metadata.labels.get(label[0]) == label[1]:
+                        chosen += self._chosen(query, info, alike)
                 if chosen:
                     found.add(self._table.rows[name], chosen)
         return found
@@ -144,20 +169,21 @@ class PodIndex:
 
         Terms whose holders have all left may be among them. Valid until ``epoch`` grows.
         """
-        if not self._terms:
+        known = len(self._terms)
+        if not known:
             return ()
-        meta = info.pod.metadata
-        key = (meta.namespace, frozenset(meta.labels.items()))
-        seen, found = self._matches.get(key) or (0, [])
-        if seen < len(self._terms):
-            for number in range(seen, len(self._terms)):
-                selector = self._terms[number].selector
-                if selector.matches(meta.namespace, meta.labels, self.namespaces):
-                    found.append(number)
+        kin = info.kinship()
+        seen, found = self._matches.get(kin) or (0, ())
+        if seen < known:
+            found += tuple(
+                number
+                for number in range(seen, known)
+                if self._terms[number].selector.matches(kin.namespace, kin.labels, self.namespaces)
+            )
             if len(self._matches) >= _MATCHES_MAX:
                 self._matches.clear()
-            self._matches[key] = (len(self._terms), found)
-        return tuple(found)
+            self._matches[kin] = (known, found)
+        return found
 
     def term(self, number: int) -> Term:
         """A term by its number."""
@@ -169,7 +195,7 @@ class PodIndex:
 
     def tidy(self) -> None:
         """Start anew if too much was asked; between decisions only."""
-        if len(self._queries) > _QUERIES_MAX or len(self._terms) > _TERMS_MAX:
+        if self.full:
             self._restart()
 
     # --- the snapshot reports ----------------------------------------------------------------
@@ -182,11 +208,16 @@ class PodIndex:
             if changed and self._by_namespace:
                 self._restart()
 
+    def added(self, row: int, info: PodInfo) -> None:
+        """A pod joined the others."""
+        if self.counting or info.has_affinity:
+            self._count(row, info, 1)
+
     def change(self, row: int, before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> None:
         """A node's pods changed."""
         had = len(before)
         if len(after) == had + 1 and after[:had] == before:
-            self._count(row, after[-1], 1)
+            self.added(row, after[-1])
             return
         if len(after) == had:
             for old, new in zip(before, after, strict=True):
@@ -212,25 +243,55 @@ class PodIndex:
     # --- inside ------------------------------------------------------------------------------
 
     def _count(self, row: int, info: PodInfo, amount: int) -> None:
-        if self._by_label:
-            for label in info.pod.metadata.labels.items():
-                for query, counter in self._by_label.get(label, ()):
-                    if query.chooses(info, self.namespaces):
-                        counter.add(row, amount)
-        for query, counter in self._by_rest:
-            if query.chooses(info, self.namespaces):
+        if self.counting:
+            if info.pod.metadata.deletion_timestamp:
+                chosen = self._choosing(info)
+            else:
+                kin = info.kin or info.kinship()
+                known = self._chosen_by.get(kin)
+                if known is None:
+                    if len(self._chosen_by) >= _MATCHES_MAX:
+                        self._chosen_by.clear()
+                    known = self._chosen_by[kin] = self._choosing(info)
+                chosen = known
+            for counter in chosen:
                 counter.add(row, amount)
         if info.has_affinity:
             terms = info.terms
-            for group in (terms.near, terms.apart, terms.wishes):
-                for term in group:
-                    self._holder(term).add(row, amount)
+            for counter in self._held.get(terms) or self._holding(terms):
+                counter.add(row, amount)
+
+    def _holding(self, terms: Terms) -> list[Counter]:
+        """The counters of a pod's own terms, one for each."""
+        if len(self._held) >= _MATCHES_MAX:
+            self._held.clear()
+        held = self._held[terms] = [self._holder(term) for term in terms.all]
+        return held
+
+    def _chosen(self, query: Query, info: PodInfo, alike: dict[Kin, bool]) -> bool:
+        if info.pod.metadata.deletion_timestamp:
+            return query.chooses(info, self.namespaces)
+        kin = info.kinship()
+        known = alike.get(kin)
+        if known is None:
+            known = alike[kin] = query.chooses(info, self.namespaces)
+        return known
+
+    def _choosing(self, info: PodInfo) -> list[Counter]:
+        """The counters of the queries that choose the pod."""
+        likely = [*self._by_rest]
+        for label in info.pod.metadata.labels.items():
+            likely += self._by_label.get(label, ())
+        return [counter for query, counter in likely if query.chooses(info, self.namespaces)]
 
     def _holder(self, term: Term) -> Counter:
         number = self._numbers.get(term)
         if number is None:
             number = self._numbers[term] = len(self._terms)
             self._terms.append(term)
+            self.silent = False
+            self.known = number + 1
+            self.full |= number >= _TERMS_MAX
             self._holders.append(Counter(self._table.capacity))
             self._note_namespaces((term.selector,))
         return self._holders[number]
@@ -240,6 +301,9 @@ class PodIndex:
 
     def _restart(self) -> None:
         self.epoch += 1
+        self.counting = self.full = False
+        self.silent = True
+        self.known = 0
         self._by_namespace = False
         self._queries.clear()
         self._by_label.clear()
@@ -248,6 +312,8 @@ class PodIndex:
         self._terms.clear()
         self._holders.clear()
         self._matches.clear()
+        self._chosen_by.clear()
+        self._held.clear()
         for name, entry in self._entries.items():
             for info in entry.pods_with_affinity:
                 self._count(self._table.rows[name], info, 1)

@@ -1,7 +1,8 @@
 """What the scheduling queue is made of: pools, the pods in them, and heaps with lazy removal."""
 
 import heapq
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
@@ -82,6 +83,9 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
         return self.info.uid
 
 
+_Entry = tuple[Key, int, QueuedPod]
+
+
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
     """How many pods wait where."""
@@ -93,33 +97,60 @@ class QueueStatistics:
     in_flight: int
 
 
-@dataclass(slots=True)
 class Heap:
-    """A heap with lazy removal: a pod that left, or came back, has another ticket."""
+    """A heap with lazy removal: a pod that left, or came back, has another ticket.
 
-    pool: Pool
-    entries: list[tuple[Key, int, QueuedPod]] = field(default_factory=list)
+    Most pods come in order; those stand in a line, which is quicker than a heap.
+
+    Args:
+        pool: what it holds.
+    """
+
+    __slots__ = ("_line", "_rest", "pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._line: deque[_Entry] = deque()  # smallest first
+        self._rest: list[_Entry] = []
 
     def push(self, key: Key, ticket: int, pod: QueuedPod) -> None:
-        """Put a pod in; an entry that it already has becomes void."""
+        """Put a pod in; an entry that it already has becomes void.
+
+        Args:
+            key: the smallest leaves first.
+            ticket: larger than any before.
+            pod: the pod.
+        """
         pod.pool = self.pool
         pod.ticket = ticket
-        heapq.heappush(self.entries, (key, ticket, pod))
+        line = self._line
+        if not line or line[-1][0] <= key:
+            line.append((key, ticket, pod))
+        else:
+            heapq.heappush(self._rest, (key, ticket, pod))
 
     def head(self) -> tuple[Key, QueuedPod] | None:
         """The smallest key and its pod; None when the heap is empty."""
-        entries = self.entries
-        while entries:
-            key, ticket, pod = entries[0]
+        line, rest = self._line, self._rest
+        while line or rest:
+            in_line = not rest or (bool(line) and line[0] < rest[0])
+            key, ticket, pod = line[0] if in_line else rest[0]
             if pod.ticket == ticket:
                 return key, pod
-            heapq.heappop(entries)
+            if in_line:
+                line.popleft()
+            else:
+                heapq.heappop(rest)
         return None
 
     def pop(self) -> QueuedPod | None:
         """Take the head out."""
-        head = self.head()
-        if head is None:
-            return None
-        heapq.heappop(self.entries)
-        return head[1]
+        line, rest = self._line, self._rest
+        while line or rest:
+            if not rest or (line and line[0] < rest[0]):
+                _, ticket, pod = line.popleft()
+            else:
+                _, ticket, pod = heapq.heappop(rest)
+            if pod.ticket == ticket:
+                return pod
+        return None

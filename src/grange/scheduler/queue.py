@@ -22,7 +22,7 @@ from enum import Enum
 from math import floor, inf
 
 from grange.scheduler.clusterevents import LEFTOVER, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.framework import Profile
+from grange.scheduler.framework import Profiles
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import (
     GroupKey,
@@ -32,6 +32,8 @@ from grange.scheduler.pools import (
     QueueSettings,
     QueueStatistics,
 )
+
+_IN_FLIGHT = Pool.IN_FLIGHT  # looking a member up takes longer than all else in pop
 
 
 class _Requeue(Enum):
@@ -49,15 +51,18 @@ class _Logged:
 
 
 class SchedulingQueue:
-    """The queue of one profile.
+    """The queue of one scheduler.
 
     Args:
-        profile: sorts, gates, and says which events matter.
+        profiles: sort, gate, and say which events matter.
         settings: backoff and timeouts.
     """
 
-    def __init__(self, profile: Profile, settings: QueueSettings | None = None) -> None:
-        self._profile = profile
+    def __init__(self, profiles: Profiles, settings: QueueSettings | None = None) -> None:
+        self._profiles = profiles
+        self._sort = profiles.each()[0].queue_sort
+        # Which events a plugin asks for is the same in all profiles; its hints may differ.
+        self._asked = {name: item for one in profiles.each() for name, item in one.events.items()}
         self._settings = settings or QueueSettings()
         self._pods: dict[str, QueuedPod] = {}
         self._active = Heap(Pool.ACTIVE)
@@ -139,17 +144,24 @@ class SchedulingQueue:
             pod = self._pop_early(now)
         if pod is None:
             return None
-        self._move_to(pod, Pool.IN_FLIGHT)
+        counts = self._counts
+        counts[pod.pool] -= 1
+        counts[_IN_FLIGHT] += 1
+        pod.pool = _IN_FLIGHT
         pod.attempts += 1
-        self._in_flight[pod.uid] = self._log_start + len(self._log)
+        self._in_flight[pod.info.uid] = self._log_start + len(self._log)
         return pod
 
     def done(self, pod: QueuedPod) -> None:
         """The pod will be bound: it leaves the queue, and its part of the log may go."""
-        self._end_flight(pod)
-        if self._pods.get(pod.uid) is pod:
+        uid = pod.info.uid
+        if self._log:
+            self._end_flight(pod)
+        else:
+            self._in_flight.pop(uid, None)
+        if self._pods.get(uid) is pod:
             self._counts[pod.pool] -= 1
-            del self._pods[pod.uid]
+            del self._pods[uid]
 
     def turn_down(
         self,
@@ -194,8 +206,23 @@ class SchedulingQueue:
         pod.timestamp = now
         self._enter(pod, self._error_backoff, now)
 
-    def take_back(self, info: PodInfo, now: float, *, tried: QueuedPod | None = None) -> None:
-        """A pod that had left for binding needs a node after all: an error, with its history."""
+    def take_back(
+        self,
+        info: PodInfo,
+        now: float,
+        *,
+        tried: QueuedPod | None = None,
+        rejector: str = "",
+    ) -> None:
+        """A pod that had left for binding needs a node after all.
+
+        Args:
+            info: the pod as it is now; one that is queued already stays as it is.
+            now: monotonic seconds.
+            tried: its history.
+            rejector: the plugin that turned it down while it was held; it is tried again after its
+                backoff, since what happened meanwhile is not known. Without one it is an error.
+        """
         if info.uid in self._pods:
             return
         pod = tried or QueuedPod(info, timestamp=now, first_queued=now)
@@ -203,7 +230,29 @@ class SchedulingQueue:
         pod.pool = Pool.IN_FLIGHT
         self._pods[info.uid] = pod
         self._counts[pod.pool] += 1
-        self.fail(pod, now)
+        if not rejector:
+            self.fail(pod, now)
+            return
+        pod.errors = 0
+        pod.unschedulable_count += 1
+        pod.rejectors, pod.pending = frozenset({rejector}), frozenset()
+        pod.timestamp = now
+        self._enter(pod, self._backoff, now)
+
+    def shelve(self, uid: str, rejectors: frozenset[str], now: float) -> None:
+        """Put a waiting pod aside as if these plugins had turned it down, without trying it.
+
+        Nothing happens to one that is in flight, gated, or turned down by them already.
+        """
+        pod = self._pods.get(uid)
+        if pod is None or pod.pool is Pool.IN_FLIGHT or pod.gate:
+            return
+        if pod.pool is Pool.UNSCHEDULABLE and pod.rejectors == rejectors:
+            return
+        self._leave(pod)
+        pod.rejectors, pod.pending = rejectors, frozenset()
+        pod.timestamp = now
+        self._park(pod)
 
     # --- events and time ---------------------------------------------------------------------
 
@@ -287,6 +336,27 @@ class SchedulingQueue:
         pod = self._pods.get(uid)
         return None if pod is None else pod.pool
 
+    def waiting(self) -> list[QueuedPod]:
+        """All of them, wherever they wait. Not to be changed."""
+        return [*self._pods.values()]
+
+    def find(self, uid: str) -> QueuedPod | None:
+        """The pod as it waits; None when it is not in the queue. Not to be changed."""
+        return self._pods.get(uid)
+
+    def due(self, pod: QueuedPod) -> float | None:
+        """When a pod of the queue is tried at the latest, monotonic seconds; None: when it may be.
+
+        A pod in backoff may be tried earlier when nothing is active.
+        """
+        match pod.pool:
+            case Pool.BACKOFF | Pool.ERROR_BACKOFF:
+                return floor(self._expiry(pod)) + 1.0
+            case Pool.UNSCHEDULABLE if not pod.gate:
+                return pod.timestamp + self._settings.leftover_s
+            case _:
+                return None
+
     # --- inside ------------------------------------------------------------------------------
 
     def _move_to(self, pod: QueuedPod, pool: Pool) -> None:
@@ -295,7 +365,7 @@ class SchedulingQueue:
         pod.pool = pool
 
     def _push(self, pod: QueuedPod, heap: Heap) -> None:
-        key = self._profile.queue_sort.sort_key(pod.info, pod.timestamp)
+        key = self._sort.sort_key(pod.info, pod.timestamp)
         if heap is not self._active:
             key = (float(floor(self._expiry(pod))), *key)
         self._tickets += 1
@@ -304,7 +374,7 @@ class SchedulingQueue:
 
     def _enter(self, pod: QueuedPod, heap: Heap, now: float) -> None:
         """Into a heap, past the gates."""
-        for name, plugin in self._profile.pre_enqueue:
+        for name, plugin in self._profiles.of(pod.info).pre_enqueue:
             if not plugin.pre_enqueue(pod.info).ok:
                 pod.gate = name
                 pod.rejectors, pod.pending = frozenset({name}), frozenset()
@@ -318,7 +388,7 @@ class SchedulingQueue:
     def _park(self, pod: QueuedPod) -> None:
         pod.ticket = 0
         self._move_to(pod, Pool.UNSCHEDULABLE)
-        signed = pod.rejectors <= self._profile.signed
+        signed = pod.rejectors <= self._profiles.of(pod.info).signed
         pod.group = (pod.rejectors, pod.info.signature if signed else None)
         self._unschedulable.setdefault(pod.group, {})[pod.uid] = pod
 
@@ -393,9 +463,7 @@ class SchedulingQueue:
 
     def _asked_for(self, event: ClusterEvent, rejectors: frozenset[str]) -> bool:
         return event.subject is Subject.ANY or any(
-            item.event.matches(event)
-            for name in rejectors
-            for item in self._profile.events.get(name, ())
+            item.event.matches(event) for name in rejectors for item in self._asked.get(name, ())
         )
 
     def _verdict(
@@ -403,9 +471,9 @@ class SchedulingQueue:
     ) -> _Requeue:
         if event.subject is Subject.ANY:
             return _Requeue.AFTER_BACKOFF
-        verdict = _Requeue.STAY
+        verdict, events = _Requeue.STAY, self._profiles.of(pod.info).events
         for name in sorted(pod.rejectors):
-            if _wanted(self._profile.events, name, pod.info, (event, before, after)):
+            if _wanted(events, name, pod.info, (event, before, after)):
                 if name in pod.pending:
                     return _Requeue.NOW
                 verdict = _Requeue.AFTER_BACKOFF

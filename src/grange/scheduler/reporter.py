@@ -5,6 +5,7 @@ a pod that fails again and again for the same reason costs nothing.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -70,11 +71,18 @@ class Reporter:
         if reason != SCHEDULING_GATED:
             self._recorder.event(pod, WARNING, "FailedScheduling", message, kind=POD)
 
-    def scheduled(self, pod: Pod, node_name: str) -> None:
-        """The pod is bound; the server has set the condition."""
-        self.forget(pod.metadata.uid)
-        message = f"Successfully assigned {pod.key} to {node_name}"
-        self._recorder.event(pod, NORMAL, "Scheduled", message, kind=POD)
+    def scheduled(self, pods: Sequence[Pod]) -> None:
+        """The pods are bound, as their specs say; the server has set their conditions."""
+        for at, pod in enumerate(pods):
+            meta = pod.metadata
+            if self._recorder.full:  # no sentences for the rest: it may be thousands
+                self._recorder.drop(len(pods) - at)
+                break
+            message = f"Successfully assigned {meta.namespace}/{meta.name} to {pod.spec.node_name}"
+            self._recorder.event(pod, NORMAL, "Scheduled", message, kind=POD)
+        if self._said:
+            for pod in pods:
+                self.forget(pod.metadata.uid)
 
     def forget(self, uid: str) -> None:
         """Nothing more is to be said about the pod."""
@@ -92,7 +100,8 @@ class Reporter:
 
     async def _write(self, uid: str, word: _Word) -> None:
         tries = 0
-        while uid not in self._waiting and uid in self._said:
+        # Only while it is the last word: another writer may have a newer one in hand.
+        while self._said.get(uid) == (word.reason, word.message):
             try:
                 await self._patch(word)
                 return

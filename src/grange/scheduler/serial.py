@@ -1,27 +1,47 @@
 """The reference: one pod, one node after another, one plugin after another.
 
 This is the definition of a right decision. Every node is scored; the highest total wins, and among
-equals the first in the order of the node tree, which alternates between zones. The engine must give
-the same answer for every pod, and the property tests hold it to that.
+equals the first in the order of the node tree, which alternates between zones. A profile may be
+content with a share of the nodes: then the search ends when enough are feasible, the next one starts
+where it ended, and among equals the first that was found wins. The engine must give the same answer
+for every pod, and the property tests hold it to that.
 """
-
-from collections.abc import Iterable
 
 from grange.placement import reference
 from grange.scheduler.decision import Narrowed, Rejection, Tally, pre_filter
 from grange.scheduler.framework import SUCCESS, Check, CycleState, Normalise, Profile, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nominator import Nominated
+from grange.scheduler.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
 from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_NOTHING = Nominated()
 
 
 def decide(
-    profile: Profile, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    profile: Profile,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: NodeInfoSnapshot,
+    rotation: Rotation | None = None,
+    nominated: Nominated | None = None,
 ) -> str | Rejection:
-    """The node for a pod, or why there is none."""
+    """The node for a pod, or why there is none.
+
+    Args:
+        profile: the plugins.
+        state: fresh.
+        pod: the waiting pod.
+        snapshot: what to decide on.
+        rotation: where the search starts, and is moved on; without one it starts with the first
+            node. Does not matter to profiles that look at every node.
+        nominated: the nominations that matter to the pod. On nodes with such pods it has to pass
+            the filters with them added, and without them; they do not count for scores.
+    """
     narrowed = pre_filter(profile, state, pod, snapshot)
     if isinstance(narrowed, Rejection):
         return narrowed
-    return choose(profile, state, pod, snapshot, narrowed)
+    return choose(profile, state, pod, snapshot, narrowed, rotation, nominated)
 
 
 def choose(
@@ -30,44 +50,118 @@ def choose(
     pod: PodInfo,
     snapshot: NodeInfoSnapshot,
     narrowed: Narrowed,
+    rotation: Rotation | None = None,
+    nominated: Nominated | None = None,
 ) -> str | Rejection:
     """Filter and score the nodes that PreFilter left."""
     tally = Tally()
-    nodes: Iterable[NodeInfo] = snapshot.node_info_list
-    if narrowed.node_names is not None:
-        known = [snapshot.node_info_map.get(name) for name in narrowed.node_names]
-        candidates = [info for info in known if info is not None]
-        # The first in the order of the tree wins a tie, so that order has to be kept.
-        candidates.sort(key=lambda info: -int(snapshot.ties[snapshot.table.rows[info.name]]))
-        nodes = candidates
-        excluded = snapshot.num_nodes - len(candidates)
-        if excluded:
-            who = ", ".join(narrowed.plugins)
-            reason = f"node(s) didn't satisfy plugin(s) [{who}]"
-            for plugin in narrowed.plugins:
-                tally.add(plugin, ())
-            tally.add(narrowed.plugins[0], [(reason, excluded)])
-    feasible = []
-    surveys = [(name, item.survey(pod, snapshot)) for name, item, _ in profile.cluster]
-    checks = [(name, check) for name, check in surveys if check is not None]
-    for info in nodes:
-        status = _filter(profile, state, pod, info)
+    nodes = _candidates(snapshot, narrowed, tally)
+    enough = len(nodes)
+    if profile.percentage != EVERY_NODE:
+        rotation = rotation or Rotation()
+        nodes, enough = _rotated(profile, nodes, rotation)
+    judge = _Judge(profile, state, pod, snapshot, nominated or _NOTHING)
+    first = judge.first(nodes)
+    if first is not None and judge.status(first).ok:
+        return first.name
+    feasible: list[NodeInfo] = []
+    processed = len(nodes)
+    for at, info in enumerate(nodes):
+        status = judge.status(info)
         if status.ok:
-            status = _check(checks, info)
-        if status.ok:
+            if len(feasible) == enough:
+                processed = at
+                break
             feasible.append(info)
         elif status.rejected:
             tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
         else:
             reason = ", ".join(status.reasons)
             return Rejection(snapshot.num_nodes, pre_filter=reason, error=True)
+    if first is not None and first not in nodes[:processed]:
+        processed += 1  # it was looked at, too
+    if rotation is not None and profile.percentage != EVERY_NODE:
+        rotation.advance(processed, snapshot.num_nodes)
     if not feasible:
         return tally.rejection(snapshot.num_nodes)
     totals = _score(profile, state, pod, feasible)
     for _, item, weight in profile.cluster:
-        for at, score in enumerate(item.rank(pod, snapshot, feasible) or ()):
+        for at, score in enumerate((weight and item.rank(pod, snapshot, feasible)) or ()):
             totals[at] += weight * score
-    return feasible[totals.index(max(totals))].name
+    state.score = max(totals)
+    return feasible[totals.index(state.score)].name
+
+
+def _survey(profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> list[tuple[str, Check]]:
+    surveys = [(name, item.survey(pod, snapshot)) for name, item, _ in profile.cluster]
+    return [(name, check) for name, check in surveys if check is not None]
+
+
+class _Judge:
+    """Tells whether a node will do, with the pods that are nominated to it and without."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: NodeInfoSnapshot,
+        nominated: Nominated,
+    ) -> None:
+        self._profile, self._state, self._pod = profile, state, pod
+        self._snapshot = snapshot
+        self._nominated = nominated
+        self._checks = _survey(profile, pod, snapshot)
+
+    def first(self, nodes: list[NodeInfo]) -> NodeInfo | None:
+        """The node that the pod itself is nominated to, if it is one of these."""
+        info = self._snapshot.node_info_map.get(self._nominated.first)
+        return info if info is not None and info in nodes else None
+
+    def status(self, info: NodeInfo) -> Status:
+        """Whether it will do."""
+        pods = self._nominated.on(info.name)
+        if pods:
+            for other in pods:
+                self._snapshot.assume_pod(other.on(info.name))
+            status = self._pass(info, _survey(self._profile, self._pod, self._snapshot))
+            for other in pods:
+                self._snapshot.forget_pod(other)
+            if not status.ok:
+                return status
+        return self._pass(info, self._checks)
+
+    def _pass(self, info: NodeInfo, checks: list[tuple[str, Check]]) -> Status:
+        status = _filter(self._profile, self._state, self._pod, info)
+        return _check(checks, info) if status.ok else status
+
+
+def _candidates(snapshot: NodeInfoSnapshot, narrowed: Narrowed, tally: Tally) -> list[NodeInfo]:
+    if narrowed.node_names is None:
+        return snapshot.node_info_list
+    known = [snapshot.node_info_map.get(name) for name in narrowed.node_names]
+    candidates = [info for info in known if info is not None]
+    # The first in the order of the tree wins a tie, so that order has to be kept.
+    candidates.sort(key=lambda info: -int(snapshot.ties[snapshot.table.rows[info.name]]))
+    excluded = snapshot.num_nodes - len(candidates)
+    if excluded:
+        who = ", ".join(narrowed.plugins)
+        reason = f"node(s) didn't satisfy plugin(s) [{who}]"
+        for plugin in narrowed.plugins:
+            tally.add(plugin, ())
+        tally.add(narrowed.plugins[0], [(reason, excluded)])
+    return candidates
+
+
+def _rotated(
+    profile: Profile, nodes: list[NodeInfo], rotation: Rotation
+) -> tuple[list[NodeInfo], int]:
+    """The nodes in the order in which they are looked at, and how many feasible ones are enough."""
+    start = rotation.start % max(1, len(nodes))
+    enough = 1
+    if profile.ranks:
+        enough = num_feasible_nodes_to_find(len(nodes), profile.percentage)
+    return nodes[start:] + nodes[:start], enough
 
 
 def _filter(profile: Profile, state: CycleState, pod: PodInfo, info: NodeInfo) -> Status:

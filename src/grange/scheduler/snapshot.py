@@ -5,8 +5,11 @@ entries that changed. Objects keep their identity from one update to the next, b
 lists and the map share them. Every put that matters to a decision is noted in ``changes``, so that
 whoever keeps results by row knows which rows to look at again.
 
-``assume_pod`` and ``forget_pod`` work on the snapshot alone, for trying things out; they leave the
-generations as they are, and the next update takes leftovers back.
+When the scheduler itself charges a pod, the cache passes that one change on (``follow``) to a snapshot
+that is otherwise up to date, and the next update finds nothing left to do.
+
+``assume_pod`` and ``forget_pod``, ``take_out`` and ``put_back`` work on the snapshot alone, for trying
+things out; they leave the generations as they are, and the next update takes leftovers back.
 """
 
 from collections.abc import Callable
@@ -15,14 +18,17 @@ import numpy as np
 
 from grange.api.kinds.node import Node
 from grange.placement.columns import Integers, NodeTable
+from grange.placement.podaffinity import Namespaces
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nodetree import NodeTree
 from grange.scheduler.podindex import PodIndex
 
+_NOBODY = NodeInfo("")
+
 TIE_BITS = 32
 TIE_MAX = (1 << TIE_BITS) - 1
-_LOG_MIN = 4096
+LOG_MIN = 4096
 
 
 class Changes:
@@ -30,20 +36,35 @@ class Changes:
 
     A reader remembers a position. The log forgets its older half when it grows past a few times
     the number of rows; a reader that fell behind then starts from scratch.
+
+    Attributes:
+        entries: twice the row, and one more if its node object changed; newest last.
+        position: after the newest entry.
+        limit: keep at most so many entries.
     """
 
     def __init__(self) -> None:
-        self._entries: list[int] = []
-        self._first = 0
-
-    @property
-    def position(self) -> int:
-        """After the newest entry."""
-        return self._first + len(self._entries)
+        self.entries: list[int] = []
+        self.position = 0
+        self.limit = LOG_MIN
 
     def note(self, row: int, *, node: bool) -> None:
         """A row changed: its node object too, or only what its pods use."""
-        self._entries.append(row * 2 + node)
+        self.entries.append(row * 2 + node)
+        self.position += 1
+        if len(self.entries) > self.limit:
+            self._trim()
+
+    def tail(self, position: int) -> list[int] | None:
+        """The entries after a position: twice the row, and one more if its node object changed.
+
+        Returns:
+            Oldest first; None when the position is too long ago.
+        """
+        count = self.position - position
+        if count > len(self.entries):
+            return None
+        return self.entries[-count:] if count else []
 
     def since(self, position: int) -> dict[int, bool] | None:
         """The rows that changed after a position and whether their node object did.
@@ -51,21 +72,21 @@ class Changes:
         Returns:
             Rows in order of their first change; None when the position is too long ago.
         """
-        if position < self._first:
-            return None
-        found: dict[int, bool] = {}
-        for entry in self._entries[position - self._first :]:
-            row = entry >> 1
-            found[row] = found.get(row, False) or bool(entry & 1)
-        return found
+        entries = self.tail(position)
+        return None if entries is None else merged(entries)
 
-    def trim(self, limit: int) -> None:
-        """Keep at most so many entries."""
-        limit = max(_LOG_MIN, limit)
-        if len(self._entries) > limit:
-            gone = len(self._entries) - limit // 2
-            del self._entries[:gone]
-            self._first += gone
+    def _trim(self) -> None:
+        gone = len(self.entries) - self.limit // 2
+        del self.entries[:gone]
+
+
+def merged(entries: list[int]) -> dict[int, bool]:
+    """Log entries by row: whether its node object changed."""
+    found: dict[int, bool] = {}
+    for entry in entries:
+        row = entry >> 1
+        found[row] = found.get(row, False) or bool(entry & 1)
+    return found
 
 
 class NodeInfoSnapshot:
@@ -77,9 +98,14 @@ class NodeInfoSnapshot:
         used_claims: persistent volume claims in use, as ``namespace/name``.
         generation: of the newest entry that it has seen.
         table: the same entries as columns.
+        by_row: the same entries by row of the table; one without pods or node in an unused row.
         changes: rows of the table that changed, in order.
+        versions: rows whose pods changed without changing what they need, once somebody asked
+            (``follow_versions``).
         layout: grows whenever rows or order change; results by row are void then.
         ties: by row, larger for nodes earlier in the list; unique.
+        tie: the same, for single elements.
+        order: the row of each node in the list.
         copies: how many entries were ever copied (a work counter).
         index: how many pods of a kind are on each row.
     """
@@ -92,17 +118,23 @@ class NodeInfoSnapshot:
         self.used_claims: frozenset[str] = frozenset()
         self.generation = 0
         self.table = NodeTable()
+        self.by_row: list[NodeInfo] = []
         self.changes = Changes()
+        self.versions: Changes | None = None
         self.layout = 0
         self.ties: Integers = np.zeros(0, np.int64)
+        self.tie = self.ties.data
+        self.order = np.zeros(0, np.int64).data
         self.copies = 0
         self.index = PodIndex(self.table, self.node_info_map)
         self._assumed: dict[str, str] = {}
+        self._taken: dict[str, tuple[str, PodInfo]] = {}
         self._placeholders: dict[str, NodeInfo] = {}
         self._tree_version = -1
         self._reordered = False
         self._affinity_flipped = False
         self._claims_changed = False
+        self._unfinished = True
 
     @property
     def num_nodes(self) -> int:
@@ -139,8 +171,85 @@ class NodeInfoSnapshot:
 
     def begin(self) -> None:
         """An update starts: take trial assumptions back."""
+        self._unfinished = True
         if self._assumed:
             self.forget_all_assumed_pods()
+        if self._taken:
+            self.put_back_all()
+
+    def current(self, generation: int, tree: NodeTree, namespaces: Namespaces) -> bool:
+        """Whether there is nothing to update to.
+
+        Args:
+            generation: of the cache's latest change.
+            tree: the cache's tree.
+            namespaces: the labels of namespaces, now.
+        """
+        return (
+            self.generation == generation
+            and self._tree_version == tree.version
+            and self.index.namespaces is namespaces
+            and not (self._assumed or self._taken or self._unfinished)
+            and len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes
+        )
+
+    def lacks_nothing(self, generation: int) -> bool:
+        """Whether it has every entry as of this generation, and no trials are under way."""
+        return self.generation == generation and not self._assumed and not self._taken
+
+    def follow(self, entry: NodeInfo, info: PodInfo) -> None:
+        """The cache charged one more pod, which is the only thing that this snapshot lacks.
+
+        Args:
+            entry: the cache's entry, charged.
+            info: the pod.
+        """
+        mine = self.node_info_map.get(entry.name)
+        if mine is None or info.claims:
+            return  # left to the next update
+        self.copies += 1
+        if info.has_affinity:
+            self._affinity_flipped = True
+            mine.assign(entry)
+        else:
+            mine.load = entry.load
+            mine.pods = entry.pods
+            mine.generation = entry.generation
+        row = self.table.rows[entry.name]
+        self.generation = entry.generation
+        if self.table.put_usage(row, entry.load.usage):
+            self.changes.note(row, node=False)
+        if info.has_affinity or self.index.counting:
+            self.index.added(row, info)
+
+    def follow_exchange(self, entry: NodeInfo, old: PodInfo, new: PodInfo) -> None:
+        """The cache put another version of a pod in its place, which is all that this one lacks.
+
+        Args:
+            entry: the cache's entry, with the new version.
+            old: the pod as it was there.
+            new: the same pod as it is there now.
+        """
+        mine = self.node_info_map.get(entry.name)
+        if mine is None or old.claims or new.claims:
+            return  # left to the next update
+        self.copies += 1
+        neighbourly = old.has_affinity or new.has_affinity
+        if neighbourly:
+            self._affinity_flipped = True
+            mine.assign(entry)
+        else:
+            mine.load = entry.load
+            mine.pods = entry.pods
+            mine.generation = entry.generation
+        row = self.table.rows[entry.name]
+        self.generation = entry.generation
+        if self.table.put_usage(row, entry.load.usage):
+            self.changes.note(row, node=False)
+        if neighbourly or self.index.counting:
+            self.index.change(row, (old,), (new,))
+        if self.versions is not None:
+            self.versions.note(row, node=False)
 
     def put(self, entry: NodeInfo) -> None:
         """Copy one entry that changed; it has a node object."""
@@ -152,7 +261,10 @@ class NodeInfoSnapshot:
             self._affinity_flipped = True
             self._claims_changed = True
             self._write(mine, None)
-            self.index.change(self.table.rows[mine.name], (), mine.pods)
+            row = self.table.rows[mine.name]
+            self._place(row, mine)
+            if mine.pods:
+                self.index.change(row, (), mine.pods)
             return
         before, pods = mine.node, mine.pods
         if bool(mine.pods_with_affinity) != bool(entry.pods_with_affinity) or bool(
@@ -164,7 +276,16 @@ class NodeInfoSnapshot:
         mine.assign(entry)
         self._write(mine, before)
         if mine.pods is not pods:
-            self.index.change(self.table.rows[mine.name], pods, mine.pods)
+            row = self.table.rows[mine.name]
+            self.index.change(row, pods, mine.pods)
+            if self.versions is not None:
+                self.versions.note(row, node=False)
+
+    def follow_versions(self) -> Changes:
+        """The log of rows whose pods were exchanged; kept from the first call on."""
+        if self.versions is None:
+            self.versions = Changes()
+        return self.versions
 
     def keep(self, live: Callable[[str], bool]) -> None:
         """Drop the entries whose node is gone."""
@@ -189,13 +310,14 @@ class NodeInfoSnapshot:
             self.used_claims = frozenset(
                 claim for info in self.node_info_list for claim in info.claims
             )
-        self.changes.trim(4 * self.table.size)
+        self.changes.limit = max(LOG_MIN, 4 * self.table.size)
         if not len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes:
             counts = (len(self.node_info_list), len(self.node_info_map), tree.num_nodes)
             self._reset()
             raise SnapshotInconsistent(
                 "the snapshot lists {} nodes, maps {} and the tree has {}".format(*counts)
             )
+        self._unfinished = False
 
     def _order(self, tree: NodeTree) -> None:
         self._reordered = False
@@ -209,10 +331,18 @@ class NodeInfoSnapshot:
             np.int64,
             len(self.node_info_list),
         )
+        self.order = rows.data
+        self.tie = self.ties.data
         self.ties[rows] = TIE_MAX - np.arange(len(rows), dtype=np.int64)
         self.layout += 1
 
+    def _place(self, row: int, mine: NodeInfo) -> None:
+        while row >= len(self.by_row):
+            self.by_row.append(_NOBODY)
+        self.by_row[row] = mine
+
     def _discard(self, name: str) -> None:
+        self.by_row[self.table.rows[name]] = _NOBODY
         self.index.change(self.table.rows[name], self.node_info_map[name].pods, ())
         self.index.node_changed()
         self.table.remove(name)
@@ -275,6 +405,39 @@ class NodeInfoSnapshot:
         while self._assumed:
             uid, node_name = self._assumed.popitem()
             self._untry(node_name, uid)
+
+    def take_out(self, info: PodInfo) -> None:
+        """Take a pod off its node here and nowhere else, as if it were gone.
+
+        Raises:
+            CacheError: it is not on a node that is known here, or only assumed here.
+        """
+        node_name = info.pod.spec.node_name
+        entry = self.node_info_map.get(node_name)
+        if entry is None or info.uid in self._assumed:
+            raise CacheError(f"pod {info.pod.key} cannot be taken out of the snapshot")
+        pods = entry.pods
+        self._taken[info.uid] = (node_name, entry.remove_pod(info.uid))
+        self._tried(entry, info, pods)
+
+    def put_back(self, uid: str) -> None:
+        """Undo ``take_out``.
+
+        Raises:
+            CacheError: no such pod was taken out.
+        """
+        found = self._taken.pop(uid, None)
+        if found is None:
+            raise CacheError(f"pod {uid} was not taken out of the snapshot")
+        entry, info = self.node_info_map[found[0]], found[1]
+        pods = entry.pods
+        entry.add_pod(info)
+        self._tried(entry, info, pods)
+
+    def put_back_all(self) -> None:
+        """Undo all of them, the last first."""
+        for uid in reversed([*self._taken]):
+            self.put_back(uid)
 
     @property
     def assumed(self) -> list[str]:

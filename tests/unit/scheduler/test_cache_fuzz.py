@@ -41,14 +41,15 @@ class CacheMachine(RuleBasedStateMachine):
         return builders.pod(
             name,
             requests={"cpu": size, "example.com/gpu": size} if size else None,
-            host_ports=[size],
+            host_ports=[size] if size > 2 else [],
             nodeName=node,
         )
 
-    @rule(name=NAMES, node=NODES, size=st.integers(0, 3))
-    def assume(self, name: str, node: str, size: int) -> None:
+    @rule(name=NAMES, node=NODES, size=st.integers(0, 3), follow=st.booleans())
+    def assume(self, name: str, node: str, size: int, *, follow: bool) -> None:
         pod = self.pod(name, node, size)
-        assert self.fails(self.cache.assume_pod, pod) == (name in self.pods)
+        snapshot = self.snapshot if follow else None
+        assert self.fails(self.cache.assume_pod, pod, snapshot) == (name in self.pods)
         if name not in self.pods:
             self.pods[name] = pod
             self.assumed[name] = None
@@ -67,11 +68,12 @@ class CacheMachine(RuleBasedStateMachine):
         if have is not None and not refused:
             del self.pods[name], self.assumed[name]
 
-    @rule(name=NAMES, node=NODES, size=st.integers(0, 3))
-    def add(self, name: str, node: str, size: int) -> None:
+    @rule(name=NAMES, node=NODES, size=st.integers(0, 3), follow=st.booleans())
+    def add(self, name: str, node: str, size: int, *, follow: bool) -> None:
         pod = self.pod(name, node, size)
         refused = name in self.pods and name not in self.assumed
-        assert self.fails(self.cache.add_pod, pod) == refused
+        snapshot = self.snapshot if follow else None
+        assert self.fails(self.cache.add_pod, pod, snapshot) == refused
         if not refused:
             self.pods[name] = pod
             self.assumed.pop(name, None)
@@ -125,6 +127,33 @@ class CacheMachine(RuleBasedStateMachine):
         info = PodInfo.of(self.pod(f"trial-{name}", node, 2))
         if info.uid not in self.snapshot.assumed:
             self.snapshot.assume_pod(info)
+
+    @rule(name=NAMES, node=NODES, size=st.integers(0, 2))
+    def place(self, name: str, node: str, size: int) -> None:
+        """A scheduling cycle: the snapshot follows the assumption, so nothing is left to copy."""
+        self.cache.update_node_info_snapshot(self.snapshot)
+        if name in self.pods or node not in self.nodes:
+            return
+        self.pods[name] = self.pod(name, node, size)
+        self.assumed[name] = None
+        copies = self.snapshot.copies
+        self.cache.assume_pod(self.pods[name], self.snapshot)
+        self.take()
+        assert self.snapshot.copies == copies + 1
+
+    @rule(name=NAMES, size=st.integers(0, 2))
+    def confirm(self, name: str, size: int) -> None:
+        """The informer shows a pod where it was assumed, perhaps changed: nothing is left to copy."""
+        self.cache.update_node_info_snapshot(self.snapshot)
+        node = self.pods[name].spec.node_name if name in self.assumed else ""
+        if node not in self.nodes:
+            return
+        self.pods[name] = self.pod(name, node, size)
+        del self.assumed[name]
+        copies = self.snapshot.copies
+        self.cache.add_pod(self.pods[name], self.snapshot)
+        self.take()
+        assert self.snapshot.copies == copies + 1
 
     @rule()
     def take(self) -> None:

@@ -38,7 +38,7 @@ class World:
     def place(self, pod: Pod) -> str | Rejection:
         found = self.decide(pod)
         if isinstance(found, str):
-            self.cache.assume_pod(PodInfo.of(pod).on(found))
+            self.cache.assume_pod(PodInfo.of(pod).on(found), self.snapshot)
         return found
 
     def reference(self, pod: Pod) -> str | Rejection:
@@ -215,7 +215,8 @@ class Driver:
         assert found == expected
         if isinstance(found, str):
             info = PodInfo.of(pod).on(found)
-            self.world.cache.assume_pod(info)
+            follow = self.count % 3 > 0
+            self.world.cache.assume_pod(info, self.world.snapshot if follow else None)
             self.placed.append(info.pod)
 
 

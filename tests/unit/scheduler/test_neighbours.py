@@ -62,7 +62,8 @@ class World:
     def place(self, pod: Pod) -> str | Rejection:
         found = self.decide(pod)
         if isinstance(found, str):
-            self.cache.assume_pod(PodInfo.of(pod).on(found))
+            follow = self.engine.statistics.decisions % 3 > 0
+            self.cache.assume_pod(PodInfo.of(pod).on(found), self.snapshot if follow else None)
         return found
 
     def refusal(self, pod: Pod) -> str:
@@ -238,15 +239,18 @@ class History:
         if verb == "delete":
             cache.remove_pod(self.placed.pop(at))
             return
-        if cache.is_assumed_pod(pod):
-            cache.add_pod(pod)
         meta = pod.metadata
         if verb == "label":
             meta = msgspec.structs.replace(meta, labels={"colour": "blue"})
         elif verb == "end":
             meta = msgspec.structs.replace(meta, deletion_timestamp="2020-01-01T00:00:00Z")
-        self.placed[at] = msgspec.structs.replace(pod, metadata=meta)
-        cache.update_pod(pod, self.placed[at])
+        changed = self.placed[at] = msgspec.structs.replace(pod, metadata=meta)
+        if cache.is_assumed_pod(pod):  # seen as it was or changed, now or by the next update
+            twice, follow = self.count % 3, self.count % 5
+            cache.add_pod(pod if twice else changed, self.world.snapshot if follow else None)
+            if not twice:
+                return
+        cache.update_pod(pod, changed)
 
     def place(self, options: dict[str, Any]) -> None:
         self.count += 1

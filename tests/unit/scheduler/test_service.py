@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.world import Handler, World, refusal, world
+from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
 
 from grange.api.kinds import EVENT, NAMESPACE, NODE, POD
 from grange.api.meta import Document
@@ -11,11 +11,15 @@ from grange.api.status import Timeout
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import registry
 from grange.base.rng import Stream
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
 from grange.scheduler import plugins
+from grange.scheduler.errors import NotAtWork
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.service import SchedulerConfig
+from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
@@ -44,7 +48,7 @@ async def test_waiting_pods_are_bound_and_said_to_be(
         assert scheduler.cache.pod_count == 6
         assert len(scheduler.queue) == 0
         assert {found for found, _ in await reasons(made)} == {"Scheduled"}
-        assert made.writes("/binding") == 6
+        assert (made.writes("/bindings"), made.writes("/binding")) == (1, 0)
 
 
 async def test_a_pod_that_fits_nowhere_says_why_once(
@@ -289,30 +293,31 @@ async def test_while_the_server_is_silent_nothing_is_given_away(
         assert await made.pods() == {"p": "a", "q": ""}
 
 
+@pytest.mark.parametrize("group", [1, 7, 128])
 async def test_two_schedulers_never_bind_a_pod_twice(
-    clock: Clock, rng: Stream, log: Logger
+    clock: Clock, rng: Stream, log: Logger, *, group: int
 ) -> None:
     """The loser of each race meets a conflict, takes its assumption back, and both settle."""
     async with world(clock, rng, log) as made:
-        accepted: list[str] = []
+        answers: list[tuple[str, int]] = []
 
         async def gate(request: Request, handle: Handler) -> Response:
             response = await handle(request)
-            if request.path.endswith("/binding") and response.status < 300:
-                accepted.append(request.path)
+            answers.extend(binding_answers(request, response))
             return response
 
         made.gate = gate
         await made.add_nodes(*names("n", 4))
-        one = await made.start()
-        other = await made.start()
+        one = await made.start(SchedulerConfig(binding_group=group))
+        other = await made.start(SchedulerConfig(binding_group=group))
         await made.add_pods(*names("p", 40), requests={"cpu": "100m"})
         await made.settle(40.0)
         placed = await made.pods()
         assert all(placed.values())
+        accepted = [name for name, code in answers if code == 201]
         assert sorted(accepted) == sorted(set(accepted))
         assert len(accepted) == 40
-        assert made.writes("/binding") > 40  # or there was no race to lose
+        assert len(answers) > 40  # or there was no race to lose
         for scheduler in (one, other):
             assert scheduler.cache.assumed_count == 0
             assert scheduler.cache.pod_count == 40
@@ -333,7 +338,7 @@ async def test_a_scheduler_that_starts_again_finds_everything(
         made.gate = stuck
         await made.add_nodes("a", "b", capacity=SMALL)
         await made.add_pods(*names("p", 8), requests={"cpu": "250m"})
-        await made.start(SchedulerConfig(binders=1))
+        await made.start(SchedulerConfig(binders=1, binding_group=1))
         await made.settle()
         assert sum(1 for node in (await made.pods()).values() if node) == 3
         made.gate = None
@@ -504,7 +509,7 @@ async def test_after_a_crash_the_service_starts_from_what_is_true(
         profile = Profile([*plugins.DEFAULT, Plugin("Flaky", reserve=_Flaky())])
 
         async def slow(request: Request, handle: Handler) -> Response:
-            if request.path.endswith("/binding"):
+            if request.path.endswith(("/binding", "/bindings")):
                 await clock.sleep(2.0)
             return await handle(request)
 
@@ -524,7 +529,7 @@ async def test_after_a_crash_the_service_starts_from_what_is_true(
         assert len(scheduler.queue) == 0
 
 
-@pytest.mark.parametrize("field", ["binders", "backlog", "writers", "slice_pods"])
+@pytest.mark.parametrize("field", ["binders", "binding_group", "backlog", "writers", "slice_pods"])
 def test_settings_that_cannot_work_are_refused(field: str) -> None:
     options: dict[str, Any] = {field: 0}
     with pytest.raises(ValueError, match=field):
@@ -585,3 +590,62 @@ async def test_a_label_of_a_namespace_can_bring_company(
         await made.client.patch(NAMESPACE, "default", patch=patch)
         await made.settle()
         assert (await made.pods())["web"] == "b"
+
+
+async def test_attempts_are_kept_and_explained(clock: Clock, rng: Stream, log: Logger) -> None:
+    """From the first refusal to the node, and gone with the pod."""
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start()
+        await made.add_pods("big", requests={"cpu": "2"})
+        await made.settle()
+        answer = scheduler.explain(await made.pod("big"))
+        assert answer is not None
+        assert [item.text for item in answer.changes] == ["if cpu ≤ 1"]
+        await made.add_nodes("b", capacity={**SMALL, "cpu": "4"})
+        await made.settle(5.0)
+        answer = scheduler.explain(await made.pod("big"))
+        assert answer is not None
+        assert (answer.state, answer.node) == ("Placed", "b")
+        assert [item.result for item in answer.attempts] == ["unschedulable", "scheduled"]
+        assert answer.attempts[1].score >= 0
+        uid = (await made.pod("big")).metadata.uid
+        await made.delete("big")
+        await made.settle()
+        assert scheduler._history.of(uid) == []
+
+
+async def test_only_a_scheduler_at_work_explains(clock: Clock, rng: Stream, log: Logger) -> None:
+    """One that waits for its turn in a farm has not even heard of the pods."""
+    async with world(clock, rng, log) as made:
+        await made.add_pods("p")
+        client = made.client
+        informers = InformerFactory(client, clock=clock, rng=rng, log=log)
+        idle = Scheduler(Deps(client, informers, clock, rng, log, registry()))
+        with pytest.raises(NotAtWork, match="another"):
+            idle.explain(await made.pod("p"))
+
+
+async def test_conditions_and_events_stay_bounded(clock: Clock, rng: Stream, log: Logger) -> None:
+    """However many reasons there are, and however often they change."""
+    async with world(clock, rng, log) as made:
+        for number in range(300):
+            taint = {"key": f"team-{number:03}", "value": "x" * 60, "effect": "NoSchedule"}
+            await made.add_nodes(f"n{number}", taints=[taint])
+        await made.add_pods("p")
+        scheduler = await made.start()
+        await made.settle()
+        message = await made.message("p")
+        assert "284 for other reasons" in message
+        assert len(message) < 4096
+        for number in range(60):  # every one changes the counts, and brings another try
+            await made.add_nodes(f"m{number}", capacity={"cpu": "1m", "pods": "0"})
+            await made.settle(11.0)
+        events = [item for item in await reasons(made) if item[1] == "p"]
+        assert len(events) <= 28, "25 at once and one in five minutes"
+        assert len((await made.pod("p")).status.conditions) == 1
+        answer = scheduler.explain(await made.pod("p"))
+        assert answer is not None
+        assert len(answer.reasons) <= 16
+        assert len(answer.attempts) <= 8
+        assert len(answer.nearest) == 5

@@ -1,13 +1,14 @@
 """A real API server in memory with schedulers on it, over transports that a test can disturb."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from grange.api import codec
-from grange.api.kinds import BUILT_IN, NODE, POD
+from grange.api import bindings, codec
+from grange.api.kinds import BUILT_IN, NODE, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.scheme import Scheme
+from grange.api.status import AlreadyExists
 from grange.api.wire import ADMIN, Request, Response
 from grange.apiserver.application import Application
 from grange.base.clock import Clock
@@ -19,7 +20,7 @@ from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
-from grange.scheduler.framework import Profile
+from grange.scheduler.framework import Profiles
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
 from grange.store.memory import MemoryStore
@@ -59,7 +60,7 @@ class World:
         self,
         config: SchedulerConfig | None = None,
         *,
-        profile: Profile | None = None,
+        profile: Profiles | None = None,
         supervised: bool = False,
     ) -> Scheduler:
         """One more scheduler, with informers of its own; supervised, it survives its crashes."""
@@ -84,7 +85,13 @@ class World:
             await self.client.create(NODE, document)
             await self.client.patch(NODE, name, patch={"status": status}, subresource="status")
 
-    async def add_pods(self, *names: str, **options: Any) -> None:
+    async def add_pods(self, *names: str, priority: int = 0, **options: Any) -> None:
+        """Pods; one with a priority gets a class for it."""
+        if priority:
+            options["priorityClassName"] = f"priority-{priority}"
+            with suppress(AlreadyExists):
+                document = {"metadata": {"name": f"priority-{priority}"}, "value": priority}
+                await self.client.create(PRIORITYCLASS, document)
         for name in names:
             await self.client.create(POD, builders.pod_document(name, **options), "default")
 
@@ -113,6 +120,17 @@ class World:
         async with self.clock.timeout(limit_s):
             while not await wanted():
                 await self.clock.sleep(0.05)
+
+
+def binding_answers(request: Request, response: Response) -> list[tuple[str, int]]:
+    """The pods that a request binds, each with the code of its answer; empty for other requests."""
+    if request.path.endswith("/binding"):
+        return [(request.path.split("/")[-2], response.status)]
+    if request.path != bindings.PATH:
+        return []
+    asked = [item["metadata"]["name"] for item in codec.decode_document(request.body)["items"]]
+    told = [item["code"] for item in codec.decode_document(response.body)["items"]]
+    return list(zip(asked, told, strict=True))
 
 
 def refusal(code: int, reason: str) -> Response:

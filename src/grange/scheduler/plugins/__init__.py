@@ -3,7 +3,14 @@
 from grange.scheduler.framework import Plugin
 from grange.scheduler.plugins import (
     balancedallocation,
+    bestfit,
     defaultbinder,
+    defaultpreemption,
+    dotproduct,
+    fgd,
+    gpuclustering,
+    gpupacking,
+    gpushare,
     imagelocality,
     interpodaffinity,
     nodeaffinity,
@@ -13,8 +20,10 @@ from grange.scheduler.plugins import (
     nodeunschedulable,
     podtopologyspread,
     prioritysort,
+    random,
     schedulinggates,
     tainttoleration,
+    volumebinding,
 )
 
 DEFAULT: tuple[Plugin, ...] = (
@@ -26,9 +35,23 @@ DEFAULT: tuple[Plugin, ...] = (
     nodeaffinity.PLUGIN,
     nodeports.PLUGIN,
     noderesourcesfit.PLUGIN,
+    gpushare.PLUGIN,
+    volumebinding.PLUGIN,
     podtopologyspread.PLUGIN,
     interpodaffinity.PLUGIN,
+    defaultpreemption.PLUGIN,
     balancedallocation.PLUGIN,
     imagelocality.PLUGIN,
     defaultbinder.PLUGIN,
+)
+
+# Beside the default ones, plugins that a profile may enable.
+AVAILABLE: tuple[Plugin, ...] = (
+    *DEFAULT,
+    bestfit.PLUGIN,
+    dotproduct.PLUGIN,
+    fgd.PLUGIN,
+    gpuclustering.PLUGIN,
+    gpupacking.PLUGIN,
+    random.PLUGIN,
 )

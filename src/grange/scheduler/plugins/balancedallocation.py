@@ -2,14 +2,45 @@
 
 from collections.abc import Hashable
 
-from grange.placement import kernels, reference
+from grange.placement import allocation, kernels, reference
 from grange.placement.columns import Integers, NodeTable, Rows
+from grange.placement.requests import CPU, MEMORY
+from grange.scheduler.arguments import Arguments, Part, configured, refusal
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
+_NAME = "NodeResourcesBalancedAllocation"
+
+
+class Resource(Part, frozen=True, kw_only=True):
+    """A resource to balance; they all count alike."""
+
+    name: str
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a weight that would have no meaning."""
+        if not self.name:
+            raise ValueError(refusal("name", "required"))
+        if self.weight != 1:
+            raise ValueError(refusal("weight", "must be 1: balance knows no weights"))
+
+
+class Args(Arguments, frozen=True, kw_only=True):
+    """As NodeResourcesBalancedAllocationArgs."""
+
+    resources: tuple[Resource, ...] = (Resource(name=CPU), Resource(name=MEMORY))
+
+    def __post_init__(self) -> None:
+        """Refuse a resource that is there twice."""
+        seen = [item.name for item in self.resources]
+        for at, name in enumerate(seen):
+            if name in seen[:at]:
+                raise ValueError(refusal(f"resources[{at}].name", f"{name} is there twice"))
+
 
 class _Balanced:
-    scope = Scope.USAGE
+    scope = Scope.LOAD
     normalise = Normalise.NONE
 
     def applies(self, pod: PodInfo) -> bool:
@@ -26,10 +57,44 @@ class _Balanced:
         return kernels.balanced_allocation(table, rows, pod.request)
 
 
+class _BalancedOver:
+    scope = Scope.LOAD
+    normalise = Normalise.NONE
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Not to pods that ask for none of them."""
+        return any(allocation.asked(name, pod.request, nonzero=False) for name in self._names)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """75 leaves the balance as it is."""
+        return allocation.balanced(self._names, pod.request, node.allocatable, node.usage)
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        """75 leaves the balance as it is."""
+        return allocation.balanced_rows(self._names, pod.request, table, rows)
+
+
+def make(args: Args) -> Plugin:
+    """The plugin with these arguments."""
+    names = tuple(item.name for item in args.resources) or (CPU, MEMORY)
+
+    def signature(pod: PodInfo) -> Hashable:
+        return tuple([allocation.asked(name, pod.request, nonzero=False) for name in names])
+
+    return Plugin(
+        _NAME,
+        score=_Balanced() if names == (CPU, MEMORY) else _BalancedOver(names),
+        weight=1,
+        signature=_signature if names == (CPU, MEMORY) else signature,
+        configure=configured(_NAME, Args, make),
+    )
+
+
 def _signature(pod: PodInfo) -> Hashable:
     return pod.request.resources.cpu_milli, pod.request.resources.memory_bytes
 
 
-PLUGIN = Plugin(
-    "NodeResourcesBalancedAllocation", score=_Balanced(), weight=1, signature=_signature
-)
+PLUGIN = make(Args())

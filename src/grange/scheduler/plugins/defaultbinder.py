@@ -1,27 +1,31 @@
-"""DefaultBinder: writes the pod's ``binding`` subresource."""
+"""DefaultBinder: writes the pods' ``binding`` subresources."""
 
-from grange.api.kinds import POD
+from collections.abc import Sequence
+
+import msgspec
+
+from grange.api.bindings import Binding
+from grange.api.status import ApiError
 from grange.client.client import Client
+from grange.placement import devices
 from grange.scheduler.framework import Plugin
 from grange.scheduler.nodeinfo import PodInfo
 
 
-class _Binding:
-    async def bind(self, client: Client, pod: PodInfo, node_name: str) -> None:
-        """One POST, fenced by the UID; the server refuses a pod that is bound already."""
-        meta = pod.pod.metadata
-        await client.post(
-            POD,
-            meta.name,
-            meta.namespace,
-            "binding",
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
-            },
-        )
+class _Binder:
+    async def bind(
+        self, client: Client, placements: Sequence[tuple[PodInfo, str]]
+    ) -> Sequence[ApiError | None]:
+        """Fenced by the UID; the server refuses a pod that is bound already."""
+        group = []
+        for info, node_name in placements:
+            meta = info.pod.metadata
+            binding = Binding(meta.namespace, meta.name, meta.uid, node_name)
+            if info.devices:
+                held = {devices.ANNOTATION: devices.written(info.devices)}
+                binding = msgspec.structs.replace(binding, annotations=held)
+            group.append(binding)
+        return await client.bind(group)
 
 
-PLUGIN = Plugin("DefaultBinder", bind=_Binding())
+PLUGIN = Plugin("DefaultBinder", bind=_Binder())

@@ -16,6 +16,10 @@ class _Nodes:
 
 
 class _Counts:
+    def for_each(self, pod: PodInfo) -> bool:
+        """It only counts nodes."""
+        return False
+
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
     ) -> PreFilterResult:

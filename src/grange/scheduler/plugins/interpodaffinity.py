@@ -14,6 +14,7 @@ from grange.api.kinds.pod import Pod
 from grange.placement import podaffinity
 from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import Kind, Namespaces, Term
+from grange.scheduler.arguments import Arguments, configured, within
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import Domains
 from grange.scheduler.framework import (
@@ -30,8 +31,7 @@ from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.podindex import PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
-HARD_POD_AFFINITY_WEIGHT = 1
-
+_NAME = "InterPodAffinity"
 _NEAR = "node(s) didn't match pod affinity rules"
 _APART = "node(s) didn't match pod anti-affinity rules"
 _THEIRS = "node(s) didn't satisfy existing pods anti-affinity rules"
@@ -55,9 +55,22 @@ def _labels(node: NodeInfo) -> dict[str, str]:
     return node.node.metadata.labels if node.node is not None else {}
 
 
-def _weight(term: Term) -> int:
-    """What a placed pod's term adds for each pod that it is about."""
-    return {Kind.NEAR: HARD_POD_AFFINITY_WEIGHT, Kind.WISH: term.weight, Kind.APART: 0}[term.kind]
+class Args(Arguments, frozen=True, kw_only=True):
+    """As InterPodAffinityArgs.
+
+    Attributes:
+        hard_pod_affinity_weight: what a placed pod's demand for company adds for each pod that it
+            is about.
+        ignore_preferred_terms_of_existing_pods: for pods without wishes of their own, what placed
+            pods wish and demand does not rank nodes.
+    """
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds."""
+        within("hardPodAffinityWeight", self.hard_pod_affinity_weight, 0, 100)
 
 
 class _Survey:
@@ -107,7 +120,12 @@ class _Survey:
         return SUCCESS
 
 
-def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot) -> Count[_Place]:
+def _weight(term: Term, demand: int) -> int:
+    """What a placed pod's term adds for each pod that it is about."""
+    return {Kind.NEAR: demand, Kind.WISH: term.weight, Kind.APART: 0}[term.kind]
+
+
+def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot, demand: int) -> Count[_Place]:
     """The wishes granted by being in each place."""
     known, sums = snapshot.index.namespaces, Count[_Place]()
     wishes = pod.terms.wishes
@@ -118,8 +136,9 @@ def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot) -> Count[_Place]:
                 if term.key in labels and _about(term, other, known):
                     sums[term.key, labels[term.key]] += term.weight
             for term in other.terms.near + other.terms.wishes:
-                if term.key in labels and _about(term, pod, known):
-                    sums[term.key, labels[term.key]] += _weight(term)
+                weight = _weight(term, demand)
+                if weight and term.key in labels and _about(term, pod, known):
+                    sums[term.key, labels[term.key]] += weight
     return sums
 
 
@@ -130,6 +149,7 @@ class _Absence:
     """None of these pods in the domain."""
 
     by_count = True
+    resolvable = True
 
     def __init__(self, domains: Domains, reason: str) -> None:
         self.key = domains.key
@@ -138,8 +158,7 @@ class _Absence:
 
     def refresh(self) -> list[int] | None:
         """Take in what changed."""
-        self._domains.update()
-        return self._domains.take_changed()
+        return self._domains.changes()
 
     def verdicts(self) -> Mask:
         """Where there are none; a node outside all domains is near nobody."""
@@ -148,7 +167,7 @@ class _Absence:
 
     def opens(self, domain: int) -> bool:
         """The same for one."""
-        return not self._domains.counts[domain]
+        return not self._domains.count[domain]
 
     def reason(self, *, missing: bool) -> str:
         """The same for all."""
@@ -159,6 +178,7 @@ class _Presence:
     """Some of these pods in the domain, unless the pod is the first of its kind."""
 
     by_count = True
+    resolvable = False
 
     def __init__(self, at: int, group: Sequence[Domains], *, meets_itself: bool) -> None:
         self._domains = group[at]
@@ -169,9 +189,11 @@ class _Presence:
 
     def refresh(self) -> list[int] | None:
         """Take in what changed."""
+        total = 0
         for domains in self._group:
             domains.update()
-        first = self._meets_itself and not any(domains.total for domains in self._group)
+            total += domains.total
+        first = self._meets_itself and not total
         changed = self._domains.take_changed()
         if first is not self._first:
             self._first = first
@@ -188,7 +210,7 @@ class _Presence:
 
     def opens(self, domain: int) -> bool:
         """The same for one."""
-        return domain >= 0 if self._first else bool(self._domains.counts[domain])
+        return domain >= 0 if self._first else self._domains.count[domain] > 0
 
     def reason(self, *, missing: bool) -> str:
         """The same for all."""
@@ -223,6 +245,10 @@ class _Wishes:
 
 
 class _Neighbours:
+    def __init__(self, args: Args) -> None:
+        self._demand = args.hard_pod_affinity_weight
+        self._only_own = args.ignore_preferred_terms_of_existing_pods
+
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
         """The terms of placed pods that are about this one."""
         return index.concerning(pod)
@@ -236,7 +262,9 @@ class _Neighbours:
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
     ) -> list[int] | None:
         """Its own wishes, and those of placed pods; their demands are wishes once they are met."""
-        sums = _sums(pod, snapshot)
+        if self._only_own and not pod.terms.wishes:
+            return None
+        sums = _sums(pod, snapshot, self._demand)
         if not sums:
             return None
         raw = []
@@ -271,6 +299,8 @@ class _Neighbours:
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Ranking | None:
         """Its own wishes and theirs."""
+        if self._only_own and not pod.terms.wishes:
+            return None
         index = snapshot.index
         weighted = [
             (Domains(snapshot, index.counter(Query((term.selector,))), term.key), term.weight)
@@ -278,7 +308,7 @@ class _Neighbours:
         ]
         for number in concerns:
             theirs = index.term(number)
-            if weight := _weight(theirs):
+            if weight := _weight(theirs, self._demand):
                 domains = Domains(snapshot, index.holders(number), theirs.key)
                 weighted.append((domains, weight))
         return _Wishes(weighted) if weighted else None
@@ -336,16 +366,25 @@ def _moves_domains(pod: PodInfo, before: Object, after: Object) -> bool:
 
 _POD = Action.ADD | Action.POD_LABEL | Action.DELETE
 
-PLUGIN = Plugin(
-    "InterPodAffinity",
-    cluster=_Neighbours(),
-    weight=2,
-    signature=_signature,
-    hints_differ=True,
-    events=(
-        Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _of_interest),
-        Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
-        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), _moves_domains),
-        Registration(ClusterEvent(Subject.NAMESPACE, Action.ADD | Action.UPDATE)),
-    ),
-)
+
+def make(args: Args) -> Plugin:
+    """The plugin with these arguments."""
+    return Plugin(
+        _NAME,
+        cluster=_Neighbours(args),
+        weight=2,
+        signature=_signature,
+        hints_differ=True,
+        events=(
+            Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _of_interest),
+            Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
+            Registration(
+                ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), _moves_domains
+            ),
+            Registration(ClusterEvent(Subject.NAMESPACE, Action.ADD | Action.UPDATE)),
+        ),
+        configure=configured(_NAME, Args, make),
+    )
+
+
+PLUGIN = make(Args())

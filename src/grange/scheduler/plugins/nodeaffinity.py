@@ -1,10 +1,23 @@
-"""NodeAffinity: node selector and required terms decide, preferred terms rank."""
+"""NodeAffinity: node selector and required terms decide, preferred terms rank.
+
+Terms that a profile adds count for every pod of it, besides the pod's own.
+"""
 
 from collections.abc import Hashable
 
+import msgspec
+
+from grange.api import codec
 from grange.api.kinds.node import Node
+from grange.api.kinds.pod import NodeAffinity
+from grange.api.meta import Document
+from grange.api.schema.checking import check_definition
+from grange.api.validation.causes import Faults
+from grange.api.validation.scheduling import check_scheduling
 from grange.placement import kernels, nodeaffinity
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.nodeaffinity import NONE, Affinity
+from grange.scheduler.arguments import Arguments, ConfigurationError, read, refuse_causes
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import (
     PASS,
@@ -20,14 +33,21 @@ from grange.scheduler.framework import (
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
+_NAME = "NodeAffinity"
 _REASON = "node(s) didn't match Pod's node affinity/selector"
+_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 _CONFLICT = Status(
     Code.UNRESOLVABLE, ("pod affinity terms conflict: no node can have all the names",)
 )
 _REJECTED = Status(Code.UNRESOLVABLE, (_REASON,))
+_REJECTED_BY_PROFILE = Status(Code.UNRESOLVABLE, (_ENFORCED,))
 
 
 class _Names:
+    def for_each(self, pod: PodInfo) -> bool:
+        """Required terms may name nodes."""
+        return pod.affinity.required is not None
+
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
     ) -> PreFilterResult:
@@ -43,70 +63,125 @@ class _Names:
 class _Matches:
     scope = Scope.NODE
 
+    def __init__(self, added: Affinity = NONE) -> None:
+        self._added = added
+
     def applies(self, pod: PodInfo) -> bool:
-        """To pods that demand anything."""
-        return pod.affinity.demands
+        """To pods that demand anything, and to all if the profile does."""
+        return pod.affinity.demands or self._added.demands
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """The selector and any of the required terms."""
+        """The profile's terms, then the selector and any of the required terms."""
         if node.node is None:
             return _REJECTED
         labels = node.node.metadata.labels
+        if not nodeaffinity.matches(self._added, node.name, labels):
+            return _REJECTED_BY_PROFILE
         return SUCCESS if nodeaffinity.matches(pod.affinity, node.name, labels) else _REJECTED
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
         """Where they match."""
-        return kernels.matches(table, rows, pod.affinity)
+        mask = kernels.matches(table, rows, pod.affinity)
+        return mask & kernels.matches(table, rows, self._added) if self._added.demands else mask
 
     def count_reasons(
         self, pod: PodInfo, table: NodeTable, rows: Integers
     ) -> list[tuple[str, int]]:
-        """One reason for all."""
-        return [(_REASON, len(rows))]
+        """The profile's terms are looked at first."""
+        if not self._added.demands:
+            return [(_REASON, len(rows))]
+        own = int(kernels.matches(table, rows, self._added).sum())
+        counts = [(_REASON, own), (_ENFORCED, len(rows) - own)]
+        return [pair for pair in counts if pair[1]]
+
+    def may_help(self, pod: PodInfo, before: Object, after: Object) -> bool:
+        """Whether a node came that matches, or began to."""
+        if not isinstance(after, Node):
+            return True
+        if not self._allows(pod, after):
+            return False
+        return not (isinstance(before, Node) and self._allows(pod, before))
+
+    def _allows(self, pod: PodInfo, node: Node) -> bool:
+        name, labels = node.metadata.name, node.metadata.labels
+        return nodeaffinity.matches(self._added, name, labels) and nodeaffinity.matches(
+            pod.affinity, name, labels
+        )
 
 
 class _Prefers:
     scope = Scope.NODE
     normalise = Normalise.BY_MAX
 
+    def __init__(self, added: Affinity = NONE) -> None:
+        self._added = added
+
     def applies(self, pod: PodInfo) -> bool:
-        """To pods that wish for anything."""
-        return bool(pod.affinity.preferred)
+        """To pods that wish for anything, and to all if the profile does."""
+        return bool(pod.affinity.preferred or self._added.preferred)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """The weights of the wishes that the node grants."""
         labels = node.node.metadata.labels if node.node is not None else {}
-        return nodeaffinity.preference(pod.affinity, node.name, labels)
+        own = nodeaffinity.preference(pod.affinity, node.name, labels)
+        return own + nodeaffinity.preference(self._added, node.name, labels)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
         """The weights of the wishes that each grants."""
-        return kernels.preference(table, rows, pod.affinity)
+        own = kernels.preference(table, rows, pod.affinity)
+        return own + kernels.preference(table, rows, self._added)
 
 
 def _signature(pod: PodInfo) -> Hashable:
     return pod.affinity
 
 
-def _now_matches(pod: PodInfo, before: Object, after: Object) -> bool:
-    if not isinstance(after, Node):
-        return True
-    if not _allows(pod, after):
-        return False
-    return not (isinstance(before, Node) and _allows(pod, before))
+class Args(Arguments, frozen=True, kw_only=True):
+    """As NodeAffinityArgs; the affinity has the form of a pod's."""
+
+    added_affinity: Document | None = None
 
 
-def _allows(pod: PodInfo, node: Node) -> bool:
-    return nodeaffinity.matches(pod.affinity, node.metadata.name, node.metadata.labels)
+def _configure(document: object, path: str) -> Plugin:
+    arguments = read(document, Args, path)
+    if arguments.kind not in ("", f"{_NAME}Args"):
+        raise ConfigurationError(f"{path}.kind: must be {_NAME}Args")
+    if arguments.added_affinity is None:
+        return PLUGIN
+    return make(_added(arguments.added_affinity, f"{path}.addedAffinity"))
 
 
-PLUGIN = Plugin(
-    "NodeAffinity",
-    pre_filter=_Names(),
-    filter=_Matches(),
-    score=_Prefers(),
-    weight=2,
-    signature=_signature,
-    events=(
-        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), _now_matches),
-    ),
-)
+def _added(document: Document, path: str) -> Affinity:
+    causes = check_definition(document, "io.k8s.api.core.v1.NodeAffinity")
+    faults = Faults()
+    if not causes:
+        check_scheduling({"affinity": {"nodeAffinity": document}}, "spec", faults)
+        inside = "spec.affinity.nodeAffinity."
+        causes = [
+            msgspec.structs.replace(cause, field=cause.field.removeprefix(inside))
+            for cause in faults.causes
+        ]
+    refuse_causes(causes, path)
+    return nodeaffinity.of_terms(codec.convert(document, NodeAffinity))
+
+
+def make(added: Affinity) -> Plugin:
+    """The plugin with terms that every pod of the profile has besides its own."""
+    filters = _Matches(added)
+    return Plugin(
+        _NAME,
+        pre_filter=_Names(),
+        filter=filters,
+        score=_Prefers(added),
+        weight=2,
+        signature=_signature,
+        events=(
+            Registration(
+                ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), filters.may_help
+            ),
+        ),
+        configure=_configure,
+    )
+
+
+PLUGIN = make(NONE)

@@ -14,7 +14,7 @@ _REJECTED = Status(Code.UNSCHEDULABLE, (_REASON,))
 
 
 class _Free:
-    scope = Scope.USAGE
+    scope = Scope.LOAD
 
     def applies(self, pod: PodInfo) -> bool:
         """To pods that want host ports."""

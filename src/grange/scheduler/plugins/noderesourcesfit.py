@@ -1,13 +1,24 @@
-"""NodeResourcesFit: enough of everything left, and the emptier node first (LeastAllocated)."""
+"""NodeResourcesFit: enough of everything left, and the emptier node first, or as configured.
+
+The strategies LeastAllocated, MostAllocated and RequestedToCapacityRatio are those of
+``placement.allocation``; the default one, over CPU and memory alike, takes a shorter way to the same
+scores.
+"""
 
 from collections.abc import Hashable
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
+from grange.api import names
 from grange.api.kinds.node import Node
-from grange.placement import kernels, reference, requests
+from grange.placement import allocation, kernels, reference, requests
+from grange.placement.allocation import CPU_AND_MEMORY, Strategy, Weighted
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.placement.requests import Resources
+from grange.scheduler.arguments import Arguments, Part, configured, one_of, refusal, within
+from grange.scheduler.clusterevents import Action, ClusterEvent, Hint, Object, Registration, Subject
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -19,9 +30,97 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
+_NAME = "NodeResourcesFit"
+_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
+_SHAPE_SCALE = 10  # points of a shape score 0 to 10
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+class Resource(Part, frozen=True, kw_only=True):
+    """A resource that counts in the score."""
+
+    name: str
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not self.name:
+            raise ValueError(refusal("name", "required"))
+        within("weight", self.weight, 1, 100)
+
+
+class Point(Part, frozen=True, kw_only=True):
+    """A point of a shape: utilisation in percent, score 0 to 10."""
+
+    utilization: int
+    score: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds."""
+        within("utilization", self.utilization, 0, 100)
+        within("score", self.score, 0, 10)
+
+
+class Ratio(Part, frozen=True, kw_only=True):
+    """The shape of RequestedToCapacityRatio."""
+
+    shape: tuple[Point, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a shape that is no function."""
+        if not self.shape:
+            raise ValueError(refusal("shape", "needs at least one point"))
+        for at in range(1, len(self.shape)):
+            if self.shape[at].utilization <= self.shape[at - 1].utilization:
+                field = f"shape[{at}].utilization"
+                raise ValueError(refusal(field, "must be more than that of the point before"))
+
+
+class ScoringStrategy(Part, frozen=True, kw_only=True):
+    """How nodes are ranked."""
+
+    type: str = "LeastAllocated"
+    resources: tuple[Resource, ...] = ()
+    requested_to_capacity_ratio: Ratio | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown strategy, or one without what it needs."""
+        one_of("type", self.type, _STRATEGIES)
+        if (self.type == _STRATEGIES[2]) != (self.requested_to_capacity_ratio is not None):
+            message = f"required with type {_STRATEGIES[2]} and only with that"
+            raise ValueError(refusal("requestedToCapacityRatio", message))
+        seen = [item.name for item in self.resources]
+        for at, name in enumerate(seen):
+            if name in seen[:at]:
+                raise ValueError(refusal(f"resources[{at}].name", f"{name} is there twice"))
+
+
+class Args(Arguments, frozen=True, kw_only=True):
+    """As NodeResourcesFitArgs."""
+
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse names that no resource has."""
+        for at, name in enumerate(self.ignored_resources):
+            fault = names.check_qualified_name(name)
+            if fault is not None:
+                raise ValueError(refusal(f"ignoredResources[{at}]", fault))
+        for at, group in enumerate(self.ignored_resource_groups):
+            fault = names.check_dns_subdomain(group)
+            if fault is not None:
+                raise ValueError(refusal(f"ignoredResourceGroups[{at}]", fault))
+
+
+# --- fitting -------------------------------------------------------------------------------------
+
 
 class _Fit:
-    scope = Scope.USAGE
+    scope = Scope.LOAD
 
     def applies(self, pod: PodInfo) -> bool:
         """Always: at least the number of pods is limited."""
@@ -47,9 +146,59 @@ class _Fit:
         found = kernels.fit_reasons(table, rows, pod.request)
         return [(reason, int(np.count_nonzero(mask))) for reason, mask in found]
 
+    def amounts(self, pod: PodInfo) -> Resources:
+        """All that the pod asks for."""
+        return pod.request.resources
+
+
+class _FitButFor(_Fit):
+    """Leaves out resources that somebody else counts."""
+
+    def __init__(self, ignored: tuple[str, ...], groups: tuple[str, ...]) -> None:
+        self._ignored = frozenset(ignored)
+        self._groups = frozenset(groups)
+
+    def _relevant(self, pod: PodInfo) -> PodInfo:
+        need = pod.request.resources
+        kept = {
+            name: amount
+            for name, amount in need.scalars.items()
+            if name not in self._ignored and name.partition("/")[0] not in self._groups
+        }
+        if len(kept) == len(need.scalars):
+            return pod
+        need = msgspec.structs.replace(need, scalars=kept)
+        request = msgspec.structs.replace(pod.request, resources=need)
+        return msgspec.structs.replace(pod, request=request)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Every shortage of what counts is a reason."""
+        return super().filter(state, self._relevant(pod), node)
+
+    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
+        """Where it fits."""
+        return super().filter_rows(self._relevant(pod), table, rows)
+
+    def count_reasons(
+        self, pod: PodInfo, table: NodeTable, rows: Integers
+    ) -> list[tuple[str, int]]:
+        """A node may count under several shortages."""
+        return super().count_reasons(self._relevant(pod), table, rows)
+
+    def amounts(self, pod: PodInfo) -> Resources:
+        """What counts of that."""
+        return self._relevant(pod).request.resources
+
+    def may_help(self, pod: PodInfo, before: Object, after: Object) -> bool:
+        """Whether a node came that the pod fits, or grew by what it needs."""
+        return _fits_when_empty(self._relevant(pod), before, after)
+
+
+# --- ranking -------------------------------------------------------------------------------------
+
 
 class _LeastAllocated:
-    scope = Scope.USAGE
+    scope = Scope.LOAD
     normalise = Normalise.NONE
 
     def applies(self, pod: PodInfo) -> bool:
@@ -63,6 +212,38 @@ class _LeastAllocated:
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
         """How empty each would be."""
         return kernels.least_allocated(table, rows, pod.request)
+
+
+class _ByStrategy:
+    scope = Scope.LOAD
+    normalise = Normalise.NONE
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Always."""
+        return True
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """As the strategy says."""
+        return self._strategy.score(pod.request, node.allocatable, node.usage)
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        """As the strategy says."""
+        return self._strategy.score_rows(pod.request, table, rows)
+
+
+def _strategy(given: ScoringStrategy) -> Strategy:
+    resources = tuple(Weighted(item.name, item.weight) for item in given.resources)
+    resources = resources or CPU_AND_MEMORY
+    if given.requested_to_capacity_ratio is not None:
+        shape = given.requested_to_capacity_ratio.shape
+        points = tuple((point.utilization, point.score * _SHAPE_SCALE) for point in shape)
+        return allocation.RequestedToCapacityRatio(resources, points)
+    if given.type == "MostAllocated":
+        return allocation.MostAllocated(resources)
+    return allocation.LeastAllocated(resources)
 
 
 def _signature(pod: PodInfo) -> Hashable:
@@ -99,18 +280,40 @@ def _raised(pod: PodInfo, before: requests.Resources, after: requests.Resources)
     )
 
 
-PLUGIN = Plugin(
-    "NodeResourcesFit",
-    filter=_Fit(),
+def _events(hint: Hint) -> tuple[Registration, ...]:
+    return (
+        Registration(ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN)),
+        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE), hint),
+    )
+
+
+_FIT = _Fit()
+
+_DEFAULT = Plugin(
+    _NAME,
+    filter=_FIT,
+    amounts=_FIT.amounts,
     score=_LeastAllocated(),
     weight=1,
     signature=_signature,
-    events=(
-        Registration(
-            ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN),
-        ),
-        Registration(
-            ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE), _fits_when_empty
-        ),
-    ),
+    events=_events(_fits_when_empty),
 )
+
+
+def make(args: Args) -> Plugin:
+    """The plugin with these arguments."""
+    ignored, groups = args.ignored_resources, args.ignored_resource_groups
+    strategy = _strategy(args.scoring_strategy)
+    butfor = _FitButFor(ignored, groups) if ignored or groups else None
+    usual = strategy == allocation.LeastAllocated(CPU_AND_MEMORY)
+    return replace(
+        _DEFAULT,
+        filter=butfor or _DEFAULT.filter,
+        amounts=butfor.amounts if butfor else _DEFAULT.amounts,
+        events=_events(butfor.may_help) if butfor else _DEFAULT.events,
+        score=_DEFAULT.score if usual else _ByStrategy(strategy),
+        configure=configured(_NAME, Args, make),
+    )
+
+
+PLUGIN = make(Args())

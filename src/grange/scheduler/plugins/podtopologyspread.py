@@ -4,11 +4,15 @@ from collections import Counter as Count
 from collections.abc import Hashable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from grange.api import names
 from grange.api.kinds.pod import Pod
+from grange.api.validation.scheduling import UNSATISFIABLE
 from grange.placement import kernels, nodeaffinity, spread, taints
 from grange.placement.columns import Integers, Mask
-from grange.placement.spread import HOSTNAME, Constraint
+from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
+from grange.scheduler.arguments import Arguments, Part, configured, one_of, refusal, within
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import Domains
 from grange.scheduler.framework import (
@@ -25,8 +29,11 @@ from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.podindex import Counter, PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
+_NAME = "PodTopologySpread"
 _SKEWED = "node(s) didn't match pod topology spread constraints"
 _MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
+
+_COUNTS_MAX = 4096  # of pods in a domain; up to here scores come from a table
 
 _Constraints = tuple[Constraint, ...]
 
@@ -52,7 +59,7 @@ def _labels(node: NodeInfo) -> dict[str, str]:
 
 def _in_all_domains(node: NodeInfo, constraints: _Constraints) -> bool:
     labels = _labels(node)
-    return all(item.key in labels for item in constraints)
+    return all(item.lenient or item.key in labels for item in constraints)
 
 
 def _included(pod: PodInfo, node: NodeInfo, constraint: Constraint) -> bool:
@@ -85,7 +92,7 @@ def _by_domain(
             for constraint, counts in zip(constraints, found, strict=True):
                 if _included(pod, node, constraint):
                     chosen = _chosen(node, constraint, snapshot)
-                    counts[_labels(node)[constraint.key]] += chosen
+                    counts[_labels(node).get(constraint.key, "")] += chosen
     return found
 
 
@@ -128,7 +135,9 @@ class _EligibleDomains(Domains):
         self._table = snapshot.table
         self._pod = pod
         self._constraint = constraint
-        self._others = [item.key for item in together if item.key != constraint.key]
+        self._others = [
+            item.key for item in together if item.key != constraint.key and not item.lenient
+        ]
 
     def eligible(self) -> Mask | None:
         table, rows = self._table, self._table.all
@@ -142,38 +151,49 @@ class _EligibleDomains(Domains):
         return mask
 
 
-class _Skew:
-    """No domain may exceed the emptiest one by more than the constraint allows."""
+class Skew:
+    """No domain may exceed the emptiest one by more than the constraint allows.
+
+    Attributes:
+        constraint: what is asked.
+        domains: how many such pods there are in each domain.
+        least: how many in the emptiest one.
+    """
 
     by_count = False
+    resolvable = True
 
     def __init__(self, domains: _EligibleDomains, constraint: Constraint) -> None:
         self.key = constraint.key
-        self._domains = domains
-        self._constraint = constraint
+        self.domains = domains
+        self.constraint = constraint
+        self.least = 0
         self._most = 0
 
     def refresh(self) -> list[int] | None:
         """Take in what changed."""
-        domains, constraint = self._domains, self._constraint
-        domains.update()
-        changed = domains.take_changed()
-        if changed != []:
-            least = 0
+        domains, constraint = self.domains, self.constraint
+        changed = domains.changes()
+        if changed is None or changed:
+            self.least = 0
             if len(domains.present) >= constraint.min_domains:
-                least = int(domains.counts[domains.present].min())
-            self._most = constraint.max_skew + least - constraint.of_itself
+                self.least = domains.least()
+            self._most = constraint.max_skew + self.least - constraint.of_itself
         return changed
 
     def verdicts(self) -> Mask:
         """Where one more pod keeps the skew."""
-        verdicts: Mask = self._domains.counts <= self._most
+        verdicts: Mask = self.domains.counts <= self._most
         verdicts[-1] = False
         return verdicts
 
     def opens(self, domain: int) -> bool:
         """The same for one."""
-        return domain >= 0 and bool(self._domains.counts[domain] <= self._most)
+        return domain >= 0 and self.domains.count[domain] <= self._most
+
+    def count(self, domain: int) -> int:
+        """How many such pods there are in a domain."""
+        return int(self.domains.counts[domain])
 
     def reason(self, *, missing: bool) -> str:
         """A node without the label cannot be helped by removing pods."""
@@ -208,27 +228,55 @@ class _Evenness:
         """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
         ids = {key: points.domains(key) for key in self.keys}
         inside = feasible.copy()
-        for found in ids.values():
-            inside &= found >= 0
+        for item in self._soft:
+            if not item.lenient:
+                inside &= ids[item.key] >= 0
+        places = int(np.count_nonzero(inside))
         result: Integers = np.zeros(len(feasible), np.int64)
-        if not inside.any():
+        if not places:
             return result
         total = np.zeros(len(feasible), np.float64)
         for at, item in enumerate(self._soft):
             mine = ids[item.key]
             if item.key == HOSTNAME:
-                number = int(np.count_nonzero(inside))
+                number = places
                 counts = self._counters[at].rows(self._table.size)[points.rows()]
             else:
                 domains = self._domains[at]
-                number = int(np.count_nonzero(np.bincount(mine[inside])))
+                number = int(np.count_nonzero(np.bincount(mine[inside] + 1)))
                 counts = domains.counts[mine]
-            total += counts.astype(np.float64) * spread.weight(number) + float(item.max_skew - 1)
-        whole = np.floor(total)
-        raw = (whole + (total - whole >= 0.5)).astype(np.int64)
-        least, most = int(raw[inside].min()), int(raw[inside].max())
-        result[inside] = 100 if most == 0 else 100 * (most + least - raw[inside]) // most
+            weight, extra = spread.weight(number), float(item.max_skew - 1)
+            if len(self._soft) == 1 and not item.lenient:
+                chosen = counts if places == len(inside) else counts[inside]
+                most = int(chosen.max())
+                if most < _COUNTS_MAX:
+                    scores = _by_count(weight, extra, int(chosen.min()), most)[chosen]
+                    if places == len(inside):
+                        return scores
+                    result[inside] = scores
+                    return result
+            part = counts.astype(np.float64) * weight + extra
+            total += np.where(mine >= 0, part, 0.0) if item.lenient else part
+        raw = _rounded(total[inside])
+        result[inside] = _scaled(raw, int(raw.min()), int(raw.max()))
         return result
+
+
+def _by_count(weight: float, extra: float, least: int, most: int) -> Integers:
+    """The scores under one constraint, by the number of pods: few numbers, and many nodes."""
+    raw = _rounded(np.arange(most + 1, dtype=np.float64) * weight + extra)
+    return _scaled(raw, int(raw[least]), int(raw[most]))
+
+
+def _rounded(total: NDArray[np.float64]) -> Integers:
+    """As ``spread.rounded``."""
+    whole = np.floor(total)
+    return (whole + (total - whole >= 0.5)).astype(np.int64)
+
+
+def _scaled(raw: Integers, least: int, most: int) -> Integers:
+    """As ``spread.scaled``."""
+    return np.full(len(raw), 100, np.int64) if most == 0 else 100 * (most + least - raw) // most
 
 
 class _Spread:
@@ -254,7 +302,7 @@ class _Spread:
             spread.weight(
                 len(inside)
                 if item.key == HOSTNAME
-                else len({_labels(node)[item.key] for node in inside})
+                else len({_labels(node).get(item.key) for node in inside})
             )
             for item in soft
         ]
@@ -262,8 +310,10 @@ class _Spread:
         for node in inside:
             parts = []
             for item, counts, weight in zip(soft, by_domain, weights, strict=True):
-                own = item.key == HOSTNAME
-                count = _chosen(node, item, snapshot) if own else counts[_labels(node)[item.key]]
+                value = _labels(node).get(item.key)
+                if value is None:
+                    continue  # of a lenient constraint
+                count = _chosen(node, item, snapshot) if item.key == HOSTNAME else counts[value]
                 parts.append((count, weight, item.max_skew))
             raw[node.name] = spread.raw_score(parts)
         least, most = min(raw.values(), default=0), max(raw.values(), default=0)
@@ -277,7 +327,7 @@ class _Spread:
     ) -> Sequence[Rule]:
         """One a constraint."""
         hard = _hard(pod)
-        return [_Skew(_EligibleDomains(snapshot, pod, item, hard), item) for item in hard]
+        return [Skew(_EligibleDomains(snapshot, pod, item, hard), item) for item in hard]
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
@@ -304,14 +354,66 @@ def _counts(pod: PodInfo, before: Object, after: Object) -> bool:
 _POD = Action.ADD | Action.POD_LABEL | Action.DELETE
 _NODE = Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT
 
-PLUGIN = Plugin(
-    "PodTopologySpread",
-    cluster=_Spread(),
-    weight=2,
-    signature=_signature,
-    events=(
-        Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _counts),
-        Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
-        Registration(ClusterEvent(Subject.NODE, _NODE)),
-    ),
-)
+
+class DefaultConstraints(Part, frozen=True, kw_only=True):
+    """One constraint for pods that state none; which pods count follows from their Services."""
+
+    topology_key: str
+    max_skew: int
+    when_unsatisfiable: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no pod could state."""
+        fault = names.check_qualified_name(self.topology_key)
+        if fault is not None:
+            raise ValueError(refusal("topologyKey", fault))
+        within("maxSkew", self.max_skew, 1, 2**31 - 1)
+        one_of("whenUnsatisfiable", self.when_unsatisfiable, UNSATISFIABLE)
+
+
+class Args(Arguments, frozen=True, kw_only=True):
+    """As PodTopologySpreadArgs: System has Kubernetes' own defaults, List those that are listed."""
+
+    defaulting_type: str = "System"
+    default_constraints: tuple[DefaultConstraints, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a list that would not count, or that says a thing twice."""
+        one_of("defaultingType", self.defaulting_type, ("System", "List"))
+        if self.default_constraints and self.defaulting_type == "System":
+            raise ValueError(refusal("defaultConstraints", "must be empty unless it is List"))
+        seen = [(item.topology_key, item.when_unsatisfiable) for item in self.default_constraints]
+        for at, pair in enumerate(seen):
+            if pair in seen[:at]:
+                raise ValueError(refusal(f"defaultConstraints[{at}]", "is there twice"))
+
+
+def _defaults(args: Args) -> tuple[DefaultConstraint, ...]:
+    if args.defaulting_type == "System":
+        return SYSTEM_DEFAULTS
+    return tuple(
+        DefaultConstraint(
+            item.topology_key, item.max_skew, hard=item.when_unsatisfiable == "DoNotSchedule"
+        )
+        for item in args.default_constraints
+    )
+
+
+def make(args: Args) -> Plugin:
+    """The plugin with these arguments."""
+    return Plugin(
+        _NAME,
+        cluster=_Spread(),
+        weight=2,
+        signature=_signature,
+        events=(
+            Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _counts),
+            Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
+            Registration(ClusterEvent(Subject.NODE, _NODE)),
+        ),
+        spread=_defaults(args),
+        configure=configured(_NAME, Args, make),
+    )
+
+
+PLUGIN = make(Args())

@@ -1,0 +1,140 @@
+"""Arguments of plugins and other typed parts of a configuration file, read strictly.
+
+A part of the file becomes a frozen struct whose fields are named as in the file. Whatever is wrong
+is refused with the path of the field. A struct's own checks raise ``ValueError`` with a text from
+``refusal``; the path of the struct is put before it here.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from grange.api.status import Cause
+from grange.base.errors import GrangeError
+
+T = TypeVar("T")
+A = TypeVar("A", bound="Arguments")
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+
+_PLACED = re.compile(r"(?P<text>.*) - at `\$(?P<path>.*)`", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+class ConfigurationError(GrangeError):
+    """A configuration cannot be used; the message starts with the path of the field."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of a configuration."""
+
+
+class Arguments(Part, frozen=True, kw_only=True):
+    """What a plugin is told.
+
+    Attributes:
+        api_version, kind: as Kubernetes writes them; the kind is the plugin's name and ``Args``.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = ""
+
+
+def refusal(field: str, message: str) -> str:
+    """The text for a field of a struct, for its ``__post_init__`` to raise."""
+    return f".{field}: {message}"
+
+
+def within(field: str, value: int, least: int, most: int) -> None:
+    """Check a number.
+
+    Raises:
+        ValueError: it is out of bounds; the text is a ``refusal``.
+    """
+    if not least <= value <= most:
+        raise ValueError(refusal(field, f"must be {least} to {most}"))
+
+
+def one_of(field: str, value: str, choices: Iterable[str]) -> None:
+    """Check a word.
+
+    Raises:
+        ValueError: it is none of the choices; the text is a ``refusal``.
+    """
+    listed = [*choices]
+    if value not in listed:
+        raise ValueError(refusal(field, f"must be {', '.join(listed[:-1])} or {listed[-1]}"))
+
+
+def read(document: object, kind: type[T], path: str) -> T:
+    """A part of a configuration as its struct.
+
+    Args:
+        document: as decoded.
+        kind: a ``Part``, or a type made of them.
+        path: where the document is, for messages.
+
+    Raises:
+        ConfigurationError: anything about it is wrong; the first thing found is named.
+    """
+    try:
+        return msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(_told(str(error), path)) from error
+
+
+def _told(text: str, path: str) -> str:
+    placed = _PLACED.fullmatch(text)
+    if placed is not None:
+        text, path = placed["text"], path + placed["path"]
+    for pattern, message in ((_UNKNOWN, "unknown field"), (_MISSING, "required")):
+        found = pattern.fullmatch(text)
+        if found is not None:
+            text = refusal(found[1], message)
+    told = path + text if text.startswith((".", "[")) else f"{path}: {text}"
+    return told.lstrip(".: ")
+
+
+def refuse_causes(causes: Iterable[Cause], path: str) -> None:
+    """Turn what the API's own checks found into an error.
+
+    Args:
+        causes: with fields relative to the checked document.
+        path: where that document is.
+
+    Raises:
+        ConfigurationError: there is any.
+    """
+    for cause in causes:
+        field = f"{path}.{cause.field}" if cause.field else path
+        raise ConfigurationError(f"{field}: {cause.message}")
+
+
+def configured(name: str, kind: type[A], make: Callable[[A], T]) -> Callable[[object, str], T]:
+    """How a plugin is made from a document.
+
+    Args:
+        name: the plugin's.
+        kind: its arguments.
+        make: the plugin of these arguments; raises ``ValueError`` with a ``refusal`` for what it
+            cannot use.
+
+    Returns:
+        A function of the document and its path; raises ``ConfigurationError``.
+    """
+
+    def configure(document: object, path: str) -> T:
+        arguments = read(document, kind, path)
+        if arguments.api_version != API_VERSION:
+            raise ConfigurationError(f"{path}.apiVersion: must be {API_VERSION}")
+        if arguments.kind not in ("", f"{name}Args"):
+            raise ConfigurationError(f"{path}.kind: must be {name}Args")
+        try:
+            return make(arguments)
+        except ValueError as error:
+            raise ConfigurationError(_told(str(error), path)) from error
+
+    return configure

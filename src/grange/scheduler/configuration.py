@@ -1,0 +1,367 @@
+"""The scheduler's configuration file, in the form of KubeSchedulerConfiguration v1.
+
+What the form has and this scheduler has no use for (leader election, client connections, profiling,
+parallelism) is read and has no effect, so that an existing file works; what would change decisions
+and is not there (extenders) is refused. Everything wrong is refused with the path of the field.
+
+A profile starts from the default plugins. ``plugins.multiPoint`` and the lists of single extension
+points take some out (``disabled``, ``*`` for all) and put others in or change their weight
+(``enabled``). Plugins are asked in the order of the default, further ones in the order in which they
+are listed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import isfinite
+
+from grange.api import codec, names
+from grange.api.meta import Document
+from grange.api.status import ApiError
+from grange.scheduler import plugins
+from grange.scheduler.arguments import (
+    API_VERSION,
+    ConfigurationError,
+    Part,
+    read,
+    refusal,
+    within,
+)
+from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.framework import Check, Cluster, Plugin, Profile, Rule
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.pools import QueueSettings
+from grange.scheduler.profiles import ProfileSet
+from grange.scheduler.sampling import EVERY_NODE
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+KIND = "KubeSchedulerConfiguration"
+DEFAULT_NAME = "default-scheduler"
+WEIGHT_MAX = 10_000
+_ALL = "*"
+# Kubernetes' plugins for what is not here; a file may take them out all the same.
+_ELSEWHERE = frozenset(
+    {
+        "AzureDiskLimits",
+        "DynamicResources",
+        "EBSLimits",
+        "GCEPDLimits",
+        "NodeVolumeLimits",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+_TOTAL_MAX = 2**31 - 1  # what a total score may come to
+_BACKOFF_MAX_S = 86_400.0
+
+
+class Enabled(Part, frozen=True, kw_only=True):
+    """A plugin to put in; without a weight its score counts once, as for Kubernetes."""
+
+    name: str
+    weight: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a weight that is none."""
+        within("weight", self.weight, 0, WEIGHT_MAX)
+
+
+class Disabled(Part, frozen=True, kw_only=True):
+    """A plugin to take out; ``*`` for all."""
+
+    name: str
+    weight: int = 0
+
+
+class PluginSet(Part, frozen=True, kw_only=True):
+    """Changes at one extension point."""
+
+    enabled: tuple[Enabled, ...] = ()
+    disabled: tuple[Disabled, ...] = ()
+
+
+class Plugins(Part, frozen=True, kw_only=True):
+    """Changes by extension point."""
+
+    multi_point: PluginSet = PluginSet()
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+
+
+class PluginConfig(Part, frozen=True, kw_only=True):
+    """The arguments of one plugin."""
+
+    name: str
+    args: Document = {}  # noqa: RUF012  msgspec copies it
+
+
+class ProfileSpec(Part, frozen=True, kw_only=True):
+    """One profile."""
+
+    scheduler_name: str = DEFAULT_NAME
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds."""
+        if fault := names.check_dns_subdomain(self.scheduler_name):
+            raise ValueError(refusal("schedulerName", fault))
+        if self.percentage_of_nodes_to_score is not None:
+            within("percentageOfNodesToScore", self.percentage_of_nodes_to_score, 0, 100)
+
+
+class Configuration(Part, frozen=True, kw_only=True):
+    """The whole file."""
+
+    api_version: str
+    kind: str
+    parallelism: int = 16
+    leader_election: Document | None = None
+    client_connection: Document | None = None
+    enable_profiling: bool = False
+    enable_contention_profiling: bool = False
+    delay_cache_until_active: bool = False
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: float = 1
+    pod_max_backoff_seconds: float = 10
+    profiles: tuple[ProfileSpec, ...] = (ProfileSpec(),)
+    extenders: tuple[Document, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds or contradicts itself."""
+        if self.api_version != API_VERSION:
+            raise ValueError(refusal("apiVersion", f"must be {API_VERSION}"))
+        if self.kind != KIND:
+            raise ValueError(refusal("kind", f"must be {KIND}"))
+        if self.percentage_of_nodes_to_score is not None:
+            within("percentageOfNodesToScore", self.percentage_of_nodes_to_score, 0, 100)
+        for field, value in (
+            ("podInitialBackoffSeconds", self.pod_initial_backoff_seconds),
+            ("podMaxBackoffSeconds", self.pod_max_backoff_seconds),
+        ):
+            if not (isfinite(value) and 0 < value <= _BACKOFF_MAX_S):
+                message = f"must be more than 0 and at most {_BACKOFF_MAX_S:.0f}"
+                raise ValueError(refusal(field, message))
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
+            message = "must not be less than podInitialBackoffSeconds"
+            raise ValueError(refusal("podMaxBackoffSeconds", message))
+        if self.extenders:
+            raise ValueError(refusal("extenders", "there are none here; write a plugin instead"))
+        if not self.profiles:
+            raise ValueError(refusal("profiles", "needs at least one profile"))
+        seen = [profile.scheduler_name for profile in self.profiles]
+        for at, name in enumerate(seen):
+            if name in seen[:at]:
+                text = f"another profile is called {name} already"
+                raise ValueError(refusal(f"profiles[{at}].schedulerName", text))
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What a file says.
+
+    Attributes:
+        config: the settings.
+        profiles: the plugins.
+    """
+
+    config: SchedulerConfig
+    profiles: ProfileSet
+
+
+def load(text: str) -> Configured:
+    """Read a configuration file.
+
+    Args:
+        text: YAML or JSON; one document.
+
+    Raises:
+        ConfigurationError: it is no such file, or anything in it is wrong.
+    """
+    try:
+        documents = codec.load_yaml_documents(text)
+    except ApiError as error:
+        raise ConfigurationError(error.message) from error
+    if len(documents) != 1:
+        raise ConfigurationError(f"needs exactly one document, there are {len(documents)}")
+    return configure(documents[0])
+
+
+def configure(document: Document) -> Configured:
+    """The same from a decoded document.
+
+    Raises:
+        ConfigurationError: anything in it is wrong.
+    """
+    given = read(document, Configuration, "")
+    numbers = count()
+    profiles = {
+        spec.scheduler_name: _profile(spec, f"profiles[{at}]", given, numbers)
+        for at, spec in enumerate(given.profiles)
+    }
+    sorts = {type(profile.queue_sort) for profile in profiles.values()}
+    if len(sorts) > 1:
+        raise ConfigurationError("profiles: all must sort the queue by the same plugin")
+    made = ProfileSet(profiles)
+    queue = QueueSettings(
+        backoff_initial_s=given.pod_initial_backoff_seconds,
+        backoff_max_s=given.pod_max_backoff_seconds,
+    )
+    return Configured(SchedulerConfig(scheduler_names=made.names, queue=queue), made)
+
+
+def _profile(spec: ProfileSpec, path: str, given: Configuration, numbers: Iterator[int]) -> Profile:
+    made = _chosen(spec.plugins, f"{path}.plugins", _configured(spec, path))
+    percentage = spec.percentage_of_nodes_to_score
+    if percentage is None:
+        percentage = given.percentage_of_nodes_to_score
+    try:
+        profile = Profile(
+            made, percentage=EVERY_NODE if percentage is None else percentage, numbers=numbers
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"{path}.plugins: {error}") from error
+    total = sum(item.weight * item.scale for item in made if item.score or item.cluster)
+    if total > _TOTAL_MAX:
+        raise ConfigurationError(f"{path}.plugins: the weights add up to too much")
+    return profile
+
+
+def _configured(spec: ProfileSpec, path: str) -> dict[str, Plugin]:
+    """Every plugin there is, with the profile's arguments."""
+    known = {plugin.name: plugin for plugin in plugins.AVAILABLE}
+    seen: set[str] = set()
+    for at, item in enumerate(spec.plugin_config):
+        here = f"{path}.pluginConfig[{at}]"
+        plugin = known.get(item.name)
+        if plugin is None:
+            raise _unknown(f"{here}.name", item.name)
+        if item.name in seen:
+            raise ConfigurationError(f"{here}.name: {item.name} is there twice")
+        seen.add(item.name)
+        if plugin.configure is not None:
+            known[item.name] = plugin.configure(item.args, f"{here}.args")
+        elif item.args:
+            raise ConfigurationError(f"{here}.args: {item.name} takes no arguments")
+    return known
+
+
+def _unknown(path: str, name: str) -> ConfigurationError:
+    listed = ", ".join(sorted(plugin.name for plugin in plugins.AVAILABLE))
+    return ConfigurationError(f"{path}: no plugin is called {name!r}; there are {listed}")
+
+
+# --- which plugins, and what of each ---------------------------------------------------------------
+
+
+def _drop(field: str) -> Callable[[Plugin], Plugin]:
+    return lambda plugin: replace(plugin, **{field: None})  # type: ignore[arg-type]  # any field may be None
+
+
+class _OnlyRanks:
+    """A plugin about other nodes that rules none out."""
+
+    def __init__(self, whole: Cluster) -> None:
+        self.concerns = whole.concerns
+        self.rank = whole.rank
+        self.ranking = whole.ranking
+
+    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+        return None
+
+    def rules(
+        self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
+    ) -> Sequence[Rule]:
+        return ()
+
+
+def _drop_filter(plugin: Plugin) -> Plugin:
+    return replace(plugin, filter=None, cluster=plugin.cluster and _OnlyRanks(plugin.cluster))
+
+
+def _drop_score(plugin: Plugin) -> Plugin:
+    return replace(plugin, score=None, weight=0)
+
+
+def _keep(plugin: Plugin) -> Plugin:
+    return plugin
+
+
+# What a plugin is without an extension point. Where it does nothing of its own there, nothing goes.
+_WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
+    "pre_enqueue": _drop("pre_enqueue"),
+    "queue_sort": _drop("queue_sort"),
+    "pre_filter": _drop("pre_filter"),
+    "filter": _drop_filter,
+    "post_filter": _drop("post_filter"),
+    "pre_score": _keep,
+    "score": _drop_score,
+    "reserve": lambda plugin: replace(plugin, reserve=None, allot=None),
+    "permit": _drop("permit"),
+    "pre_bind": _keep,
+    "bind": _drop("bind"),
+    "post_bind": _keep,
+}
+
+
+def _chosen(given: Plugins, path: str, known: Mapping[str, Plugin]) -> list[Plugin]:
+    default = [plugin.name for plugin in plugins.DEFAULT]
+    whole = _merged(default, given.multi_point, f"{path}.multiPoint", known)
+    weights = {item.name: item.weight or 1 for item in given.multi_point.enabled}
+    used = dict.fromkeys(whole)
+    kept: dict[str, dict[str, None]] = {}
+    for point in _WITHOUT:
+        changes: PluginSet = getattr(given, point)
+        here = f"{path}.{_camel(point)}"
+        kept[point] = dict.fromkeys(_merged(whole, changes, here, known))
+        used.update(kept[point])
+        if point == "score":
+            weights.update({item.name: item.weight or 1 for item in changes.enabled})
+    return [_reduced(known[name], kept, weights) for name in used]
+
+
+def _reduced(
+    plugin: Plugin, kept: Mapping[str, Mapping[str, None]], weights: Mapping[str, int]
+) -> Plugin:
+    made = replace(plugin, weight=weights.get(plugin.name, plugin.weight))
+    for point, without in _WITHOUT.items():
+        if plugin.name not in kept[point]:
+            made = without(made)
+    return made
+
+
+def _merged(
+    before: list[str], changes: PluginSet, path: str, known: Mapping[str, Plugin]
+) -> list[str]:
+    """The names after taking out and putting in."""
+    gone = {item.name for item in changes.disabled}
+    for at, item in enumerate(changes.disabled):
+        if item.name != _ALL and item.name not in known and item.name not in _ELSEWHERE:
+            raise _unknown(f"{path}.disabled[{at}].name", item.name)
+    left = [] if _ALL in gone else [name for name in before if name not in gone]
+    seen: set[str] = set()
+    for at, enabled in enumerate(changes.enabled):
+        if enabled.name not in known:
+            raise _unknown(f"{path}.enabled[{at}].name", enabled.name)
+        if enabled.name in seen:
+            raise ConfigurationError(f"{path}.enabled[{at}].name: {enabled.name} is there twice")
+        seen.add(enabled.name)
+        if enabled.name not in left:
+            left.append(enabled.name)
+    return left
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)

@@ -1,0 +1,84 @@
+"""How a gang's pods look at the nodes while they are placed: at some domains only, past a reservation.
+
+A lens changes what the engine is asked, not the pod: the pod that is assumed and bound is the one
+that the user made.
+"""
+
+import msgspec
+
+from grange.api.kinds.node import Node, Taint
+from grange.api.kinds.pod import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodSpec,
+    Toleration,
+)
+from grange.api.meta import SelectorRequirement
+from grange.placement import nodeaffinity
+from grange.scheduler.nodeinfo import PodInfo
+
+RESERVED_TAINT = "grange.dev/reserved-for"
+"""Taint that nodes have inside the scheduler, and nowhere else, while they are kept for a gang."""
+
+_TOLERATION = Toleration(key=RESERVED_TAINT, operator="Exists")
+
+
+def within(info: PodInfo, key: str, values: tuple[str, ...]) -> PodInfo:
+    """The pod as if it demanded nodes whose label has one of these values."""
+    wanted = SelectorRequirement(key=key, operator="In", values=values)
+    spec = info.pod.spec
+    affinity = spec.affinity or Affinity()
+    node = affinity.node_affinity or NodeAffinity()
+    must = node.required_during_scheduling_ignored_during_execution
+    # Terms are alternatives, so each gets the demand; an empty one matches nothing as it is.
+    if must is None:
+        narrowed: tuple[NodeSelectorTerm, ...] = (NodeSelectorTerm(match_expressions=(wanted,)),)
+    else:
+        narrowed = tuple(
+            msgspec.structs.replace(term, match_expressions=(*term.match_expressions, wanted))
+            if term.match_expressions or term.match_fields
+            else term
+            for term in must.node_selector_terms
+        )
+    node = msgspec.structs.replace(
+        node,
+        required_during_scheduling_ignored_during_execution=NodeSelector(
+            node_selector_terms=narrowed
+        ),
+    )
+    affinity = msgspec.structs.replace(affinity, node_affinity=node)
+    return _with(info, msgspec.structs.replace(spec, affinity=affinity))
+
+
+def past_reservations(info: PodInfo) -> PodInfo:
+    """The pod as if it tolerated nodes that are kept for somebody."""
+    spec = info.pod.spec
+    return _with(info, msgspec.structs.replace(spec, tolerations=(*spec.tolerations, _TOLERATION)))
+
+
+def reserved(node: Node, name: str) -> Node:
+    """The node as if it were tainted for a gang; only that name for it counts."""
+    bare = unreserved(node)
+    taint = Taint(key=RESERVED_TAINT, value=name, effect="NoSchedule")
+    spec = msgspec.structs.replace(bare.spec, taints=(*bare.spec.taints, taint))
+    return msgspec.structs.replace(bare, spec=spec)
+
+
+def unreserved(node: Node) -> Node:
+    """The node as it is."""
+    taints = tuple(taint for taint in node.spec.taints if taint.key != RESERVED_TAINT)
+    if len(taints) == len(node.spec.taints):
+        return node
+    spec = msgspec.structs.replace(node.spec, taints=taints)
+    return msgspec.structs.replace(node, spec=spec)
+
+
+def _with(info: PodInfo, spec: PodSpec) -> PodInfo:
+    return msgspec.structs.replace(
+        info,
+        pod=msgspec.structs.replace(info.pod, spec=spec),
+        affinity=nodeaffinity.of_pod(spec),
+        signature=None,
+    )

@@ -1,0 +1,235 @@
+"""What the informers, the binders and the clock say about gangs and queues, and whom it wakes."""
+
+from collections.abc import Callable
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod, is_finished
+from grange.api.kinds.podgroup import PodGroup
+from grange.api.kinds.queue import QUEUE_LABEL, Queue
+from grange.api.quantity import QuantityError
+from grange.placement import requests
+from grange.scheduler.gangs import quotas
+from grange.scheduler.gangs.lenses import reserved
+from grange.scheduler.gangs.line import Line
+from grange.scheduler.gangs.members import Book, Gang, Place
+from grange.scheduler.gangs.quotas import Grant, Quotas
+from grange.scheduler.pools import QueuedPod
+from grange.scheduler.queue import SchedulingQueue
+
+Changed = Callable[[Gang | str], None]
+"""Told of a gang, or of a queue by its name, whose status may be different."""
+
+
+class News:
+    """Keeps book, quotas and line up to date.
+
+    Args:
+        book: who belongs to which group.
+        quotas: what each queue uses.
+        line: who waits.
+        queue: the pods that wait.
+        changed: told of every gang and queue whose status may be different.
+    """
+
+    def __init__(
+        self, book: Book, books: Quotas, line: Line, queue: SchedulingQueue, changed: Changed
+    ) -> None:
+        self._book = book
+        self._quotas = books
+        self._line = line
+        self._queue = queue
+        self._changed = changed
+        self._freed: dict[str, None] = {}
+        books.freed = self._note_freed
+
+    # --- objects -----------------------------------------------------------------------------
+
+    def group_seen(self, group: PodGroup, now: float) -> None:
+        """A group appeared or changed."""
+        gang = self._book.get(group.key)
+        before = None if gang is None else gang.group
+        gang = self._book.group_seen(group)
+        if before is not None and before.spec == group.spec:
+            return
+        gang.hopeless = False
+        if group.spec.queue:
+            for member in gang.members.values():
+                if member.place in (Place.ASSUMED, Place.BOUND):
+                    self._charge(member.pod, group.spec.queue)
+        self._changed(gang)
+        self._wake(gang, now)
+
+    def group_gone(self, group: PodGroup, now: float) -> None:
+        """A group is gone; its pods wait for it to come back."""
+        gang = self._book.get(group.key)
+        if gang is not None:
+            self.waits_no_more(gang, now)
+            self._book.group_gone(group.key)
+            self._wake(gang, now)
+
+    def queue_seen(self, queue: Queue) -> None:
+        """A queue appeared or changed.
+
+        Raises:
+            QuantityError: an amount is no quantity; nothing was changed.
+        """
+        self._quotas.grant(queue.metadata.name, Grant.of(queue))
+        self._changed(queue.metadata.name)
+
+    def queue_gone(self, queue: Queue) -> None:
+        """A queue is gone: nobody is admitted to it any more."""
+        if self._quotas.known(queue.metadata.name):
+            self._quotas.grant(queue.metadata.name, None)
+
+    def pod_seen(self, pod: Pod, now: float) -> None:
+        """A pod appeared or changed."""
+        gang = self._book.pod_seen(pod)
+        if is_finished(pod):
+            self._quotas.release(pod.metadata.uid)
+        elif pod.spec.node_name:
+            queue = self._queue_of(pod, gang)
+            if queue:
+                self._charge(pod, queue)
+        if pod.spec.node_name and self._line.pods.pop(pod.metadata.uid, None) is not None:
+            self._changed(self._queue_of(pod, gang))
+        if gang is not None:
+            self._changed(gang)
+            if gang.since is not None and (gang.started or not gang.tally[Place.WAITING]):
+                self.waits_no_more(gang, now)  # somebody else placed it
+            if not pod.spec.node_name and gang.reason and gang.present == gang.min_member:
+                self._wake(gang, now)
+
+    def pod_gone(self, pod: Pod, now: float) -> None:
+        """A pod is gone."""
+        self._quotas.release(pod.metadata.uid)
+        self._line.pods.pop(pod.metadata.uid, None)
+        gang = self._book.pod_gone(pod)
+        if gang is None:
+            return
+        self._changed(gang)
+        if not gang.tally[Place.WAITING] or gang.present < gang.min_member:
+            self.waits_no_more(gang, now)
+        # It may have been the one that listens for events.
+        self._wake(gang, now)
+
+    def node_seen(self, node: Node) -> Node:
+        """The node as the cache is to have it: tainted while it is kept for a gang."""
+        self._line.nodes_changed()
+        kept = self._line.reservation
+        return reserved(node, kept.owner) if node.metadata.name in kept.nodes else node
+
+    def clear(self) -> None:
+        """Forget all pods, to be told of them anew."""
+        self._book.clear()
+        self._quotas.clear()
+
+    # --- nodes given and taken back ----------------------------------------------------------
+
+    def take(self, pod: Pod) -> str:
+        """The pod was given a node; the queue that it counts against."""
+        gang = self._book.assumed(pod)
+        queue = self._queue_of(pod, gang)
+        if queue:
+            self._charge(pod, queue)
+        if gang is not None:
+            self._changed(gang)
+        return queue
+
+    def untake(self, pod: Pod) -> None:
+        """Its node was taken from it again."""
+        self._quotas.release(pod.metadata.uid)
+        gang = self._book.forgotten(pod)
+        if gang is not None:
+            self._changed(gang)
+
+    def bind_failed(self, pod: Pod, tried: QueuedPod, now: float) -> None:
+        """A member's binding failed for good and it is queued again: the first time it goes first.
+
+        The rest of its gang is bound or being bound and waits for it.
+        """
+        gang = self._book.of(pod)
+        if gang is not None and tried.errors == 1:
+            self._queue.activate([pod.metadata.uid], now)
+
+    def waits_no_more(self, gang: Gang, now: float) -> None:
+        """The gang was placed, or cannot be tried any more."""
+        self._line.leave(gang, now)
+        gang.since = None
+        gang.reason = gang.message = ""
+        self._changed(gang)
+        if gang.queue:
+            self._changed(gang.queue)
+
+    # --- time --------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Let gangs whose time is over make way, and wake those for whom there may be quota."""
+        for gang in self._in_line():
+            deadline = _deadline(gang)
+            if deadline is not None and deadline <= now:
+                self._line.start_anew(gang, now)
+                gang.timeouts += 1
+                self._changed(gang)
+        if self._freed:
+            freed, self._freed = self._freed, {}
+            self._admit(freed, now)
+
+    def next_deadline(self, now: float) -> float | None:
+        """When ``tick`` may next have something to do."""
+        if self._freed:
+            return now
+        found = [_deadline(gang) for gang in self._in_line()]
+        return min((deadline for deadline in found if deadline is not None), default=None)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _in_line(self) -> list[Gang]:
+        line = self._line
+        return [*line.for_nodes.values(), *(gang for gang, _, _ in line.for_quota.values())]
+
+    def _note_freed(self, queue: str) -> None:
+        self._freed[queue] = None
+        self._changed(queue)
+
+    def _admit(self, freed: dict[str, None], now: float) -> None:
+        """Wake who waits for quota of these queues and their cohorts, in order."""
+        queues = dict.fromkeys(peer for queue in freed for peer in self._quotas.peers(queue))
+        waiting = [item for item in self._line.for_quota.values() if item[1] in queues]
+        for gang, _, _ in sorted(waiting, key=lambda item: item[0].rank):
+            self._wake(gang, now)
+        asked: dict[str, dict[str, int]] = {}
+        calls = []
+        for uid, queue in self._line.pods.items():
+            queued = self._queue.find(uid) if queue in queues else None
+            if queued is None:
+                continue
+            wanted = quotas.amounts(queued.info.request.resources)
+            together = quotas.total([asked.get(queue, {}), wanted])
+            if not self._quotas.refusal(queue, together):
+                asked[queue] = together
+                calls.append(uid)
+        self._queue.activate(calls, now)
+
+    def _wake(self, gang: Gang, now: float) -> None:
+        """Have one of its members tried, who stands for all; each by itself once it is started."""
+        waiting = [pod.metadata.uid for pod in gang.waiting()]
+        waiting = [uid for uid in waiting if (found := self._queue.find(uid)) and not found.gate]
+        self._queue.activate(waiting if gang.started else waiting[:1], now)
+
+    def _queue_of(self, pod: Pod, gang: Gang | None) -> str:
+        if gang is not None:
+            return gang.queue
+        return pod.metadata.labels.get(QUEUE_LABEL, "") if pod.metadata.labels else ""
+
+    def _charge(self, pod: Pod, queue: str) -> None:
+        try:
+            need = requests.pod_request(pod.spec).resources
+        except QuantityError:
+            return  # such a pod is left out everywhere
+        self._quotas.charge(pod.metadata.uid, queue, quotas.amounts(need))
+        self._changed(queue)
+
+
+def _deadline(gang: Gang) -> float | None:
+    timeout = None if gang.group is None else gang.group.spec.schedule_timeout_seconds
+    return None if timeout is None or gang.since is None else gang.since + timeout

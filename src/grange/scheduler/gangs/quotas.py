@@ -1,0 +1,354 @@
+"""How much each queue uses, and whether it may use more.
+
+A pod counts from the moment it is given a node until it has ended. A queue may use its capacity. In
+a cohort it may use more, up to its borrowing limit, as long as the cohort as a whole does not use
+more than all its queues' capacities together; so what one borrows is what others leave unused.
+Resources that a queue does not name are not limited.
+
+A *claim* is what somebody who waits and comes first will need. Those who come after it are admitted
+only if they fit beside it.
+
+Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; knows no pods, only UIDs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from grange.api import quantity
+from grange.api.kinds.queue import Queue
+from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+
+Amounts = Mapping[str, int]
+Rank = tuple[float, float]
+"""Priority (negated) and age: the smaller comes first."""
+
+
+def amounts(need: Resources) -> dict[str, int]:
+    """What a pod's request counts as."""
+    found = {
+        CPU: need.cpu_milli,
+        MEMORY: need.memory_bytes,
+        EPHEMERAL_STORAGE: need.ephemeral_bytes,
+        PODS: 1,
+        **need.scalars,
+    }
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def total(parts: Iterable[Amounts]) -> dict[str, int]:
+    """The sum of amounts."""
+    found: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+def read(listed: Mapping[str, int | float | str]) -> dict[str, int]:
+    """Amounts from quantities.
+
+    Raises:
+        QuantityError: one is no quantity.
+    """
+    return {
+        name: quantity.milli(amount) if name == CPU else quantity.value(amount)
+        for name, amount in listed.items()
+    }
+
+
+def shown(name: str, amount: int) -> str:
+    """An amount as people write it."""
+    if name == CPU:
+        return quantity.format_milli(amount)
+    if name in (MEMORY, EPHEMERAL_STORAGE):
+        return quantity.format_binary(amount)
+    return str(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a queue may use.
+
+    Attributes:
+        capacity: by resource.
+        cohort: with whom it shares; empty for nobody.
+        limits: how much may be borrowed, where that is limited.
+    """
+
+    capacity: Amounts
+    cohort: str = ""
+    limits: Amounts = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, queue: Queue) -> "Grant":
+        """The grant that an object makes.
+
+        Raises:
+            QuantityError: an amount is no quantity.
+        """
+        spec = queue.spec
+        return cls(read(spec.capacity), spec.cohort, read(spec.borrowing_limit))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody who comes first will need."""
+
+    queue: str
+    wanted: Amounts
+    rank: Rank
+
+
+_Lack = tuple[str, int, int]  # resource, wanted in all, allowed
+
+
+class Quotas:
+    """The books of all queues.
+
+    Attributes:
+        freed: called with a queue's name when it, or its cohort, may admit more than before.
+    """
+
+    def __init__(self) -> None:
+        self.freed: Callable[[str], None] = lambda queue: None
+        self._grants: dict[str, Grant] = {}
+        self._used: dict[str, dict[str, int]] = {}
+        self._charged: dict[str, tuple[str, Amounts]] = {}  # by UID
+        self._counts: dict[str, int] = {}
+        self._claims: dict[str, Claim] = {}  # by cohort, or by queue outside of one
+
+    # --- what is granted and used ------------------------------------------------------------
+
+    def grant(self, queue: str, grant: Grant | None) -> None:
+        """A queue appeared, changed, or (None) is gone."""
+        if self._grants.get(queue) == grant:
+            return
+        if grant is None:
+            del self._grants[queue]
+        else:
+            self._grants[queue] = grant
+        self.freed(queue)
+
+    def charge(self, uid: str, queue: str, wanted: Amounts) -> None:
+        """A pod has a node; again for the same pod changes nothing unless the queue differs."""
+        known = self._charged.get(uid)
+        if known is not None and known[0] == queue:
+            return
+        self.release(uid)
+        wanted = {name: amount for name, amount in wanted.items() if amount}
+        self._charged[uid] = (queue, wanted)
+        self._counts[queue] = self._counts.get(queue, 0) + 1
+        used = self._used.setdefault(queue, {})
+        for name, amount in wanted.items():
+            used[name] = used.get(name, 0) + amount
+
+    def release(self, uid: str) -> None:
+        """A pod has ended or lost its node; an unknown one is fine."""
+        known = self._charged.pop(uid, None)
+        if known is None:
+            return
+        queue, wanted = known
+        self._counts[queue] -= 1
+        used = self._used[queue]
+        for name, amount in wanted.items():
+            used[name] -= amount
+            if not used[name]:
+                del used[name]
+        self.freed(queue)
+
+    def clear(self) -> None:
+        """Forget who uses what, to be told anew."""
+        self._charged.clear()
+        self._used.clear()
+        self._counts.clear()
+
+    def known(self, queue: str) -> bool:
+        """Whether there is such a queue."""
+        return queue in self._grants
+
+    def used(self, queue: str) -> Amounts:
+        """What the queue uses, by resource."""
+        return self._used.get(queue, {})
+
+    def limited_use(self, queue: str) -> Amounts:
+        """What it uses of the resources that are limited."""
+        grant = self._grants.get(queue)
+        used = self.used(queue)
+        return {} if grant is None else {name: used.get(name, 0) for name in grant.capacity}
+
+    def count(self, queue: str) -> int:
+        """How many pods count against it."""
+        return self._counts.get(queue, 0)
+
+    def borrowed(self, queue: str) -> Amounts:
+        """What it uses above its capacity."""
+        grant = self._grants.get(queue)
+        if grant is None:
+            return {}
+        used = self.used(queue)
+        over = {name: used.get(name, 0) - cap for name, cap in grant.capacity.items()}
+        return {name: amount for name, amount in over.items() if amount > 0}
+
+    def peers(self, queue: str) -> tuple[str, ...]:
+        """The queues that share with it, itself among them."""
+        grant = self._grants.get(queue)
+        if grant is None or not grant.cohort:
+            return (queue,)
+        return tuple(name for name, other in self._grants.items() if other.cohort == grant.cohort)
+
+    # --- whether more may be used ------------------------------------------------------------
+
+    def refusal(self, queue: str, wanted: Amounts, rank: Rank | None = None) -> str:
+        """Why the queue cannot admit so much now; empty when it can.
+
+        Args:
+            queue: its name.
+            wanted: in all.
+            rank: of who asks: claims of those who come first count as used. None ignores claims.
+        """
+        grant = self._grants.get(queue)
+        if grant is None:
+            return f"queue {queue} does not exist"
+        claim = self._claims.get(self._pool(queue))
+        if claim is None or rank is None or rank <= claim.rank:
+            claim = None
+        lacking = self._own_limits(queue, grant, wanted, claim)
+        if lacking:
+            told = ", ".join(_told(*item) for item in lacking)
+            return f"over quota of queue {queue}: {told}, {self._terms(grant, lacking)}"
+        if grant.cohort:
+            lacking = self._cohort_limits(grant, wanted, claim)
+            if lacking:
+                told = ", ".join(_told(*item) for item in lacking)
+                return f"over quota of cohort {grant.cohort}: {told}{self._borrowers(queue)}"
+        return ""
+
+    def impossible(self, queue: str, wanted: Amounts) -> bool:
+        """Whether the queue could not admit so much even if nobody used anything."""
+        grant = self._grants.get(queue)
+        if grant is None:
+            return True
+        for name, amount in wanted.items():
+            cap = grant.capacity.get(name)
+            if cap is None:
+                continue
+            most = self._cohort_capacity(grant.cohort, name) if grant.cohort else cap
+            limit = grant.limits.get(name)
+            if amount > (most if limit is None else min(most, cap + limit)):
+                return True
+        return False
+
+    def entitled(self, queue: str, wanted: Amounts) -> bool:
+        """Whether so much more would still be within the queue's own capacity."""
+        grant = self._grants.get(queue)
+        if grant is None:
+            return False
+        used = self.used(queue)
+        return all(
+            used.get(name, 0) + wanted.get(name, 0) <= cap
+            for name, cap in grant.capacity.items()
+            if wanted.get(name, 0)
+        )
+
+    def shortage(self, queue: str, wanted: Amounts) -> dict[str, int]:
+        """How much the queue's cohort would use beyond its capacity with so much more."""
+        grant = self._grants.get(queue)
+        if grant is None or not grant.cohort:
+            return {}
+        over = {
+            name: self._cohort_use(grant.cohort, name)
+            + wanted.get(name, 0)
+            - self._cohort_capacity(grant.cohort, name)
+            for name in grant.capacity
+            if wanted.get(name, 0)
+        }
+        return {name: amount for name, amount in over.items() if amount > 0}
+
+    def limits(self, queue: str, name: str) -> bool:
+        """Whether the queue limits the resource."""
+        grant = self._grants.get(queue)
+        return grant is not None and name in grant.capacity
+
+    def charged(self, queue: str) -> list[tuple[str, Amounts]]:
+        """The UIDs of the pods that count against the queue, and what they use."""
+        return [(uid, held) for uid, (name, held) in self._charged.items() if name == queue]
+
+    def charge_of(self, uid: str) -> tuple[str, Amounts]:
+        """The queue that a pod counts against, and what it uses; an empty name for none."""
+        return self._charged.get(uid, ("", {}))
+
+    def claim(self, queue: str, wanted: Amounts, rank: Rank) -> None:
+        """From now on, who comes after ``rank`` is admitted only beside this."""
+        self._claims[self._pool(queue)] = Claim(queue, wanted, rank)
+
+    def unclaim(self, queue: str, rank: Rank) -> None:
+        """Drop a claim, if it is this one."""
+        pool = self._pool(queue)
+        claim = self._claims.get(pool)
+        if claim is not None and claim.rank == rank:
+            del self._claims[pool]
+            self.freed(queue)
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _pool(self, queue: str) -> str:
+        grant = self._grants.get(queue)
+        return f"cohort/{grant.cohort}" if grant is not None and grant.cohort else f"queue/{queue}"
+
+    def _own_limits(
+        self, queue: str, grant: Grant, wanted: Amounts, claim: Claim | None
+    ) -> list[_Lack]:
+        used = self.used(queue)
+        lacking = []
+        for name, cap in grant.capacity.items():
+            amount = wanted.get(name, 0)
+            if not amount:
+                continue
+            whole = used.get(name, 0) + amount
+            if claim is not None and claim.queue == queue:
+                whole += claim.wanted.get(name, 0)
+            limit = grant.limits.get(name) if grant.cohort else 0
+            if limit is not None and whole > cap + limit:
+                lacking.append((name, whole, cap))
+        return lacking
+
+    def _cohort_limits(self, grant: Grant, wanted: Amounts, claim: Claim | None) -> list[_Lack]:
+        lacking = []
+        for name in grant.capacity:
+            amount = wanted.get(name, 0)
+            if not amount:
+                continue
+            whole = self._cohort_use(grant.cohort, name) + amount
+            if claim is not None:
+                whole += claim.wanted.get(name, 0)
+            most = self._cohort_capacity(grant.cohort, name)
+            if whole > most:
+                lacking.append((name, whole, most))
+        return lacking
+
+    def _cohort_capacity(self, cohort: str, name: str) -> int:
+        return sum(
+            grant.capacity.get(name, 0) for grant in self._grants.values() if grant.cohort == cohort
+        )
+
+    def _cohort_use(self, cohort: str, name: str) -> int:
+        """By the queues that name the resource: only they have a share in it."""
+        return sum(
+            self.used(queue).get(name, 0)
+            for queue, grant in self._grants.items()
+            if grant.cohort == cohort and name in grant.capacity
+        )
+
+    def _terms(self, grant: Grant, lacking: list[_Lack]) -> str:
+        if not grant.cohort:
+            return "borrowing none"
+        limits = [shown(name, grant.limits.get(name, 0)) for name, _, _ in lacking]
+        return f"borrowing at most {', '.join(limits)}"
+
+    def _borrowers(self, queue: str) -> str:
+        found = [name for name in self.peers(queue) if name != queue and self.borrowed(name)]
+        return f", queues that borrow: {', '.join(found)}" if found else ""
+
+
+def _told(name: str, whole: int, cap: int) -> str:
+    return f"{name} {shown(name, whole)} of {shown(name, cap)}"

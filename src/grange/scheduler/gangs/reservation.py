@@ -1,0 +1,131 @@
+"""Nodes that are kept for the first gang in line, so that small pods cannot starve it.
+
+Nobody knows for how long pods run, so it cannot be foreseen when a gang that does not fit now will.
+What can be done is what EASY backfilling does with its one reservation (Lifka, "The ANL/IBM SP
+Scheduling System", JSSPP 1995), with nodes instead of times: choose nodes that would hold the whole
+gang if they were empty, and let those who come after it use all others. Whatever they do there does
+not delay the gang; and when the pods on the chosen nodes have ended, it fits. So it waits at most
+for the longest of those. Nodes with the most room are chosen first, so that few pods have to end;
+the choice is made anew at each attempt, and what is free by then is among the first.
+
+A kept node is tainted inside the scheduler; who comes before the gang tolerates the taint.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from grange.placement.columns import Integers, NodeTable
+from grange.scheduler.cache import Cache
+from grange.scheduler.clusterevents import Action, ClusterEvent, Subject
+from grange.scheduler.framework import Profiles
+from grange.scheduler.gangs.lenses import past_reservations, reserved, unreserved
+from grange.scheduler.gangs.room import Room, Shape
+from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_OPENED = ClusterEvent(Subject.NODE, Action.NODE_TAINT, "reservation ended")
+
+
+def choose(
+    profiles: Profiles, snapshot: NodeInfoSnapshot, shapes: Sequence[Shape], domain_key: str = ""
+) -> tuple[str, ...] | None:
+    """The nodes to keep for pods of these shapes; None when all nodes, empty, would not do.
+
+    Args:
+        profiles: the plugins; those that look at node objects alone say which nodes count.
+        snapshot: the cluster.
+        shapes: the pods.
+        domain_key: a label that all nodes must share a value of; empty for any nodes.
+    """
+    table = snapshot.table
+    seen = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes]
+    now = Room.of(profiles, table, seen)
+    empty = Room.of(profiles, table, seen, empty=True)
+    everywhere = np.ones(table.size, np.bool_)
+    if not domain_key:
+        return _pick(table, now, empty, everywhere)
+    column = table.labels(domain_key)
+    ids = column.ids[table.all]
+    best: tuple[int, tuple[str, ...]] | None = None
+    room = now.by_domain(table, domain_key)
+    for value, number in sorted(column.numbers.items()):
+        found = _pick(table, now, empty, ids == number)
+        if found is not None and (best is None or room.get(value, 0) > best[0]):
+            best = (room.get(value, 0), found)
+    return None if best is None else best[1]
+
+
+def _pick(
+    table: NodeTable, now: Room, empty: Room, among: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[str, ...] | None:
+    """Nodes by room now, until all shapes find room on them once they are empty."""
+    open_now: Integers = np.zeros(table.size, np.int64)
+    for fitting in now.copies:
+        open_now += fitting
+    order = np.argsort(-open_now, kind="stable")
+    missing = [shape.count for shape in empty.shapes]
+    chosen: list[str] = []
+    for row in order[among[order]].tolist():
+        share = 1.0  # how much of the node is not spoken for
+        used = False
+        for at, fitting in enumerate(empty.copies):
+            room = int(fitting[row])
+            take = min(missing[at], int(room * share + 1e-9))
+            if take:
+                missing[at] -= take
+                share -= take / room
+                used = True
+        if used:
+            chosen.append(table.names[row])
+        if not any(missing):
+            return tuple(chosen)
+    return None
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The nodes that are kept, if any.
+
+    Attributes:
+        cache: whose nodes are tainted.
+        queue: whose pods are told when nodes are free for all again.
+        owner: for whom; empty for nobody.
+        nodes: their names.
+    """
+
+    cache: Cache
+    queue: SchedulingQueue
+    owner: str = ""
+    nodes: dict[str, None] = field(default_factory=dict)
+
+    def hold(self, owner: str, names: Sequence[str], now: float) -> None:
+        """Keep these nodes and no others."""
+        wanted = dict.fromkeys(names)
+        for name in [name for name in self.nodes if name not in wanted or owner != self.owner]:
+            self._open(name, now)
+        self.owner = owner
+        for name in wanted:
+            if name in self.nodes:
+                continue
+            entry = self.cache.node_info(name)
+            if entry is not None and entry.node is not None:
+                self.nodes[name] = None
+                self.cache.update_node(None, reserved(entry.node, owner))
+
+    def release(self, now: float) -> None:
+        """Keep nothing any more."""
+        for name in [*self.nodes]:
+            self._open(name, now)
+        self.owner = ""
+
+    def _open(self, name: str, now: float) -> None:
+        del self.nodes[name]
+        entry = self.cache.node_info(name)
+        if entry is None or entry.node is None:
+            return
+        before = entry.node
+        after = unreserved(before)
+        self.cache.update_node(None, after)
+        self.queue.move(_OPENED, now, before, after)

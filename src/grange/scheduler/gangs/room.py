@@ -1,0 +1,164 @@
+"""How many pods of a gang there is room for, by columns: before anything is tried.
+
+Only amounts that a plugin counts and the filters that look at nothing but the node object are taken
+into account, so the answer is an upper bound: too little room here means that an attempt would fail.
+The cost is a few operations on whole columns for each shape of pod, not for each pod.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grange.placement.columns import Integers, Mask, NodeTable
+from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.scheduler.framework import Profiles, Scope
+from grange.scheduler.nodeinfo import PodInfo
+
+_ANY_NUMBER = 2**31  # of pods on a node
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Pods of one signature.
+
+    Attributes:
+        pod: any of them.
+        count: how many there are.
+    """
+
+    pod: PodInfo
+    count: int
+
+
+def shapes(profiles: Profiles, pods: Sequence[PodInfo]) -> list[Shape]:
+    """The pods by signature, in the order of their first one."""
+    first: dict[int, PodInfo] = {}
+    counts: dict[int, int] = {}
+    for pod in pods:
+        number = profiles.sign(pod)
+        first.setdefault(number, pod)
+        counts[number] = counts.get(number, 0) + 1
+    return [Shape(first[number], count) for number, count in counts.items()]
+
+
+def allowed(profiles: Profiles, pod: PodInfo, table: NodeTable) -> Mask:
+    """The rows that the filters which look at node objects alone let pass."""
+    rows = table.all
+    mask: Mask = table.valid[rows].copy()
+    for _, plugin in profiles.of(pod).filters:
+        if plugin.scope is Scope.NODE and plugin.applies(pod):
+            mask &= plugin.filter_rows(pod, table, rows)
+    return mask
+
+
+def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integers:
+    """How many such pods fit on each row, by amounts alone.
+
+    Args:
+        table: the nodes.
+        need: what one pod asks for.
+        empty: as if no pods were there.
+    """
+    rows = table.all
+    used = 0 if empty else 1
+    room: Integers = table.pods_total[rows] - used * table.pods_used[rows]
+    for amount, total, taken in (
+        (need.cpu_milli, table.cpu_total, table.cpu_used),
+        (need.memory_bytes, table.memory_total, table.memory_used),
+        (need.ephemeral_bytes, table.ephemeral_total, table.ephemeral_used),
+    ):
+        if amount > 0:
+            room = np.minimum(room, (total[rows] - used * taken[rows]) // amount)
+    for name, amount in need.scalars.items():
+        if amount > 0:
+            column = table.scalars.get(name)
+            if column is None or not column.total[rows].any():
+                continue  # nobody offers it: missing, or not counted at all; the filters know
+            room = np.minimum(room, (column.total[rows] - used * column.used[rows]) // amount)
+    return np.maximum(room, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where there is room for each shape.
+
+    Attributes:
+        shapes: the shapes.
+        copies: for each, how many fit on each row.
+    """
+
+    shapes: tuple[Shape, ...]
+    copies: tuple[Integers, ...]
+
+    @classmethod
+    def of(
+        cls, profiles: Profiles, table: NodeTable, wanted: Sequence[Shape], *, empty: bool = False
+    ) -> "Room":
+        """Measure it."""
+        found = []
+        for shape in wanted:
+            counted = profiles.of(shape.pod).amounts
+            if counted is None:
+                fitting = np.full(table.size, _ANY_NUMBER, np.int64)
+            else:
+                fitting = copies(table, counted(shape.pod), empty=empty)
+            found.append(np.where(allowed(profiles, shape.pod, table), fitting, 0))
+        return cls(tuple(wanted), tuple(found))
+
+    def whole(self) -> int:
+        """How many of the pods there is room for at most, over all rows."""
+        return sum(
+            min(shape.count, int(fitting.sum()))
+            for shape, fitting in zip(self.shapes, self.copies, strict=True)
+        )
+
+    def by_domain(self, table: NodeTable, key: str) -> dict[str, int]:
+        """The same for the rows of each value of a label; domains without any room are left out."""
+        column = table.labels(key)
+        ids = column.ids[table.all]
+        labelled = ids >= 0
+        found: dict[str, int] = {}
+        for shape, fitting in zip(self.shapes, self.copies, strict=True):
+            sums = np.bincount(ids[labelled], weights=fitting[labelled])
+            for number in np.flatnonzero(sums):
+                value = column.values[number]
+                found[value] = found.get(value, 0) + min(shape.count, int(sums[number]))
+        return found
+
+    def slack(self, table: NodeTable, key: str) -> dict[str, int]:
+        """How many pods of any shape each domain could take: its size, for choosing between them."""
+        column = table.labels(key)
+        ids = column.ids[table.all]
+        labelled = ids >= 0
+        found: dict[str, int] = {}
+        for fitting in self.copies:
+            sums = np.bincount(ids[labelled], weights=fitting[labelled])
+            for number in np.flatnonzero(sums):
+                value = column.values[number]
+                found[value] = found.get(value, 0) + int(sums[number])
+        return found
+
+
+def free(table: NodeTable, names: Sequence[str]) -> Mapping[str, int]:
+    """What all nodes together have left of these resources."""
+    rows = table.all
+    valid = table.valid[rows]
+    found: dict[str, int] = {}
+    columns = {
+        CPU: (table.cpu_total, table.cpu_used),
+        MEMORY: (table.memory_total, table.memory_used),
+        EPHEMERAL_STORAGE: (table.ephemeral_total, table.ephemeral_used),
+        PODS: (table.pods_total, table.pods_used),
+    }
+    for name in names:
+        if name in columns:
+            total, used = columns[name]
+        elif name in table.scalars:
+            total, used = table.scalars[name].total, table.scalars[name].used
+        else:
+            found[name] = 0
+            continue
+        left = np.maximum(total[rows] - used[rows], 0)
+        found[name] = int(left[valid].sum())
+    return found

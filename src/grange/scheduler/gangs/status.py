@@ -1,0 +1,239 @@
+"""Writes what is to be said of groups and queues: status, one condition, events.
+
+Only the newest is ever written, a moment after the first change, so a gang of hundreds costs a few
+writes. Whoever reads finds the same words as in the pods' conditions.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from grange.api import conditions, timestamps
+from grange.api.kinds import PODGROUP, QUEUE, podgroup
+from grange.api.kinds.podgroup import PodGroup, PodGroupStatus
+from grange.api.kinds.queue import Queue, QueueStatus
+from grange.api.meta import Condition, ObjectKey
+from grange.api.status import ApiError, Conflict, Invalid, NotFound
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.client.client import Client
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+from grange.scheduler.gangs import quotas
+from grange.scheduler.gangs.members import Gang, Place
+from grange.scheduler.gangs.units import GangUnits
+
+SCHEDULED = "Scheduled"
+"""The condition of a group: its quorum was placed."""
+ADMITTING = "Admitting"
+"""The condition of a queue: nobody waits for it."""
+
+_SOON_S = 0.2
+_BACKOFF = Exponential(initial_s=0.2, cap_s=10.0)
+_MESSAGE_CHARS = 1024
+
+
+def phase_of(gang: Gang, running: int) -> str:
+    """How far the group is."""
+    tally, quorum = gang.tally, gang.min_member
+    succeeded, failed = tally[Place.SUCCEEDED], tally[Place.FAILED]
+    if succeeded >= quorum:
+        return podgroup.FINISHED
+    if failed and failed + succeeded + running >= quorum and not tally[Place.WAITING]:
+        return podgroup.FAILED
+    if gang.quorum >= quorum or gang.started:
+        return podgroup.RUNNING if running + succeeded >= quorum else podgroup.SCHEDULED
+    return podgroup.SCHEDULING if gang.present >= quorum else podgroup.PENDING
+
+
+def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
+    """What is to be said of a group."""
+    tally = gang.tally
+    running = sum(
+        1
+        for member in gang.members.values()
+        if member.place is Place.BOUND and member.pod.status.phase == "Running"
+    )
+    phase = phase_of(gang, running)
+    placed = phase not in (podgroup.PENDING, podgroup.SCHEDULING)
+    if placed:
+        told = f"{gang.min_member} members or more have nodes"
+        wanted = Condition(type=SCHEDULED, status="True", reason="Placed", message=told)
+    else:
+        missing = f"{gang.present} of {gang.min_member} pods exist"
+        reason = gang.reason or ("NotEnoughMembers" if phase == podgroup.PENDING else "Waiting")
+        message = gang.message or (missing if phase == podgroup.PENDING else "waits for its turn")
+        if gang.timeouts:
+            message += f" (its time was over {gang.timeouts} times)"
+        message = message[:_MESSAGE_CHARS]
+        wanted = Condition(type=SCHEDULED, status="False", reason=reason, message=message)
+    return PodGroupStatus(
+        observed_generation=group.metadata.generation or 0,
+        phase=phase,
+        pending=tally[Place.WAITING],
+        scheduled=gang.quorum + tally[Place.FAILED],
+        running=running,
+        succeeded=tally[Place.SUCCEEDED],
+        failed=tally[Place.FAILED],
+        conditions=conditions.set_condition(group.status.conditions, wanted, now),
+    )
+
+
+def queue_status(queue: Queue, units: GangUnits, now: str) -> QueueStatus:
+    """What is to be said of a queue."""
+    name = queue.metadata.name
+    used = units.quotas.limited_use(name)
+    line = units.line
+    gangs = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
+    pending = len(gangs) + sum(1 for wants_of in line.pods.values() if wants_of == name)
+    first = min(gangs, key=lambda gang: gang.rank, default=None)
+    wanted = Condition(
+        type=ADMITTING,
+        status="False" if pending else "True",
+        reason="OverQuota" if pending else "WithinQuota",
+        message=_first(first, pending),
+    )
+    return QueueStatus(
+        observed_generation=queue.metadata.generation or 0,
+        used={resource: quotas.shown(resource, amount) for resource, amount in used.items()},
+        admitted=units.quotas.count(name),
+        pending=pending,
+        conditions=conditions.set_condition(queue.status.conditions, wanted, now),
+    )
+
+
+def _first(gang: Gang | None, pending: int) -> str:
+    if gang is not None:
+        return f"{gang.key}: {gang.message}"[:_MESSAGE_CHARS]
+    return f"{pending} pods wait" if pending else "nobody waits"
+
+
+class StatusWriter:
+    """Writes the status of groups and queues.
+
+    Args:
+        client: where to.
+        recorder: for events; run by its owner.
+        groups, queues: the objects as the informers have them.
+        clock, log: as everywhere.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        groups: Callable[[ObjectKey], PodGroup | None],
+        queues: Callable[[ObjectKey], Queue | None],
+        *,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._groups = groups
+        self._queues = queues
+        self._clock = clock
+        self._log = log
+        self._changed: dict[Gang | str, None] = {}
+        self._wake = asyncio.Event()
+        self._said: dict[str, str] = {}  # by UID of a group, the last event's reason
+        self.writes = 0
+
+    def changed(self, what: Gang | str) -> None:
+        """A gang, or a queue by its name, may have to be told about."""
+        self._changed[what] = None
+        self._wake.set()
+
+    async def run(self, units: GangUnits) -> None:
+        """Write until cancelled. What cannot be written now is tried again, each time later."""
+        failures = 0
+        while True:
+            await self._wake.wait()
+            await self._clock.sleep(_SOON_S if not failures else _BACKOFF.delay(failures))
+            self._wake.clear()
+            waiting, self._changed = self._changed, {}
+            failed = False
+            for what in waiting:
+                try:
+                    await self._write(what, units)
+                except (NotFound, Conflict):
+                    continue  # it is gone, or another of its name: the informer will tell
+                except Invalid as error:
+                    self._log.warning("status refused", what=_name(what), error=error)
+                except ApiError as error:
+                    self._log.warning("status not written", what=_name(what), error=error)
+                    self.changed(what)
+                    failed = True
+            failures = failures + 1 if failed else 0
+
+    async def _write(self, what: Gang | str, units: GangUnits) -> None:
+        now = timestamps.rfc3339(self._clock.now())
+        if isinstance(what, str):
+            queue = self._queues(ObjectKey("", what))
+            if queue is not None:
+                told = queue_status(queue, units, now)
+                if told != queue.status:
+                    await self._patch_queue(queue, told)
+            return
+        group = self._groups(what.key)
+        if group is None:
+            return
+        status = group_status(what, group, now)
+        self._tell(group, status)
+        if status != group.status:
+            self.writes += 1
+            await self._client.patch(
+                PODGROUP,
+                group.metadata.name,
+                group.metadata.namespace,
+                patch={
+                    "metadata": {"uid": group.metadata.uid},
+                    "status": _whole(status, PodGroupStatus()),
+                },
+                subresource="status",
+            )
+
+    async def _patch_queue(self, queue: Queue, status: QueueStatus) -> None:
+        self.writes += 1
+        # Resources that are limited no longer have to be taken out of the map by name.
+        gone = {name: None for name in queue.status.used if name not in status.used}
+        document = _whole(status, QueueStatus())
+        document["used"] = {**gone, **status.used}
+        await self._client.patch(
+            QUEUE,
+            queue.metadata.name,
+            patch={"metadata": {"uid": queue.metadata.uid}, "status": document},
+            subresource="status",
+        )
+
+    def _tell(self, group: PodGroup, status: PodGroupStatus) -> None:
+        """An event when a group starts to wait for something else, or has its nodes."""
+        told = conditions.find(status.conditions, SCHEDULED)
+        if told is None:
+            return
+        uid = group.metadata.uid
+        before = self._said.get(uid)
+        if before is None:
+            have = conditions.find(group.status.conditions, SCHEDULED)
+            before = "" if have is None else have.reason
+        self._said[uid] = told.reason
+        if told.reason == before:
+            return
+        if told.status == "True":
+            message = f"{status.scheduled} members have nodes"
+            self._recorder.event(group, NORMAL, "Scheduled", message, kind=PODGROUP)
+        elif told.message:
+            self._recorder.event(group, WARNING, told.reason, told.message, kind=PODGROUP)
+
+
+def _name(what: Gang | str) -> str:
+    return what if isinstance(what, str) else str(what.key)
+
+
+def _whole(status: msgspec.Struct, blank: msgspec.Struct) -> dict[str, object]:
+    """The status with every field, so that a merge patch also takes zeros."""
+    document: dict[str, object] = {}
+    for field in msgspec.structs.fields(blank):
+        document[field.encode_name] = msgspec.to_builtins(getattr(status, field.name))
+    return document

@@ -1,0 +1,75 @@
+"""All or nothing: members are placed one after another, and all taken back if that fails.
+
+Each member is decided by the engine on the newest snapshot and assumed at once, so the next one is
+decided as if the first were there: the gang ends up exactly where its members would, one by one.
+Nothing is written until the whole is kept, and the loop does nothing else meanwhile, so nobody ever
+sees a part of a gang.
+"""
+
+from dataclasses import dataclass, field
+
+from grange.scheduler.cycle import Cycle, Placed
+from grange.scheduler.decision import Rejection
+from grange.scheduler.framework import CycleState
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.pools import QueuedPod
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One attempt.
+
+    Attributes:
+        cycle: decides and assumes.
+        placed: the members that have a node so far.
+        waits: by UID, the Permit plugins that hold members back, and for how long.
+        rejection: why the first member without a node has none.
+        promises: by UID, members that were nominated to a node.
+    """
+
+    cycle: Cycle
+    placed: list[Placed] = field(default_factory=list)
+    waits: dict[str, dict[str, float]] = field(default_factory=dict)
+    rejection: Rejection | None = None
+    promises: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
+
+    def place(self, queued: QueuedPod, seen_as: PodInfo) -> bool:
+        """Place one member.
+
+        Args:
+            queued: the member.
+            seen_as: how it looks at the nodes.
+
+        Returns:
+            Whether it has a node.
+        """
+        state = CycleState()
+        found = self.cycle.decide(seen_as, state)
+        if isinstance(found, str):
+            nominated = self.cycle.nominator.node_of(queued.uid)
+            if nominated:
+                self.promises[queued.uid] = (queued.info, nominated)
+            held = self.cycle.hold(queued, found, state)
+            if not isinstance(held, Rejection):
+                placed, waits = held
+                self.placed.append(placed)
+                if waits:
+                    self.waits[placed.uid] = waits
+                return True
+            found = held
+        self.rejection = self.rejection or found
+        return False
+
+    @property
+    def failed(self) -> bool:
+        """Whether a plugin failed, as opposed to refused."""
+        return self.rejection is not None and self.rejection.error
+
+    def roll_back(self) -> None:
+        """Take everything back, the youngest first."""
+        while self.placed:
+            self.cycle.take_back(self.placed.pop())
+        for info, node_name in self.promises.values():
+            self.cycle.nominator.put(info, node_name)
+        self.promises.clear()
+        self.waits.clear()

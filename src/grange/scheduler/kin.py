@@ -1,0 +1,37 @@
+"""Pods that selectors cannot tell apart: equal namespace, equal labels."""
+
+from grange.api.meta import ObjectMeta
+
+_REGISTER_MAX = 50_000
+
+
+class Kin:
+    """A namespace and labels; compared by identity, so that tables keyed by it are quick.
+
+    Equal ones with labels in one order are one object until so many were seen that the register is emptied. Nothing relies on
+    that for its results.
+
+    Attributes:
+        namespace: the namespace.
+        labels: the labels.
+    """
+
+    __slots__ = ("labels", "namespace")
+
+    def __init__(self, namespace: str, labels: dict[str, str]) -> None:
+        self.namespace = namespace
+        self.labels = labels
+
+
+_register: dict[tuple[object, ...], Kin] = {}
+
+
+def of(meta: ObjectMeta) -> Kin:
+    """The kin of a pod with this metadata."""
+    key: tuple[object, ...] = (meta.namespace, *meta.labels.items())
+    found = _register.get(key)
+    if found is None:
+        if len(_register) >= _REGISTER_MAX:
+            _register.clear()
+        found = _register[key] = Kin(meta.namespace, dict(meta.labels))
+    return found

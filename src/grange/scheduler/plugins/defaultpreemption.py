@@ -1,0 +1,47 @@
+"""DefaultPreemption: less important pods make room for a pod that no node has room for."""
+
+from collections.abc import Callable
+
+from grange.scheduler.arguments import Arguments, configured, refusal, within
+from grange.scheduler.framework import CycleState, Handle, Plugin, PostFilterResult
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.preemption.candidates import CandidateSettings
+from grange.scheduler.preemption.evaluator import Evaluator
+
+_NAME = "DefaultPreemption"
+_MANY = 2**31 - 1
+
+
+class Args(Arguments, frozen=True, kw_only=True):
+    """As DefaultPreemptionArgs."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds."""
+        within("minCandidateNodesPercentage", self.min_candidate_nodes_percentage, 0, 100)
+        within("minCandidateNodesAbsolute", self.min_candidate_nodes_absolute, 0, _MANY)
+        if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
+            message = "may not be 0 when minCandidateNodesPercentage is, too"
+            raise ValueError(refusal("minCandidateNodesAbsolute", message))
+
+
+class _Preemption:
+    def __init__(self, settings: CandidateSettings) -> None:
+        self._settings = settings
+
+    def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
+        """An evaluator of its own for each scheduling loop."""
+        return Evaluator(handle, self._settings)
+
+
+def make(args: Args) -> Plugin:
+    """The plugin with these arguments."""
+    settings = CandidateSettings(
+        args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    )
+    return Plugin(_NAME, post_filter=_Preemption(settings), configure=configured(_NAME, Args, make))
+
+
+PLUGIN = make(Args())

@@ -1,0 +1,163 @@
+"""FGD: where the pod adds least to the fragmentation of GPUs (fragmentation gradient descent).
+
+Score = S · (½ - (F(after) - F(before)) / 32 GPUs), F being the expected fragmentation of the node with
+regard to a target workload (``placement.fragmentation``): Weng et al., "Beware of Fragmentation", USENIX
+ATC 2023, §4. The device is chosen the same way. The workload is an argument: what pods usually ask for
+here. Without one, pods of one whole GPU and one CPU are expected.
+"""
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+import numpy as np
+
+from grange.api import quantity
+from grange.placement import devices
+from grange.placement.columns import Integers, NodeTable, Rows
+from grange.placement.devices import WHOLE
+from grange.placement.fragmentation import PodKind, Workload
+from grange.placement.packing import SCALE
+from grange.scheduler.arguments import Arguments, Part, configured, refusal, within
+from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+
+_NAME = "FGD"
+_SPAN = 32 * WHOLE
+_NUMBER_MAX = 1_000_000
+_KINDS_MAX = 10_000
+_NUMBERS_MAX = 100_000_000  # keeps scores within int64
+
+
+class Kind(Part, frozen=True, kw_only=True):
+    """Pods of the target workload that ask for the same."""
+
+    cpu: str | int | float = 0
+    gpu_milli: int = 0
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse amounts that no pod can ask for."""
+        try:
+            quantity.milli(self.cpu)
+        except quantity.QuantityError as error:
+            raise ValueError(refusal("cpu", str(error))) from error
+        within("number", self.number, 1, _NUMBER_MAX)
+        within("gpuMilli", self.gpu_milli, 0, devices.DEVICES_MAX * WHOLE)
+        if not devices.is_possible(self.gpu_milli):
+            raise ValueError(refusal("gpuMilli", f"must be less than {WHOLE} or a multiple of it"))
+
+
+class Args(Arguments, frozen=True, kw_only=True):
+    """The target workload."""
+
+    workload: tuple[Kind, ...] = (Kind(cpu=1, gpu_milli=WHOLE),)
+
+    def __post_init__(self) -> None:
+        """Refuse a workload that is none."""
+        if not 1 <= len(self.workload) <= _KINDS_MAX:
+            raise ValueError(refusal("workload", f"must be 1 to {_KINDS_MAX} kinds of pods"))
+        if sum(item.number for item in self.workload) > _NUMBERS_MAX:
+            raise ValueError(refusal("workload", f"must be at most {_NUMBERS_MAX} pods in all"))
+
+
+class _Gradient:
+    scope = Scope.LOAD
+    normalise = Normalise.NONE
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+
+    def applies(self, pod: PodInfo) -> bool:
+        """To all: CPU that a pod takes can leave GPUs without use."""
+        return True
+
+    def _choose(self, pod: PodInfo, node: NodeInfo) -> tuple[int, tuple[int, ...]]:
+        """The least increase, and the devices; they fit."""
+        workload, want = self._workload, devices.asked(pod.request)
+        left = devices.free(node.allocatable, node.usage.devices)
+        cpu = node.allocatable.cpu_milli - node.usage.cpu_milli
+        before = workload.fragmentation(workload.rank(cpu), left)
+        rank = workload.rank(cpu - pod.request.resources.cpu_milli)
+        if not want or not devices.fits(left, want):
+            return workload.fragmentation(rank, left) - before, ()
+        choices: dict[int, tuple[int, ...]] = {}
+        if want >= WHOLE:
+            choices[0] = devices.best_fit(left, want)
+        else:
+            for at, item in enumerate(left):
+                if item >= want:
+                    choices.setdefault(item, (at,))
+        best: tuple[int, tuple[int, ...]] | None = None
+        for chosen in choices.values():
+            after = workload.fragmentation(rank, devices.taken(left, want, chosen))
+            if best is None or after - before < best[0]:
+                best = after - before, chosen
+        return best or (0, ())
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """The less it adds, the better."""
+        return int(self._scaled(np.asarray([self._choose(pod, node)[0]], np.int64))[0])
+
+    def _scaled(self, increase: Integers) -> Integers:
+        span = self._workload.number * _SPAN
+        clipped: Integers = np.clip(increase, -(span // 2), span // 2)
+        return SCALE // 2 - clipped * SCALE // span
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        """The same for many."""
+        workload, want = self._workload, devices.asked(pod.request)
+        left = table.devices_left(rows)
+        cpu = table.cpu_total[rows] - table.cpu_used[rows]
+        before = workload.fragmentation_rows(cpu, left)
+        cpu = cpu - pod.request.resources.cpu_milli
+        able = devices.fits_rows(left, want) if want else np.zeros(len(left), np.bool_)
+        least = workload.fragmentation_rows(cpu, left)
+        if want >= WHOLE:
+            # Whole devices are alike; the first untouched ones are taken.
+            order = np.cumsum(left == WHOLE, axis=1)
+            gone = (left == WHOLE) & (order <= devices.tenant(want))
+            after = workload.fragmentation_rows(cpu, np.where(gone, 0, left))
+            least = np.where(able, after, least)
+        elif want:
+            least = np.where(able, np.iinfo(np.int64).max, least)
+            for at in range(left.shape[1]):
+                taken = left.copy()
+                taken[:, at] -= want
+                after = workload.fragmentation_rows(cpu, taken)
+                possible = left[:, at] >= want
+                least = np.where(possible, np.minimum(least, after), least)
+        return self._scaled(least - before)
+
+    def allot(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+        """The devices where it adds least."""
+        return self._choose(pod, node)[1]
+
+
+class _Allot:
+    """Chooses devices for pods that ask for some."""
+
+    def __init__(self, gradient: _Gradient) -> None:
+        self.allot = gradient.allot
+
+    def applies(self, pod: PodInfo) -> bool:
+        """To pods that ask for devices."""
+        return devices.asked(pod.request) > 0
+
+
+def _signature(pod: PodInfo) -> Hashable:
+    return pod.request.resources.cpu_milli, devices.asked(pod.request)
+
+
+def make(args: Args) -> Plugin:
+    """The plugin for a workload."""
+    kinds = [
+        PodKind(quantity.milli(item.cpu), item.gpu_milli, item.number) for item in args.workload
+    ]
+    gradient = _Gradient(Workload(kinds))
+    plugin = Plugin(
+        _NAME, score=gradient, scale=SCALE, allot=_Allot(gradient), signature=_signature
+    )
+    return replace(plugin, configure=configured(_NAME, Args, make))
+
+
+PLUGIN = make(Args())

@@ -1,0 +1,130 @@
+"""Disruption budgets as the choice of victims sees them: how many more pods may go.
+
+Budgets are honoured as far as possible, not beyond: a node whose victims break none is preferred to
+one whose victims do, but a more important pod is not kept waiting by a budget.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from grange.api.selectors import Labels
+from grange.scheduler.changelog import ChangeLog
+from grange.scheduler.nodeinfo import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One PodDisruptionBudget.
+
+    Attributes:
+        namespace, name: which.
+        selector: of its pods; one that is empty covers none here.
+        allowed: how many of them may go now.
+        disrupted: names of pods whose going has been counted already.
+    """
+
+    namespace: str
+    name: str
+    selector: Labels
+    allowed: int
+    disrupted: frozenset[str] = frozenset()
+
+    def covers(self, info: PodInfo) -> bool:
+        """Whether the pod's going would be charged to this budget."""
+        return info.pod.metadata.name not in self.disrupted and self.selects(info)
+
+    def selects(self, info: PodInfo) -> bool:
+        """Whether the pod is one of those that it is about."""
+        labels = info.pod.metadata.labels
+        return bool(self.selector.requirements) and bool(labels) and self.selector.matches(labels)
+
+
+class Budgets:
+    """The budgets of a cluster, by namespace.
+
+    Attributes:
+        moves: which budgets changed, as (namespace, name); one that came, went or is about other
+            pods from now on makes all readers start anew.
+    """
+
+    def __init__(self, budgets: Iterable[Budget] = ()) -> None:
+        self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
+        self._by_namespace: dict[str, dict[str, Budget]] = {}
+        for budget in budgets:
+            self.put(budget)
+
+    def put(self, budget: Budget) -> None:
+        """A budget appeared or changed."""
+        there = self._by_namespace.setdefault(budget.namespace, {})
+        known = there.get(budget.name)
+        if known == budget:
+            return
+        there[budget.name] = budget
+        if known is not None and known.selector == budget.selector:
+            self.moves.note((budget.namespace, budget.name))
+        else:
+            self.moves.forget()
+
+    def remove(self, namespace: str, name: str) -> None:
+        """A budget is gone; an unknown one is fine."""
+        there = self._by_namespace.get(namespace, {})
+        if there.pop(name, None) is not None:
+            self.moves.forget()
+            if not there:
+                del self._by_namespace[namespace]
+
+    def seen(self, budget: PodDisruptionBudget) -> None:
+        """The API shows a budget."""
+        meta, status = budget.metadata, budget.status
+        self.put(
+            Budget(
+                meta.namespace,
+                meta.name,
+                Labels.of(budget.spec.selector),
+                status.disruptions_allowed,
+                frozenset(status.disrupted_pods),
+            )
+        )
+
+    def gone(self, budget: PodDisruptionBudget) -> None:
+        """The API shows that a budget is gone."""
+        self.remove(budget.metadata.namespace, budget.metadata.name)
+
+    def of(self, namespace: str) -> Iterable[Budget]:
+        """The budgets of a namespace."""
+        return self._by_namespace.get(namespace, {}).values()
+
+    def about(self, pods: Iterable[PodInfo]) -> dict[tuple[str, str], None]:
+        """The budgets, as (namespace, name), that are about any of these pods."""
+        return {
+            (budget.namespace, budget.name): None
+            for info in pods
+            for budget in self.of(info.pod.metadata.namespace)
+            if budget.selects(info)
+        }
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._by_namespace)
+
+    def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Those whose going would break a budget, and the others, each in the given order.
+
+        Every pod is charged to all budgets that cover it, one after another: of two pods of a
+        budget that allows one, the second breaks it.
+        """
+        if not self._by_namespace:
+            return [], list(pods)
+        breaking: list[PodInfo] = []
+        others: list[PodInfo] = []
+        left: dict[tuple[str, str], int] = {}
+        for info in pods:
+            broken = False
+            for budget in self.of(info.pod.metadata.namespace):
+                if budget.covers(info):
+                    key = (budget.namespace, budget.name)
+                    left[key] = left.get(key, budget.allowed) - 1
+                    broken = broken or left[key] < 0
+            (breaking if broken else others).append(info)
+        return breaking, others

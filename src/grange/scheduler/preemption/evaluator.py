@@ -1,0 +1,220 @@
+"""The evaluator: whether a pod without a node may preempt, on which node, and whom.
+
+Theory of operation. Nodes that the pod refuses whatever runs there, and nodes that are too small
+for it, cannot be helped. Of the others, columns rule out at once those that would be too small even
+if everybody less important were gone (``removable``). The rest are tried in the order of the node
+tree from a drawn offset on, until there are enough candidates; the best of those is chosen.
+
+Where node objects and loads decide alone, what is known of each row is kept for pods of one class
+and priority (``verdicts``): a hundred pods of one kind that preempt one after another do not try the
+same nodes a hundred times. Nothing is kept where rules about other nodes have a say.
+"""
+
+from collections import OrderedDict
+
+import numpy as np
+
+from grange.api import conditions
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.priorityclass import NEVER
+from grange.placement.columns import Integers, Mask
+from grange.scheduler.framework import (
+    SUCCESS,
+    Code,
+    CycleState,
+    Handle,
+    PostFilterResult,
+    Scope,
+    Status,
+)
+from grange.scheduler.loadtrial import LoadTrial
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nominator import Nominated
+from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
+from grange.scheduler.preemption.choice import pick_one
+from grange.scheduler.preemption.removable import Removable
+from grange.scheduler.preemption.verdicts import Verdicts
+from grange.scheduler.preemption.victims import Victims, select_victims
+from grange.scheduler.trial import Trial
+
+DISRUPTION_TARGET = "DisruptionTarget"
+BY_SCHEDULER = "PreemptionByScheduler"
+
+_NOT_HELPFUL = "Preemption is not helpful for scheduling."
+_KEPT_CLASSES = 64
+_NOTHING = Nominated()
+
+_Pods = tuple[PodInfo, ...]
+
+
+class _Kept:
+    """What is known for pods of one class and priority."""
+
+    __slots__ = ("by_load", "layout", "loads", "nodes", "order", "verdicts")
+
+    def __init__(self, trial: Trial) -> None:
+        self.layout = self.nodes = -1
+        self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
+        self.loads = LoadTrial(trial)
+        self.verdicts: Verdicts | None = None
+        # Whether loads decide alone as long as no placed pod has anything to say about others.
+        self.by_load: bool | None = None
+
+
+class Evaluator:
+    """Finds room by preemption, for the pods of one profile.
+
+    Args:
+        handle: the parts of the scheduling loop.
+        settings: how many candidates are enough.
+    """
+
+    def __init__(self, handle: Handle, settings: CandidateSettings) -> None:
+        self._handle = handle
+        self._settings = settings
+        self._removable = Removable(handle.snapshot)
+        # Without that plugin nobody asks for amounts, so they rule nothing out.
+        self._counts_amounts = "NodeResourcesFit" in handle.profile.plugins
+        self._kept: OrderedDict[tuple[int, int], _Kept] = OrderedDict()
+        self.tried = 0
+        """How many nodes were tried (a work counter)."""
+
+    def __call__(self, state: CycleState, pod: PodInfo) -> PostFilterResult:
+        """What to do for a pod that no node has room for."""
+        handle = self._handle
+        trial = Trial(handle.profile, state, pod, handle.snapshot)
+        why = self._waits(trial, pod)
+        if why:
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (why,)))
+        best = self._best(trial, pod)
+        if best is None:
+            cleared = "" if handle.nominator.node_of(pod.uid) else None
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (_NOT_HELPFUL,)), cleared)
+        priority = pod.pod.spec.priority
+        cleared_pods = handle.nominator.less_important(best.node_name, priority)
+        victims = tuple(info for info in best.pods if not info.pod.metadata.deletion_timestamp)
+        return PostFilterResult(SUCCESS, best.node_name, victims, tuple(cleared_pods))
+
+    # --- whether -----------------------------------------------------------------------------
+
+    def _waits(self, trial: Trial, pod: PodInfo) -> str:
+        """Why the pod does not preempt now; empty if it may."""
+        if pod.pod.spec.preemption_policy == NEVER:
+            return "not eligible due to preemptionPolicy=Never."
+        nominator = self._handle.nominator
+        if pod.uid in nominator.evicting:
+            nominator.evicting[pod.uid] = True
+            return "not eligible while its victims are being deleted."
+        name = nominator.node_of(pod.uid)
+        node = self._handle.snapshot.node_info_map.get(name)
+        if node is None or not any(_makes_room(info, pod) for info in node.pods):
+            return ""
+        with trial.on(node) as what_if:
+            if what_if.status(self._nominated(pod).on(name)).code is Code.UNRESOLVABLE:
+                return ""
+        return "not eligible due to a terminating pod on the nominated node."
+
+    # --- where -------------------------------------------------------------------------------
+
+    def _best(self, trial: Trial, pod: PodInfo) -> Victims | None:
+        """The best candidate, if there is any."""
+        handle, snapshot = self._handle, self._handle.snapshot
+        kept, priority = self._of(trial, pod), pod.pod.spec.priority
+        order = kept.order
+        if not len(order):
+            return None
+        offset = handle.offset(len(order))
+        wanted = self._settings.wanted(len(order))
+        order = np.concatenate([order[offset:], order[:offset]])
+        nominated = self._nominated(pod)
+
+        def trying(row: int) -> Victims | Status:
+            node = snapshot.by_row[row]
+            return self._try(trial, node, nominated.on(node.name))
+
+        if self._by_load(kept, trial):
+            verdicts = kept.verdicts
+            if verdicts is None:
+                hopeless = ~self._hopeful(pod)
+                verdicts = kept.verdicts = Verdicts(handle, kept.loads, priority, hopeless)
+            judged = verdicts.judged
+            best = verdicts.best(order, wanted, nominated, trying)
+            self.tried += verdicts.judged - judged
+            return best
+        found = dry_run(order[self._hopeful(pod)[order]].tolist(), wanted, trying)
+        return pick_one(found) if found else None
+
+    def _by_load(self, kept: _Kept, trial: Trial) -> bool:
+        """Whether loads decide alone about this pod."""
+        if not self._handle.snapshot.index.silent:
+            return LoadTrial.suits(trial)
+        if kept.by_load is None:
+            kept.by_load = LoadTrial.suits(trial)
+        return kept.by_load
+
+    def _hopeful(self, pod: PodInfo) -> Mask:
+        """By row, whether the pod might fit with everybody less important gone."""
+        if not self._counts_amounts:
+            return np.ones(self._handle.snapshot.table.size, np.bool_)
+        return self._removable.may_fit(pod.request, pod.pod.spec.priority)
+
+    def _try(self, trial: Trial, node: NodeInfo, nominated: _Pods) -> Victims | Status:
+        self.tried += 1
+        if trial.rules:
+            # What a rule about company refuses is not to be had by taking pods away.
+            with trial.on(node) as what_if:
+                status = what_if.status(nominated)
+            if status.code is Code.UNRESOLVABLE:
+                return status
+        return select_victims(trial, node, self._handle.budgets, nominated=nominated)
+
+    def _nominated(self, pod: PodInfo) -> Nominated:
+        return self._handle.nominator.beside(pod) or _NOTHING
+
+    def _of(self, trial: Trial, pod: PodInfo) -> _Kept:
+        """What is known for pods of this class, brought up to date."""
+        snapshot = self._handle.snapshot
+        key = (self._handle.profile.sign(pod), pod.pod.spec.priority)
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._kept[key] = _Kept(trial)
+            while len(self._kept) > _KEPT_CLASSES:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        if kept.layout != snapshot.layout or kept.nodes != snapshot.index.nodes:
+            kept.layout, kept.nodes = snapshot.layout, snapshot.index.nodes
+            kept.verdicts = None
+            kept.order = self._open_rows(trial, pod)
+        return kept
+
+    def _open_rows(self, trial: Trial, pod: PodInfo) -> Integers:
+        """The rows that might take the pod, in the order of the node tree."""
+        snapshot = self._handle.snapshot
+        table, rows, need = snapshot.table, snapshot.table.all, pod.request.resources
+        mask = table.valid[rows].copy()
+        for _, plugin in trial.filters:
+            if plugin.scope is Scope.NODE:
+                mask &= plugin.filter_rows(pod, table, rows)
+        if self._counts_amounts:
+            mask &= table.cpu_total[rows] >= need.cpu_milli
+            mask &= table.memory_total[rows] >= need.memory_bytes
+            mask &= table.ephemeral_total[rows] >= need.ephemeral_bytes
+        order: Integers = np.asarray(snapshot.order)
+        found: Integers = order[mask[order]]
+        return found
+
+
+def _makes_room(info: PodInfo, pod: PodInfo) -> bool:
+    """Whether a pod is on its way out to make room for more important ones."""
+    return (
+        info.pod.spec.priority < pod.pod.spec.priority
+        and bool(info.pod.metadata.deletion_timestamp)
+        and was_preempted(info.pod)
+    )
+
+
+def was_preempted(pod: Pod) -> bool:
+    """Whether the pod says that the scheduler chose it as a victim."""
+    told = conditions.find(pod.status.conditions, DISRUPTION_TARGET)
+    return told is not None and told.status == "True" and told.reason == BY_SCHEDULER

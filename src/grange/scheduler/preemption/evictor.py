@@ -1,0 +1,177 @@
+"""The evictor: carries out preemptions beside deciding.
+
+For each pod that preempts: its nomination is written into its status, then its victims are told why
+and deleted, each fenced by its UID. Before every write it is asked again whether it is still wanted:
+a pod that was deleted, or placed, or nominated elsewhere meanwhile needs no victims any more. What
+fails is tried again for a while; then the pod looks for room anew.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import msgspec
+
+from grange.api import timestamps
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Condition
+from grange.api.status import ApiError, Conflict, Invalid, NotFound
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.tasks import Nursery
+from grange.client.client import Client
+from grange.reconcile.recorder import NORMAL, Recorder
+from grange.scheduler.framework import PostFilterResult
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nominator import Nominator
+from grange.scheduler.preemption.evaluator import BY_SCHEDULER, DISRUPTION_TARGET
+
+_BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)
+_TRIES = 6
+_WORKERS = 8
+
+
+class _Job(msgspec.Struct, frozen=True, gc=False):
+    pod: PodInfo
+    nominated: str
+    victims: tuple[PodInfo, ...] = ()
+    lent: frozenset[str] = frozenset()
+
+    def why(self, victim: Pod) -> str:
+        """What a victim is told: for whom it goes, and why that concerns it."""
+        by = f"by pod {self.pod.pod.key}"
+        if victim.metadata.uid in self.lent:
+            return f"{by}, whose queue wants back the quota that it lent"
+        if victim.spec.node_name != self.nominated:
+            return f"{by} on node {self.nominated}: too few of its gang would be left"
+        return f"{by} on node {self.nominated}"
+
+
+class Evictor:
+    """Deletes victims and writes nominations.
+
+    Args:
+        client: where to.
+        recorder: for the victims' events; run by its owner.
+        nominator: knows what is still wanted.
+        activate: has a pod tried again.
+        clock: for timestamps and waiting.
+        log: what went wrong.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        nominator: Nominator,
+        *,
+        activate: Callable[[str], object],
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._nominator = nominator
+        self._activate = activate
+        self._clock = clock
+        self._log = log
+        self._waiting: deque[_Job] = deque()
+        self._nursery: Nursery | None = None
+        self._at_work = 0
+        self.evicted = 0
+        """How many victims were deleted."""
+
+    def start(self, nursery: Nursery) -> None:
+        """Work in this nursery from now on; what was put in before is forgotten."""
+        self._waiting.clear()
+        self._nursery, self._at_work = nursery, 0
+
+    def put(self, pod: PodInfo, room: PostFilterResult) -> None:
+        """Carry out what a pod's preemption asks for; returns at once."""
+        if room.nominated is not None:
+            self._waiting.append(_Job(pod, room.nominated, room.victims, room.lent))
+        self._waiting.extend(_Job(other, "") for other in room.cleared)
+        while self._nursery is not None and self._at_work < min(_WORKERS, len(self._waiting)):
+            self._at_work += 1
+            self._nursery.start(self._work(), name="scheduler evictor")
+
+    async def _work(self) -> None:
+        while self._waiting:
+            await self._carry_out(self._waiting.popleft())
+        self._at_work -= 1
+
+    async def _carry_out(self, job: _Job) -> None:
+        uid = job.pod.uid
+        done = await self._persist(job, partial(self._nominate, job))
+        if job.nominated:
+            for victim in job.victims:
+                done = done and await self._persist(job, partial(self._evict, job, victim.pod))
+            tried_meanwhile = self._nominator.evicting.pop(uid, False)
+            if tried_meanwhile or not done:
+                self._activate(uid)
+
+    def _wanted(self, job: _Job) -> bool:
+        return self._nominator.node_of(job.pod.uid) == job.nominated
+
+    async def _persist(self, job: _Job, write: Callable[[], Awaitable[None]]) -> bool:
+        """Write until it is done; False if it cannot be, or is not wanted any more."""
+        tries = 0
+        while self._wanted(job):
+            try:
+                await write()
+                return True
+            except (NotFound, Conflict):
+                return True  # that pod is gone, or another has its name
+            except Invalid as error:
+                self._log.warning("preemption refused", pod=str(job.pod.pod.key), error=error)
+                return False
+            except ApiError as error:
+                tries += 1
+                if tries == _TRIES:
+                    self._log.warning("preemption failed", pod=str(job.pod.pod.key), error=error)
+                    return False
+            await self._clock.sleep(_BACKOFF.delay(tries))
+        return False
+
+    async def _nominate(self, job: _Job) -> None:
+        """Write the nomination, unless the pod has a node by now."""
+        meta = job.pod.pod.metadata
+        pod: Pod = await self._client.get(POD, meta.name, meta.namespace)
+        told = pod.status.nominated_node_name == job.nominated
+        if pod.metadata.uid != meta.uid or pod.spec.node_name or told or not self._wanted(job):
+            return
+        version = pod.metadata.resource_version
+        patch = {
+            "metadata": {"uid": meta.uid, "resourceVersion": version},
+            "status": {"nominatedNodeName": job.nominated or None},
+        }
+        try:
+            await self._client.patch(
+                POD, meta.name, meta.namespace, patch=patch, subresource="status"
+            )
+        except Conflict:
+            await self._nominate(job)  # somebody wrote the pod in between
+
+    async def _evict(self, job: _Job, victim: Pod) -> None:
+        meta = victim.metadata
+        condition = Condition(
+            type=DISRUPTION_TARGET,
+            status="True",
+            reason=BY_SCHEDULER,
+            message=f"preempted {job.why(victim)}",
+            last_transition_time=timestamps.rfc3339(self._clock.now()),
+        )
+        patch = {
+            "metadata": {"uid": meta.uid},
+            "status": {"conditions": [msgspec.to_builtins(condition)]},
+        }
+        await self._client.patch(
+            POD, meta.name, meta.namespace, patch=patch, type="strategic", subresource="status"
+        )
+        if not self._wanted(job):
+            return
+        await self._client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
+        self.evicted += 1
+        self._recorder.event(victim, NORMAL, "Preempted", f"Preempted {job.why(victim)}", kind=POD)

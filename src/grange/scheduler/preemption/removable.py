@@ -1,0 +1,95 @@
+"""How much of each node's load less important pods make up: sums by row, kept current.
+
+They tell at once, for all nodes, where a pod cannot fit even if everybody less important were gone.
+That is a bound and not a verdict: it looks at amounts only, so what it leaves still has to be tried.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import numpy as np
+
+from grange.placement.columns import Integers, Mask
+from grange.placement.requests import Request
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_LEVELS_MAX = 16
+
+
+class _Level:
+    """Sums over the pods whose priority is below a bound."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.layout = -1
+        self.position = -1
+        self.versions = -1
+        self.cpu: Integers = np.zeros(0, np.int64)
+        self.memory: Integers = np.zeros(0, np.int64)
+        self.ephemeral: Integers = np.zeros(0, np.int64)
+        self.pods: Integers = np.zeros(0, np.int64)
+
+
+class Removable:
+    """The sums of one snapshot, by priority.
+
+    Args:
+        snapshot: followed from now on.
+    """
+
+    def __init__(self, snapshot: NodeInfoSnapshot) -> None:
+        self._snapshot = snapshot
+        self._versions = snapshot.follow_versions()
+        self._levels: OrderedDict[int, _Level] = OrderedDict()
+
+    def may_fit(self, request: Request, priority: int) -> Mask:
+        """By row, whether the pod might fit with all pods of lower priority gone, if any is there."""
+        table, rows, need = self._snapshot.table, self._snapshot.table.all, request.resources
+        level = self._level(priority)
+        mask: Mask = level.pods > 0
+        mask &= table.pods_used[rows] - level.pods < table.pods_total[rows]
+        for amount, total, used, removable in (
+            (need.cpu_milli, table.cpu_total, table.cpu_used, level.cpu),
+            (need.memory_bytes, table.memory_total, table.memory_used, level.memory),
+            (need.ephemeral_bytes, table.ephemeral_total, table.ephemeral_used, level.ephemeral),
+        ):
+            if amount:
+                mask &= total[rows] - used[rows] + removable >= amount
+        return mask
+
+    def _level(self, priority: int) -> _Level:
+        snapshot = self._snapshot
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = _Level(priority)
+            while len(self._levels) > _LEVELS_MAX:
+                self._levels.popitem(last=False)
+        else:
+            self._levels.move_to_end(priority)
+        changed = snapshot.changes.since(level.position)
+        exchanged = self._versions.since(level.versions)
+        if level.layout != snapshot.layout or changed is None or exchanged is None:
+            size = snapshot.table.size
+            level.cpu, level.memory, level.ephemeral, level.pods = (
+                np.zeros(size, np.int64) for _ in range(4)
+            )
+            self._sum(level, range(size))
+        else:
+            self._sum(level, {**changed, **exchanged})
+        level.layout = snapshot.layout
+        level.position, level.versions = snapshot.changes.position, self._versions.position
+        return level
+
+    def _sum(self, level: _Level, rows: Iterable[int]) -> None:
+        by_row, bound = self._snapshot.by_row, level.bound
+        for row in rows:
+            cpu = memory = ephemeral = pods = 0
+            for info in by_row[row].pods:
+                if info.pod.spec.priority < bound:
+                    need = info.request.resources
+                    cpu += need.cpu_milli
+                    memory += need.memory_bytes
+                    ephemeral += need.ephemeral_bytes
+                    pods += 1
+            level.cpu[row], level.memory[row] = cpu, memory
+            level.ephemeral[row], level.pods[row] = ephemeral, pods

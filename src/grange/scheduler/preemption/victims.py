@@ -1,0 +1,139 @@
+"""Victims: which pods of one node would have to go for a pod to fit.
+
+All that are less important go first; then as many as possible are spared again, the most important
+first, and before all others those whose going would break a disruption budget.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf
+
+from grange.api import timestamps
+from grange.scheduler.framework import Code, Status
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.preemption.budgets import Budgets
+from grange.scheduler.trial import Trial, WhatIf
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+Rank = tuple[int, int, int, int, float]
+
+_OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never sum to more
+_NONE = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Who would have to go.
+
+    Attributes:
+        node_name: from which node.
+        pods: the victims, the most important first; at least one.
+        violations: how many of them break a disruption budget.
+        rank: for the choice of the node; the least is the best. Fewest broken budgets; the least
+            important of the most important victims; the smallest sum of priorities; fewest victims;
+            of the most important victims' earliest starts, the latest.
+    """
+
+    node_name: str
+    pods: tuple[PodInfo, ...]
+    violations: int = 0
+    rank: Rank = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Rank them once: they may be compared many times."""
+        object.__setattr__(self, "rank", rank_of(self.pods, self.violations))
+
+
+@lru_cache(maxsize=65_536)
+def _seconds(text: str) -> float:
+    try:
+        return timestamps.parse(text).timestamp()
+    except timestamps.TimestampError:
+        return inf
+
+
+def started(info: PodInfo) -> float:
+    """When the pod was started, in seconds since the epoch; infinite while it was not."""
+    since = info.pod.status.start_time
+    return _seconds(since) if since else inf
+
+
+def rank_of(pods: Sequence[PodInfo], violations: int) -> Rank:
+    """The ``Victims.rank`` of these pods, the most important first."""
+    highest = pods[0].pod.spec.priority
+    total, earliest = 0, inf
+    for info in pods:
+        priority = info.pod.spec.priority
+        total += priority + _OFFSET
+        if priority == highest:
+            since = info.pod.status.start_time
+            if since:
+                earliest = min(earliest, _seconds(since))
+    return violations, highest, total, len(pods), -earliest
+
+
+def importance(info: PodInfo) -> tuple[int, float, str]:
+    """A sort key: the most important pod first. Priority, then who has run for longer.
+
+    The UID decides between equals, since the order of a node's pods carries no meaning.
+    """
+    return -info.pod.spec.priority, started(info), info.uid
+
+
+def select_victims(
+    trial: Trial,
+    node: NodeInfo,
+    budgets: Budgets,
+    *,
+    nominated: Sequence[PodInfo] = (),
+    spared: Callable[[PodInfo], bool] | None = None,
+) -> Victims | Status:
+    """The victims on one node, or why preemption there does not help.
+
+    Args:
+        trial: of the pod that looks for room; its snapshot is left as it was.
+        node: an entry of the trial's snapshot.
+        budgets: what may be disrupted.
+        nominated: pods that will come to the node and must fit beside this one.
+        spared: pods that are no victims, whatever their priority.
+
+    Returns:
+        The victims; or the refusal that stays when all of them are gone (``UNRESOLVABLE`` when there
+        is nobody to go). An entry that has room without anybody going is an ``ERROR``.
+    """
+    limit = trial.pod.pod.spec.priority
+    candidates = [
+        info
+        for info in node.pods
+        if info.pod.spec.priority < limit and not (spared is not None and spared(info))
+    ]
+    if not candidates:
+        return _NONE
+    with trial.on(node) as what_if:
+        for info in candidates:
+            what_if.remove(info)
+        status = what_if.status(nominated)
+        if not status.ok:
+            return status
+        candidates.sort(key=importance)
+        breaking, others = budgets.split(candidates)
+        broken = _reprieve(what_if, breaking, nominated)
+        gone = broken + _reprieve(what_if, others, nominated)
+    if not gone:
+        return Status(Code.ERROR, (f"nobody needs to go from node {node.name}",))
+    gone.sort(key=importance)
+    return Victims(node.name, tuple(gone), len(broken))
+
+
+def _reprieve(
+    what_if: WhatIf, pods: Sequence[PodInfo], nominated: Sequence[PodInfo]
+) -> list[PodInfo]:
+    """Let those stay that can, in this order; the others."""
+    gone = []
+    for info in pods:
+        what_if.add(info)
+        if not what_if.status(nominated).ok:
+            what_if.remove(info)
+            gone.append(info)
+    return gone

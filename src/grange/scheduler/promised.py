@@ -1,0 +1,186 @@
+"""What nominations mean to pods of one class and priority, kept by row.
+
+Where node objects and loads decide alone, what a pod is told on a node follows from the node's load
+and the pods nominated there. So only rows where one of these changed are looked at again, and the
+refusals of all rows are kept counted: a rejection is the sum of a few numbers.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from grange.placement.columns import Mask
+from grange.scheduler.decision import Rejection, Tally
+from grange.scheduler.framework import SUCCESS, Filter, Scope, Status
+from grange.scheduler.loadtrial import LoadTrial
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nominator import Nominated
+from grange.scheduler.podclass import EngineStatistics
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.trial import Trial
+
+_PASSES, _FIXED = 0, -1  # other codes are places in the list of refusals
+
+_Judge = Callable[[int], Status]
+
+
+class Promised:
+    """What a pod of the class is told on each node.
+
+    Args:
+        snapshot: the nodes.
+        trial: of any pod of the class; ``LoadTrial.suits`` it.
+        statistics: counts the work.
+
+    Attributes:
+        barred: by row, whether the pods nominated there keep the pod out; nothing else counts here.
+    """
+
+    def __init__(
+        self, snapshot: NodeInfoSnapshot, trial: Trial, statistics: EngineStatistics
+    ) -> None:
+        self._snapshot = snapshot
+        self._statistics = statistics
+        self._loads = LoadTrial(trial)
+        self._pod = trial.pod
+        self._by_node: list[tuple[str, Filter]] = [
+            (name, item) for name, item in trial.filters if item.scope is Scope.NODE
+        ]
+        self._layout = self._position = self._moves = -1
+        self.barred: Mask = np.zeros(0, np.bool_)
+        self._shy: dict[int, None] = {}  # rows where somebody refuses company
+        # By row, who refuses; None until a rejection is asked for.
+        self._codes: list[int] | None = None
+        self._refusals: list[Status] = [SUCCESS]
+        self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._counts: list[int] = [0]
+        self._fixed: list[tuple[str, list[tuple[str, int]]]] = []
+
+    def passes(self, row: int, nominated: Nominated) -> bool | None:
+        """Whether the load of a row lets a pod in, whose nominations these are; None if unknown."""
+        info = self._snapshot.by_row[row]
+        pods = nominated.on(info.name)
+        if _shy(pods):
+            return None
+        return self._loads.beside(info.load, pods) is SUCCESS
+
+    def catch_up(self, nominated: Nominated, judge: _Judge) -> int | None:
+        """Take in what changed.
+
+        Args:
+            nominated: what the pod at hand has to know.
+            judge: what it is told on a row, where loads do not decide alone.
+
+        Returns:
+            A row whose answer is for this pod alone, to be given back with ``release``.
+        """
+        snapshot, moves = self._snapshot, nominated.moves
+        entries = snapshot.changes.tail(self._position)
+        moved = None if moves is None else moves.since(self._moves)
+        if self._layout != snapshot.layout or entries is None or moved is None:
+            self._layout = snapshot.layout
+            self._codes = None
+            self.barred = np.zeros(snapshot.table.size, np.bool_)
+            self._shy.clear()
+            entries, moved = [], [*nominated.level]
+        rows: dict[int, None] = {}
+        for entry in entries:
+            rows[entry >> 1] = None
+            if entry & 1:
+                self._codes = None
+        for name in moved:
+            row = snapshot.table.rows.get(name)
+            if row is not None:
+                rows[row] = None
+        for row in rows:
+            self._look(row, nominated.level.get(snapshot.by_row[row].name, ()))
+        self._position = snapshot.changes.position
+        self._moves = -1 if moves is None else moves.position
+        for row in self._shy:
+            self._tell(row, judge(row), beside=True)
+        own = snapshot.table.rows.get(nominated.first)
+        if own is not None and own not in self._shy:
+            self._look(own, nominated.on(nominated.first))
+        return own
+
+    def release(self, row: int, nominated: Nominated) -> None:
+        """Tell the others of the class what they are told on a row."""
+        self._look(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
+
+    def rejection(self, nominated: Nominated, judge: _Judge) -> Rejection:
+        """Why each node refuses. ``catch_up`` was called for the pod."""
+        if self._codes is None:
+            self._count(nominated, judge)
+        tally = Tally()
+        for plugin, reasons in self._fixed:
+            tally.add(plugin, reasons)
+        for status, count in zip(self._refusals, self._counts, strict=True):
+            if count and status is not SUCCESS:
+                tally.add(status.plugin, [(reason, count) for reason in status.reasons])
+        return tally.rejection(self._snapshot.num_nodes)
+
+    def _look(self, row: int, pods: tuple[PodInfo, ...]) -> None:
+        if _shy(pods):
+            self._shy[row] = None
+            return
+        self._shy.pop(row, None)
+        self._statistics.beside += 1
+        if pods:
+            load = self._snapshot.by_row[row].load
+            self._tell(row, self._loads.beside(load, pods), beside=True)
+        elif self._codes is not None:
+            self._tell(row, self._loads.status(self._snapshot.by_row[row].load), beside=False)
+        else:
+            self.barred[row] = False
+
+    def _tell(self, row: int, status: Status, *, beside: bool) -> None:
+        self.barred[row] = beside and not status.ok
+        codes = self._codes
+        if codes is not None and codes[row] != _FIXED:
+            self._counts[codes[row]] -= 1
+            codes[row] = code = self._code(status)
+            self._counts[code] += 1
+
+    def _code(self, status: Status) -> int:
+        if status.ok:
+            return _PASSES
+        key = (status.plugin, status.reasons)
+        code = self._numbers.get(key)
+        if code is None:
+            code = self._numbers[key] = len(self._refusals)
+            self._refusals.append(status)
+            self._counts.append(0)
+        return code
+
+    def _count(self, nominated: Nominated, judge: _Judge) -> None:
+        """Ask about every row."""
+        self._statistics.diagnosed += 1
+        snapshot, pod, table = self._snapshot, self._pod, self._snapshot.table
+        self._refusals, self._counts, self._fixed = [SUCCESS], [0], []
+        self._numbers.clear()
+        codes = [_FIXED] * table.size
+        rows = np.flatnonzero(table.valid[table.all])
+        for name, plugin in self._by_node:
+            passed = plugin.filter_rows(pod, table, rows)
+            refused = rows[~passed]
+            if len(refused):
+                self._fixed.append((name, plugin.count_reasons(pod, table, refused)))
+            rows = rows[passed]
+        by_row, loads = snapshot.by_row, self._loads
+        for row in rows.tolist():
+            codes[row] = code = self._code(loads.status(by_row[row].load))
+            self._counts[code] += 1
+        self._codes = codes
+        for name in nominated.level:
+            own = table.rows.get(name)
+            if own is None:
+                continue
+            if own in self._shy:
+                self._tell(own, judge(own), beside=True)
+            else:
+                self._look(own, nominated.on(name))
+
+
+def _shy(pods: tuple[PodInfo, ...]) -> bool:
+    """What a pod refuses depends on labels, which the class of the refused one does not tell."""
+    return any(info.has_required_anti_affinity for info in pods)

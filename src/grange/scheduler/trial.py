@@ -1,0 +1,173 @@
+"""Trials: whether a pod would pass all filters on a node with some pods taken away or added.
+
+A trial works on a copy of the node's entry. The snapshot's own entries and columns are never
+touched, so that nobody who keeps results by row has to look at a row again because of a trial. Only
+the counts of pods (``podindex``) are changed and changed back, and only when some rule about other
+nodes concerns the pod: they are what such rules look at.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+from grange.scheduler.framework import (
+    SUCCESS,
+    Code,
+    CycleState,
+    Filter,
+    Profile,
+    Rule,
+    Scope,
+    Status,
+)
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+
+class Trial:
+    """Tries one pod on nodes.
+
+    Args:
+        profile: the plugins.
+        state: what PreFilter left for this pod.
+        pod: the waiting pod.
+        snapshot: the cluster. The trial is void when the snapshot is brought up to date and its
+            index starts anew (``stale``).
+    """
+
+    def __init__(
+        self, profile: Profile, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    ) -> None:
+        self.pod = pod
+        self._snapshot = snapshot
+        self._profile = profile
+        self.state = state
+        self._epoch = snapshot.index.epoch
+        self._concerns: tuple[tuple[int, ...], ...] | None = None
+        self._rules: list[tuple[str, Rule]] = []
+
+    @cached_property
+    def filters(self) -> list[tuple[str, Filter]]:
+        """The filters that may rule out a node, by the name of their plugin."""
+        return [(name, item) for name, item in self._profile.filters if item.applies(self.pod)]
+
+    @cached_property
+    def by_usage(self) -> list[tuple[str, Filter]]:
+        """Those of them that look at more than the node object."""
+        return [pair for pair in self.filters if pair[1].scope is not Scope.NODE]
+
+    @property
+    def stale(self) -> bool:
+        """Whether the counts it relies on have been started anew."""
+        return self._epoch != self._snapshot.index.epoch
+
+    @property
+    def rules(self) -> list[tuple[str, Rule]]:
+        """The rules about other nodes that concern the pod now, in the order of their reasons."""
+        pod, snapshot = self.pod, self._snapshot
+        concerns = tuple(item.concerns(pod, snapshot.index) for _, item, _ in self._profile.cluster)
+        if concerns != self._concerns:
+            self._concerns = concerns
+            self._rules = [
+                (name, rule)
+                for (name, item, _), mine in zip(self._profile.cluster, concerns, strict=True)
+                for rule in item.rules(pod, snapshot, mine)
+            ]
+        return self._rules
+
+    def on(self, node: NodeInfo) -> "WhatIf":
+        """Try changes of one node: ``with trial.on(node) as what_if``. One node at a time."""
+        return WhatIf(self, node, self._snapshot)
+
+
+class WhatIf:
+    """One node with changes that are undone at the end of the block.
+
+    Attributes:
+        node: the changed copy.
+    """
+
+    __slots__ = ("_counted", "_index", "_judged", "_real", "_row", "_snapshot", "_trial", "node")
+
+    def __init__(self, trial: Trial, node: NodeInfo, snapshot: NodeInfoSnapshot) -> None:
+        self._trial = trial
+        self._real = node
+        self._snapshot = snapshot
+        self._index = snapshot.index
+        self._row = snapshot.table.rows[node.name]
+        self._judged = False
+        # Asked now, so that what rules count is known to the index before anything is changed.
+        self._counted = bool(trial.rules)
+        self.node = node.clone()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._counted:
+            self._index.change(self._row, self.node.pods, self._real.pods)
+            self._counted = False
+
+    def add(self, info: PodInfo) -> None:
+        """One more pod on the node."""
+        if info.has_required_anti_affinity and not self._counted:
+            # It may refuse the pod's company, and so bring a rule along.
+            self._counted = True
+            self._index.change(self._row, self._real.pods, self.node.pods)
+        before = self.node.pods
+        self.node.add_pod(info)
+        if self._counted:
+            self._index.change(self._row, before, self.node.pods)
+
+    def remove(self, info: PodInfo) -> None:
+        """One pod less on the node.
+
+        Raises:
+            CacheError: it is not there.
+        """
+        before = self.node.pods
+        self.node.remove_pod(info.uid)
+        if self._counted:
+            self._index.change(self._row, before, self.node.pods)
+
+    def status(self, nominated: Sequence[PodInfo] = ()) -> Status:
+        """Whether the pod passes; of a refusal, the first that the reference would give.
+
+        Args:
+            nominated: pods that will come here and must find room beside this one. The pod has to
+                pass with them and without them: they may never come.
+        """
+        if nominated:
+            for info in nominated:
+                self.add(info)
+            found = self._judge()
+            for info in reversed(nominated):
+                self.remove(info)
+            if not found.ok:
+                return found
+        return self._judge()
+
+    def _judge(self) -> Status:
+        trial = self._trial
+        pod, state, node = trial.pod, trial.state, self.node
+        for name, plugin in trial.by_usage if self._judged else trial.filters:
+            status = plugin.filter(state, pod, node)
+            if status is not SUCCESS and not status.ok:
+                return Status(status.code, status.reasons, name)
+        self._judged = True  # what depends on the node object alone stays as it is
+        if self._counted:
+            table = self._snapshot.table
+            for name, rule in trial.rules:
+                rule.refresh()
+                domain = int(table.labels(rule.key).ids[self._row])
+                if not rule.opens(domain):
+                    hopeless = domain < 0 or not rule.resolvable
+                    code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
+                    return Status(code, (rule.reason(missing=domain < 0),), name)
+        return SUCCESS

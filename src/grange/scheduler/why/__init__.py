@@ -1,0 +1,1 @@
+"""Why a pod is where it is, or why it still waits: reasons kept, and reasons found on demand."""

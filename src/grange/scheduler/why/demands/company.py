@@ -1,0 +1,98 @@
+"""InterPodAffinity in words: which company is missing, and whose is in the way."""
+
+import numpy as np
+
+from grange.placement.columns import Ids, Integers
+from grange.placement.podaffinity import Kind, PodSelector, Term
+from grange.scheduler.framework import Rule
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.why.demand import Case, Clause
+
+
+def pods_in_words(selector: PodSelector) -> str:
+    """The pods that a selector is about."""
+    if selector.labels is None:
+        return "no pods at all"
+    told = ", ".join(str(item) for item in selector.labels)
+    return f"pods with {told}" if told else "any pods"
+
+
+class Company:
+    """Some pods must be near and others must not, and placed pods have a say too."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        table, index, terms = case.snapshot.table, case.snapshot.index, case.pod.terms
+        theirs = [index.term(number) for number in case.concerns]
+        own = [*terms.near, *terms.apart]
+        # In the order in which the plugin makes its rules.
+        self._terms: list[tuple[Term, Rule, Ids, bool]] = [
+            (term, rule, table.labels(rule.key).ids[table.all], at < len(own))
+            for at, (term, rule) in enumerate(
+                zip(
+                    [*own, *(item for item in theirs if item.kind is Kind.APART)],
+                    case.rules,
+                    strict=True,
+                )
+            )
+        ]
+        self.lacks: Integers = np.zeros(len(case.refused), np.int64)
+        for _, rule, ids, _ in self._terms:
+            self.lacks += ~rule.verdicts()[ids] & case.refused
+        self.severity = case.nothing()
+
+    def missing(self, row: int) -> list[str]:
+        """Each term that does not hold."""
+        said = []
+        for term, rule, ids, own in self._terms:
+            domain = int(ids[row])
+            if rule.opens(domain):
+                continue
+            told = pods_in_words(term.selector)
+            if not own:
+                said.append(f"{self._holder(term, row)} wants no such pod in its {term.key}")
+            elif term.kind is Kind.APART:
+                said.append(f"wants no {told} in its {term.key}: {self._met(term, row)}")
+            elif domain < 0:
+                said.append(f"wants {told} in its {term.key}: the node has no such label")
+            else:
+                said.append(f"wants {told} in its {term.key}: there are none")
+        return said
+
+    def changes(self, rows: Integers) -> list[Clause]:
+        """Company comes; or the pod gives up refusing it."""
+        dropped: dict[str, None] = {}
+        wanted: dict[str, None] = {}
+        for term, rule, ids, own in self._terms:
+            if rule.verdicts()[ids[rows]].all():
+                continue
+            if not own:
+                return []  # that those pods end is found elsewhere
+            told = pods_in_words(term.selector)
+            if term.kind is Kind.APART:
+                dropped[f"it gives up refusing {told} in its {term.key}"] = None
+            else:
+                wanted[f"one of the {told} runs in their {term.key}"] = None
+        if wanted and not dropped:
+            return [Clause(" and ".join(wanted), rows, 0.8, when=True)]
+        if dropped and not wanted:
+            return [Clause(" and ".join(dropped), rows, 0.7 + 0.3 * len(dropped))]
+        return []
+
+    def _met(self, term: Term, row: int) -> str:
+        known = self._case.snapshot.index.namespaces
+
+        def met(info: PodInfo) -> bool:
+            meta = info.pod.metadata
+            return term.selector.matches(meta.namespace, meta.labels, known)
+
+        entry = self._case.snapshot.node_info_map[self._case.name(row)]
+        found = next((info for info in entry.pods if met(info)), None)
+        return f"{found.pod.key} is there" if found is not None else "there are some on other nodes"
+
+    def _holder(self, term: Term, row: int) -> str:
+        entry = self._case.snapshot.node_info_map[self._case.name(row)]
+        for info in entry.pods_with_required_anti_affinity:
+            if term in info.terms.apart:
+                return f"{info.pod.key}, there,"
+        return "a pod on another node"

@@ -1,0 +1,48 @@
+"""NodePorts in words."""
+
+import numpy as np
+
+from grange.placement import ports
+from grange.placement.columns import Integers
+from grange.placement.ports import HostPort
+from grange.scheduler.why.demand import Case, Clause
+
+
+def _told(port: HostPort) -> str:
+    return f"{port.port}/{port.protocol}"
+
+
+class HostPorts:
+    """Nobody else may hold the host ports."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.lacks: Integers = case.refused.astype(np.int64)
+        self.severity = case.nothing()
+
+    def _taken(self, row: int) -> list[HostPort]:
+        used = self._case.snapshot.table.ports(row)
+        return [item for item in self._case.pod.ports if ports.conflict(used, (item,))]
+
+    def missing(self, row: int) -> list[str]:
+        """Each port that is taken, and by whom."""
+        said = []
+        entry = self._case.snapshot.node_info_map[self._case.name(row)]
+        for port in self._taken(row):
+            holder = next(
+                (
+                    info
+                    for info in entry.pods
+                    if ports.conflict(dict.fromkeys(info.ports, 1), (port,))
+                ),
+                None,
+            )
+            whose = f" is held by pod {holder.pod.key}" if holder is not None else " is taken"
+            said.append(f"host port {_told(port)}{whose}")
+        return said or ["host ports"]
+
+    def changes(self, rows: Integers) -> list[Clause]:
+        """Give the ports up; that their holders end is found elsewhere."""
+        taken = {port: None for row in rows[:64].tolist() for port in self._taken(row)}
+        told = ", ".join(_told(port) for port in taken)
+        return [Clause(f"it does without host port {told}", rows, 0.9)] if taken else []

@@ -1,0 +1,57 @@
+"""PodTopologySpread in words: how uneven it would get, and which skew would do."""
+
+import numpy as np
+
+from grange.placement.columns import Integers
+from grange.scheduler.plugins.podtopologyspread import Skew
+from grange.scheduler.why.demand import Case, Clause
+
+
+class Evenness:
+    """No domain may exceed the emptiest one by more than each constraint allows."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._rules = [rule for rule in case.rules if isinstance(rule, Skew)]
+        table = case.snapshot.table
+        self._ids = [table.labels(rule.key).ids[table.all] for rule in self._rules]
+        self.lacks: Integers = np.zeros(len(case.refused), np.int64)
+        for rule, ids in zip(self._rules, self._ids, strict=True):
+            self.lacks += ~rule.verdicts()[ids] & case.refused
+        self.severity = case.nothing()
+
+    def missing(self, row: int) -> list[str]:
+        """Each constraint that does not hold."""
+        said = []
+        for rule, ids in zip(self._rules, self._ids, strict=True):
+            domain, key = int(ids[row]), rule.key
+            if domain < 0:
+                said.append(f"no label {key}, by which the pod is spread")
+            elif not rule.opens(domain):
+                value = self._case.label(row, key)
+                have, least = rule.count(domain), rule.least
+                said.append(
+                    f"{key} {value} has {have} such pods, the emptiest domain {least}: "
+                    f"maxSkew is {rule.constraint.max_skew}"
+                )
+        return said
+
+    def changes(self, rows: Integers) -> list[Clause]:
+        """Allow as much more as the nearest domain needs."""
+        limits: dict[str, int] = {}
+        left = rows
+        for rule, ids in zip(self._rules, self._ids, strict=True):
+            mine = ids[left]
+            inside = mine >= 0
+            left, mine = left[inside], mine[inside]
+            if not len(left):
+                return []
+            skews = rule.domains.counts[mine] + rule.constraint.of_itself - rule.least
+            allowed = max(int(skews.min()), rule.constraint.max_skew)
+            if allowed > rule.constraint.max_skew:
+                limits[rule.key] = allowed
+            left = left[skews <= allowed]
+        if not limits or not len(left):
+            return []
+        told = " and ".join(f"maxSkew over {key} ≥ {limit}" for key, limit in limits.items())
+        return [Clause(told, left, 0.65)]

@@ -1,0 +1,80 @@
+"""TaintToleration in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from grange.api.kinds.node import Taint
+from grange.placement import taints
+from grange.placement.columns import Integers
+from grange.scheduler.why.demand import Case, Clause
+
+# What the cluster says of itself; tolerating it would help nobody.
+_STATES = {
+    "node.kubernetes.io/not-ready": "Ready again",
+    "node.kubernetes.io/unreachable": "reachable again",
+    "node.kubernetes.io/memory-pressure": "out of memory pressure",
+    "node.kubernetes.io/disk-pressure": "out of disk pressure",
+    "node.kubernetes.io/pid-pressure": "out of PID pressure",
+    "node.kubernetes.io/network-unavailable": "on the network",
+    "node.kubernetes.io/unschedulable": "uncordoned",
+}
+
+
+def _told(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+class Tainted:
+    """Every hard taint of the node must be tolerated."""
+
+    def __init__(self, case: Case) -> None:
+        self._numbers = case.snapshot.table.taint_set
+        tolerations = case.pod.pod.spec.tolerations
+        self._open = [
+            [
+                item
+                for item in found
+                if item.effect in taints.HARD and not taints.tolerated(tolerations, item)
+            ]
+            for found in case.snapshot.table.taint_sets
+        ]
+        by_set = np.fromiter(map(len, self._open), np.int64, len(self._open))
+        self.lacks: Integers = np.where(
+            case.refused, by_set[self._numbers[: len(case.refused)]], 0
+        ).astype(np.int64)
+        self.severity = case.nothing()
+
+    def missing(self, row: int) -> list[str]:
+        """The taints that are not tolerated."""
+        return [f"taint {_told(item)}" for item in self._open[int(self._numbers[row])]]
+
+    def changes(self, rows: Integers) -> list[Clause]:
+        """Tolerate them; where a node says how it is by a taint, wait for it to be well."""
+        found = []
+        numbers = self._numbers[rows]
+        for number in np.unique(numbers).tolist():
+            mine, items = rows[numbers == number], self._open[number]
+            found.extend(_clauses(items, mine))
+        merged: dict[str, Clause] = {}
+        for item in found:
+            before = merged.get(item.text)
+            if before is not None:
+                rows_of_both = np.concatenate([before.rows, item.rows])
+                merged[item.text] = Clause(item.text, rows_of_both, item.cost, item.when)
+            else:
+                merged[item.text] = item
+        return sorted(merged.values(), key=lambda item: (item.cost, -len(item.rows)))
+
+
+def _clauses(items: Sequence[Taint], rows: Integers) -> list[Clause]:
+    states = list(dict.fromkeys(_STATES[item.key] for item in items if item.key in _STATES))
+    others = [item for item in items if item.key not in _STATES]
+    if not others:
+        return [Clause(f"they are {' and '.join(states)}", rows, 0.65, when=True)]
+    if states:
+        return []  # two things of different kinds; what is missing says enough
+    word = "taint" if len(others) == 1 else "taints"
+    told = " and ".join(_told(item) for item in others)
+    return [Clause(f"it tolerates {word} {told}", rows, 0.5 + 0.1 * len(others))]

@@ -1,0 +1,273 @@
+"""Why a pod is where it is, or why it still waits: the scheduler's own answer, found on demand.
+
+It looks at what the scheduler looks at, between two of its decisions, and decides nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+import numpy as np
+from msgspec.structs import replace
+
+from grange.api import timestamps
+from grange.api.explanation import (
+    Attempt,
+    Choice,
+    Explanation,
+    NearNode,
+    ReasonCount,
+    State,
+)
+from grange.api.kinds.pod import Pod, is_finished
+from grange.api.meta import ObjectMeta
+from grange.base.clock import Clock
+from grange.placement.columns import Integers
+from grange.scheduler import decision
+from grange.scheduler.cache import Cache
+from grange.scheduler.decision import Rejection
+from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nominator import Nominator
+from grange.scheduler.pools import Pool, QueuedPod
+from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.why import changes
+from grange.scheduler.why.history import Entry, History
+from grange.scheduler.why.promised import heed
+from grange.scheduler.why.survey import Survey, aside
+
+_NEAREST = 5
+_REASONS = 16
+
+_STATES: Mapping[Pool, State] = {
+    Pool.ACTIVE: State.ACTIVE,
+    Pool.IN_FLIGHT: State.ACTIVE,
+    Pool.BACKOFF: State.BACKOFF,
+    Pool.ERROR_BACKOFF: State.BACKOFF,
+    Pool.UNSCHEDULABLE: State.UNSCHEDULABLE,
+}
+_WAITS: Mapping[Pool, str] = {
+    Pool.ACTIVE: "waits for its turn",
+    Pool.IN_FLIGHT: "is being tried",
+    Pool.BACKOFF: "waits: it failed a moment ago and is tried again soon",
+    Pool.ERROR_BACKOFF: "waits: it met an error and is tried again soon",
+    Pool.UNSCHEDULABLE: "waits until something changes that may help",
+}
+
+
+class Explainer:
+    """Answers for the pods of one scheduler.
+
+    Args:
+        profiles: the plugins, by ``schedulerName``.
+        cache: the state of the cluster.
+        queue: the pods that wait.
+        snapshot: the scheduler's own.
+        history: what became of attempts.
+        clock: to tell times.
+        nominator: who was promised room where.
+        waits_for: what a pod waits for that no plugin knows of, in words; empty for nothing.
+    """
+
+    def __init__(  # noqa: PLR0913  all that it looks at
+        self,
+        profiles: Callable[[str], Profile | None],
+        cache: Cache,
+        queue: SchedulingQueue,
+        snapshot: NodeInfoSnapshot,
+        history: History,
+        *,
+        clock: Clock,
+        nominator: Nominator,
+        waits_for: Callable[[Pod], str] = lambda pod: "",
+    ) -> None:
+        self._profiles = profiles
+        self._cache = cache
+        self._queue = queue
+        self._snapshot = snapshot
+        self._history = history
+        self._clock = clock
+        self._nominator = nominator
+        self._waits_for = waits_for
+
+    def explain(self, pod: Pod) -> Explanation | None:
+        """Why the pod is where it is.
+
+        Args:
+            pod: as the cluster has it.
+
+        Returns:
+            None for a pod that is not this scheduler's.
+
+        Raises:
+            SnapshotInconsistent: the scheduler's books are being put right; ask again.
+        """
+        profile = self._profiles(pod.spec.scheduler_name)
+        if profile is None:
+            return None
+        self._cache.update_node_info_snapshot(self._snapshot)
+        meta = pod.metadata
+        answer = Explanation(
+            metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid),
+            nodes=self._snapshot.num_nodes,
+            attempts=tuple(self._attempt(entry) for entry in self._history.of(meta.uid)),
+        )
+        if is_finished(pod):
+            word = "ended" if pod.status.phase == "Succeeded" else "failed"
+            summary = f"ran on {pod.spec.node_name} and {word}; it needs no node any more"
+            return replace(answer, state=State.FINISHED, summary=summary, node=pod.spec.node_name)
+        known = self._cache.info(meta.uid)
+        if known is not None and known.pod.spec.node_name:
+            return self._of_placed(answer, profile, pod, known)
+        if pod.spec.node_name:
+            summary = f"is on {pod.spec.node_name}; the scheduler has not heard of that yet"
+            return replace(answer, state=State.PLACED, summary=summary, node=pod.spec.node_name)
+        if meta.deletion_timestamp:
+            return replace(
+                answer, state=State.TERMINATING, summary="is being deleted and gets no node"
+            )
+        queued = self._queue.find(meta.uid)
+        if queued is None:
+            summary = "waits; the scheduler has not seen it yet"
+            return replace(
+                answer, state=State.UNSEEN, summary=summary, hint="ask again in a moment"
+            )
+        return self._of_waiting(answer, profile, queued)
+
+    # --- placed ------------------------------------------------------------------------------
+
+    def _of_placed(
+        self, answer: Explanation, profile: Profile, pod: Pod, known: PodInfo
+    ) -> Explanation:
+        node = known.pod.spec.node_name
+        if pod.spec.node_name:
+            answer = replace(answer, state=State.PLACED, summary=f"is on {node}", node=node)
+        else:
+            held = self._waits_for(pod)
+            summary = f"is on its way to {node}: the binding is being written"
+            if held:
+                summary = f"has room held for it on {node} and waits for {held}"
+            answer = replace(answer, state=State.BINDING, summary=summary, node=node)
+        entry = self._snapshot.node_info_map.get(node)
+        if entry is None or all(item.uid != known.uid for item in entry.pods):
+            return answer
+        with aside(self._snapshot, known):
+            survey = Survey(profile, known.on(""), self._snapshot)  # as it was when it waited
+            row = self._snapshot.table.rows[node]
+            feasible = int(np.count_nonzero(survey.feasible))
+            if survey.feasible[row]:
+                return replace(answer, choice=self._choice(survey, row), feasible=feasible)
+            missing = (NearNode(name=node, missing=tuple(survey.missing(row))),)
+            return replace(answer, nearest=missing, feasible=feasible)
+
+    def _choice(self, survey: Survey, row: int | None = None) -> Choice | None:
+        """How a row compares with the best of the others; by default the best row."""
+        rows: Integers = np.flatnonzero(survey.feasible)
+        if not len(rows):
+            return None
+        parts = survey.scores()
+        total = sum(parts.values(), np.zeros(len(survey.valid), np.int64))
+        order = rows[np.lexsort((-self._snapshot.ties[rows], -total[rows]))]
+        mine = int(order[0]) if row is None else row
+        others = [int(item) for item in order[:2] if item != mine]
+        names = self._snapshot.table.names
+        choice = Choice(
+            node=names[mine],
+            score=int(total[mine]),
+            parts={name: int(part[mine]) for name, part in parts.items()},
+            candidates=len(rows),
+        )
+        if not others:
+            return choice
+        return replace(
+            choice,
+            runner_up=names[others[0]],
+            runner_up_score=int(total[others[0]]),
+            runner_up_parts={name: int(part[others[0]]) for name, part in parts.items()},
+        )
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def _of_waiting(self, answer: Explanation, profile: Profile, queued: QueuedPod) -> Explanation:
+        answer = replace(answer, waiting_since=self._when(queued.first_queued))
+        if queued.gate:
+            return self._of_gated(answer, profile, queued)
+        due = self._queue.due(queued)
+        if due is not None:
+            answer = replace(answer, until=self._when(due))
+        summary = _WAITS[queued.pool]
+        answer = replace(answer, state=_STATES[queued.pool], summary=summary)
+        together = self._waits_for(queued.info.pod)
+        if together:
+            summary = f"waits for {together}"
+            answer = replace(answer, summary=summary)
+        nominated = self._nominator.node_of(queued.uid)
+        if nominated:
+            summary += f"; room is being made for it on {nominated}"
+            answer = replace(answer, summary=summary, node=nominated)
+        state = CycleState()
+        stopped = decision.pre_filter(profile, state, queued.info, self._snapshot)
+        if isinstance(stopped, Rejection):
+            return self._of_stopped(answer, stopped)
+        answer = self._of_surveyed(answer, profile, state, queued.info)
+        if together and answer.feasible:
+            # It would fit alone, and alone it does not go.
+            return replace(answer, choice=None)
+        return answer
+
+    def _of_gated(self, answer: Explanation, profile: Profile, queued: QueuedPod) -> Explanation:
+        gates = [gate.get("name", "") for gate in queued.info.pod.spec.scheduling_gates]
+        plugin = next((item for name, item in profile.pre_enqueue if name == queued.gate), None)
+        reasons = plugin.pre_enqueue(queued.info).reasons if plugin is not None else ()
+        if gates:
+            summary = f"is held back by its gates: {', '.join(gates)}"
+            hint = "whoever set spec.schedulingGates has to remove them"
+        else:
+            summary = f"is held back by {queued.gate}"
+            summary += f": {', '.join(reasons)}" if reasons else ""
+            hint = ""
+        return replace(answer, state=State.GATED, summary=summary, hint=hint)
+
+    def _of_stopped(self, answer: Explanation, stopped: Rejection) -> Explanation:
+        if not stopped.num_nodes:
+            hint = "start an agent, or add a node"
+            return replace(answer, summary=f"{answer.summary}: there are no nodes", hint=hint)
+        reason = ReasonCount(reason=stopped.pre_filter, nodes=stopped.num_nodes)
+        return replace(answer, reasons=(reason,))
+
+    def _of_surveyed(
+        self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
+    ) -> Explanation:
+        survey = Survey(profile, info, self._snapshot)
+        heed(profile, state, survey, self._nominator.beside(info))
+        feasible = int(np.count_nonzero(survey.feasible))
+        counts = sorted(survey.rejection.counts, key=lambda item: (-item[1], item[0]))
+        reasons = [ReasonCount(reason=reason, nodes=count) for reason, count in counts]
+        answer = replace(answer, feasible=feasible, reasons=tuple(reasons[:_REASONS]))
+        if feasible:
+            return replace(answer, choice=self._choice(survey))
+        names = self._snapshot.table.names
+        nearest = tuple(
+            NearNode(name=names[row], missing=tuple(survey.missing(row)))
+            for row in survey.nearest(_NEAREST)
+        )
+        return replace(answer, nearest=nearest, changes=changes.cheapest(profile, state, survey))
+
+    # --- words -------------------------------------------------------------------------------
+
+    def _when(self, monotonic: float) -> str:
+        at: datetime = self._clock.now() + timedelta(seconds=monotonic - self._clock.monotonic())
+        return timestamps.rfc3339(at)
+
+    def _attempt(self, entry: Entry) -> Attempt:
+        rejection = entry.rejection
+        return Attempt(
+            result=entry.result.value,
+            time=self._when(entry.last),
+            since=self._when(entry.first),
+            times=entry.times,
+            node=entry.node,
+            score=entry.score,
+            message=rejection.message if rejection is not None else "",
+            plugins=tuple(sorted(rejection.plugins)) if rejection is not None else (),
+        )

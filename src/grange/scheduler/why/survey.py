@@ -1,0 +1,189 @@
+"""Every plugin's word on every node, for one pod: unlike a decision, it does not stop at the first no.
+
+Everything is done with the vectorised forms on the scheduler's own snapshot, between two decisions,
+and changes nothing that a decision depends on. ``aside`` takes a pod out of the snapshot for the
+length of a block and puts it back.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from grange.placement import kernels
+from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
+from grange.scheduler.decision import Rejection, Tally
+from grange.scheduler.framework import Normalise, Profile, Rule, Scope, Status
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.why.demand import Case, Demand, Plain
+from grange.scheduler.why.demands import TABLE
+
+
+class _Rows:
+    """Every row is a place."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+
+    def domains(self, key: str) -> Ids:
+        ids: Ids = self._table.labels(key).ids[self._table.all]
+        return ids
+
+    def rows(self) -> Rows:
+        return self._table.all
+
+
+class Survey:
+    """What the plugins of a profile say of all nodes.
+
+    Args:
+        profile: the plugins.
+        pod: the pod.
+        snapshot: the cluster; brought up to date by its owner.
+
+    Attributes:
+        valid: by row, whether there is a node.
+        feasible: by row, whether the pod may go there.
+        demands: of the plugins that refuse any node, by name.
+        rules: by plugin, its rules about other nodes.
+        fixed: by row, whether a plugin refuses whatever pods there are.
+        rejection: what a decision would say if no node were feasible.
+    """
+
+    def __init__(self, profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
+        self.pod, self.snapshot, self._profile = pod, snapshot, profile
+        table = snapshot.table
+        self.valid: Mask = table.valid[table.all].copy()
+        self.feasible: Mask = self.valid.copy()
+        self.fixed: Mask = ~self.valid
+        self.demands: dict[str, Demand] = {}
+        self.rules: dict[str, tuple[Rule, ...]] = {}
+        self._tally = Tally()
+        self._left: Integers = np.flatnonzero(self.valid)
+        self._ask_filters()
+        self._ask_about_others()
+        self.rejection: Rejection = self._tally.rejection(snapshot.num_nodes)
+
+    def _ask_filters(self) -> None:
+        table, pod = self.snapshot.table, self.pod
+        for name, plugin in self._profile.filters:
+            if not plugin.applies(pod):
+                continue
+            refused = self.valid & ~plugin.filter_rows(pod, table, table.all)
+            if not refused.any():
+                continue
+            first = self._left[refused[self._left]]
+            if len(first):
+                self._tally.add(name, plugin.count_reasons(pod, table, first))
+            self._left = self._left[~refused[self._left]]
+            if plugin.scope is Scope.NODE:
+                self.fixed |= refused
+            self._refuse(name, Case(pod, self.snapshot, refused, plugin))
+
+    def _ask_about_others(self) -> None:
+        table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
+        for name, plugin, _ in self._profile.cluster:
+            concerns = plugin.concerns(pod, snapshot.index)
+            rules = self.rules[name] = tuple(plugin.rules(pod, snapshot, concerns))
+            refused: Mask = np.zeros(len(self.valid), np.bool_)
+            for rule in rules:
+                rule.refresh()
+                ids = table.labels(rule.key).ids[table.all]
+                passed = rule.verdicts()[ids]
+                refused |= ~passed
+                first = ids[self._left][~passed[self._left]]
+                missing = int(np.count_nonzero(first < 0))
+                for count, without in ((missing, True), (len(first) - missing, False)):
+                    if count:
+                        self._tally.add(name, [(rule.reason(missing=without), count)])
+                self._left = self._left[passed[self._left]]
+            refused &= self.valid
+            if refused.any():
+                case = Case(pod, snapshot, refused, None, rules, concerns)
+                self._refuse(name, case)
+
+    def _refuse(self, name: str, case: Case) -> None:
+        self.feasible &= ~case.refused
+        self.demands[name] = TABLE.get(name, Plain)(case)
+
+    def take(self, name: str, demand: Demand, found: Sequence[Status]) -> None:
+        """One more demand, on nodes that would do otherwise.
+
+        Args:
+            name: of the demand.
+            demand: what it is.
+            found: of each node that it refuses, how a plugin says so.
+        """
+        if not found:
+            return
+        self.demands[name] = demand
+        self.feasible &= demand.lacks == 0
+        for status in found:
+            self._tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
+        self.rejection = self._tally.rejection(self.snapshot.num_nodes)
+
+    def lacks(self) -> Integers:
+        """By row, how many things are in the way."""
+        total: Integers = np.zeros(len(self.valid), np.int64)
+        for demand in self.demands.values():
+            total += demand.lacks
+        return total
+
+    def nearest(self, limit: int) -> list[int]:
+        """The rows with the least in the way, the nearest first; none that is feasible."""
+        lacks = self.lacks()
+        rows = np.flatnonzero(self.valid & ~self.feasible)
+        if len(rows) > limit:
+            # Only those that can be among the first are worth sorting by how far off they are.
+            bound = np.partition(lacks[rows], limit - 1)[limit - 1]
+            rows = rows[lacks[rows] <= bound]
+        severity = np.zeros(len(rows), np.float64)
+        for demand in self.demands.values():
+            severity += demand.severity[rows]
+        order = np.lexsort((-self.snapshot.ties[rows], severity, lacks[rows]))
+        nearest: list[int] = rows[order[:limit]].tolist()
+        return nearest
+
+    def missing(self, row: int) -> list[str]:
+        """What is in the way at a node."""
+        return [
+            said
+            for demand in self.demands.values()
+            if demand.lacks[row]
+            for said in demand.missing(row)
+        ]
+
+    def scores(self) -> dict[str, Integers]:
+        """The weighted score of every feasible row, by plugin; anything for other rows."""
+        table, pod, found = self.snapshot.table, self.pod, {}
+        for name, plugin, weight in self._profile.scores:
+            if not plugin.applies(pod):
+                continue
+            raw = plugin.score_rows(pod, table, table.all)
+            if plugin.normalise is not Normalise.NONE:
+                most = int(raw.max(initial=0, where=self.feasible))
+                reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
+                raw = kernels.normalised(raw, most, reverse=reverse)
+            found[name] = weight * raw
+        for name, item, weight in self._profile.cluster:
+            ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
+            if ranking is not None:
+                ranking.refresh()
+                found[name] = weight * ranking.scores(_Rows(table), self.feasible)
+        return found
+
+
+@contextmanager
+def aside(snapshot: NodeInfoSnapshot, info: PodInfo) -> Iterator[None]:
+    """Without one of the placed pods; synchronous, so that nobody else sees it.
+
+    Args:
+        snapshot: what it is taken out of.
+        info: the pod, with its node.
+    """
+    snapshot.take_out(info)
+    try:
+        yield
+    finally:
+        snapshot.put_back(info.uid)

@@ -1,0 +1,170 @@
+"""Bindings in groups: each pod's outcome is its own, and none is bound to a second node."""
+
+import pytest
+from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
+
+from grange.api import bindings, codec
+from grange.api.kinds import POD
+from grange.api.meta import Document
+from grange.api.status import Forbidden, ServiceUnavailable, Timeout
+from grange.api.wire import Request, Response
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.scheduler.service import SchedulerConfig
+
+COUNT = 30
+PODS = [f"p{number}" for number in range(COUNT)]
+
+
+async def prepare(made: World, capacity: str = "100") -> None:
+    await made.add_nodes("a", "b", capacity={"cpu": capacity, "memory": "64Gi", "pods": "100"})
+    await made.add_pods(*PODS, requests={"cpu": "1"})
+
+
+@pytest.mark.parametrize(("group", "requests"), [(128, 1), (10, 3), (7, 5)])
+async def test_waiting_pods_share_requests(
+    clock: Clock, rng: Stream, log: Logger, *, group: int, requests: int
+) -> None:
+    async with world(clock, rng, log) as made:
+        await prepare(made)
+        await made.start(SchedulerConfig(binding_group=group))
+        await made.settle()
+        assert all((await made.pods()).values())
+        assert (made.writes("/bindings"), made.writes("/binding")) == (requests, 0)
+
+
+async def test_a_refused_pod_in_a_group_holds_up_nobody(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Somebody bound one, deleted another and made a third anew while the group was on its way."""
+    async with world(clock, rng, log) as made:
+        answers: list[tuple[str, int]] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path == bindings.PATH and not answers:
+                body: Document = {"target": {"kind": "Node", "name": "b"}}
+                await made.client.post(POD, "p0", "default", "binding", body)
+                await made.delete("p1")
+                await made.delete("p2")
+                await made.add_pods("p2", requests={"cpu": "1"})
+            response = await handle(request)
+            answers.extend(binding_answers(request, response))
+            return response
+
+        made.gate = gate
+        await prepare(made)
+        scheduler = await made.start()
+        await made.settle(30.0)
+        assert dict(answers[:COUNT]) == {
+            **dict.fromkeys(PODS, 201),
+            "p0": 409,
+            "p1": 404,
+            "p2": 409,
+        }
+        placed = await made.pods()
+        assert (len(placed), placed["p0"], all(placed.values())) == (COUNT - 1, "b", True)
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, COUNT - 1)
+        assert len(scheduler.queue) == 0
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_group_without_an_answer_is_read_back_pod_by_pod(
+    clock: Clock, rng: Stream, log: Logger, *, landed: bool
+) -> None:
+    async with world(clock, rng, log) as made:
+        lost: list[Request] = []
+        accepted: list[str] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path == bindings.PATH and not lost:
+                lost.append(request)
+                if landed:
+                    answers = binding_answers(request, await handle(request))
+                    accepted.extend(name for name, code in answers if code == 201)
+                raise Timeout("no answer")
+            response = await handle(request)
+            answers = binding_answers(request, response)
+            accepted.extend(name for name, code in answers if code == 201)
+            return response
+
+        made.gate = gate
+        await prepare(made, capacity="15")  # full to the last CPU: a second decision would show
+        scheduler = await made.start()
+        await made.settle(30.0)
+        asked = codec.decode_document(lost[0].body)["items"]
+        wanted = {item["metadata"]["name"]: item["target"]["name"] for item in asked}
+        assert await made.pods() == wanted
+        assert sorted(accepted) == sorted(PODS)
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, COUNT)
+
+
+@pytest.mark.parametrize("answer", [503, 507, 500])
+async def test_a_group_that_is_refused_as_a_whole_is_decided_anew(
+    clock: Clock, rng: Stream, log: Logger, *, answer: int
+) -> None:
+    async with world(clock, rng, log) as made:
+        refused: list[str] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path == bindings.PATH and not refused:
+                refused.append(request.path)
+                return refusal(answer, "")
+            return await handle(request)
+
+        made.gate = gate
+        await prepare(made)
+        scheduler = await made.start()
+        await made.settle(60.0)
+        assert refused
+        assert all((await made.pods()).values())
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, COUNT)
+        assert len(scheduler.queue) == 0
+
+
+async def test_a_server_without_groups_gets_the_bindings_one_by_one(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path == bindings.PATH:
+                raise Forbidden("cannot create resource bindings at the cluster scope")
+            return await handle(request)
+
+        made.gate = gate
+        await prepare(made)
+        await made.start(SchedulerConfig(binding_group=10))
+        await made.settle()
+        assert all((await made.pods()).values())
+        assert made.writes("/binding") == COUNT
+
+
+async def test_deciding_pauses_while_too_many_bindings_are_under_way(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        away = True
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if away and "/binding" in request.path:
+                await clock.sleep(5.0)
+                raise Timeout("no answer")
+            if away and "/pods/" in request.path:
+                raise ServiceUnavailable("away")
+            return await handle(request)
+
+        made.gate = gate
+        await prepare(made)
+        scheduler = await made.start(SchedulerConfig(backlog=12, binding_group=4))
+        await made.settle(300.0)
+        assert scheduler.cache.assumed_count == 12
+        assert scheduler.engine_decisions() == 12
+        away = False
+        await made.settle(60.0)
+        assert all((await made.pods()).values())
+
+
+def test_a_group_is_no_larger_than_the_server_takes() -> None:
+    with pytest.raises(ValueError, match="binding_group must be at most 500"):
+        SchedulerConfig(binding_group=bindings.LIMIT + 1)

@@ -1,0 +1,144 @@
+"""Pods of a Service are spread although they do not say so; and the engine does it as the reference."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings, strategies as st
+from tests.unit.scheduler.test_neighbours import PROFILE, VERBS, Dice, History, World
+from tests.unit.scheduler.world import world
+
+from grange.api.kinds import SERVICE
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.service import Service
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.scheduler import serial
+from grange.scheduler.decision import Rejection
+from grange.scheduler.defaultspread import ZONE, DefaultSpread
+from grange.scheduler.framework import CycleState
+from grange.scheduler.nodeinfo import PodInfo
+from grange.sim import builders
+
+
+def service(name: str, namespace: str = "default", **selector: str) -> Service:
+    document = {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": selector},
+    }
+    return msgspec.convert(document, Service)
+
+
+def keys(found: DefaultSpread, pod: Pod) -> list[tuple[str, int]]:
+    return [(item.key, item.max_skew) for item in found.of(pod)]
+
+
+def test_pods_that_a_service_selects_are_spread_over_hosts_and_zones() -> None:
+    found = DefaultSpread()
+    assert found.put(service("web", app="web"))
+    both = [("kubernetes.io/hostname", 3), (ZONE, 5)]
+    assert keys(found, builders.pod("p", labels={"app": "web", "x": "y"})) == both
+    assert keys(found, builders.pod("p", labels={"app": "db"})) == []
+    assert keys(found, builders.pod("p", namespace="other", labels={"app": "web"})) == []
+    own = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    stated = builders.pod("p", labels={"app": "web"}, topologySpreadConstraints=[own])
+    assert keys(found, stated) == [], "a pod that says how is spread that way alone"
+    assert not found.put(service("web", app="web")), "nothing changed"
+    assert found.remove(service("web", app="web"))
+    assert keys(found, builders.pod("p", labels={"app": "web"})) == []
+    assert not found.remove(service("web"))
+
+
+def test_services_without_a_selector_select_nothing() -> None:
+    found = DefaultSpread()
+    assert not found.put(service("external"))
+    assert keys(found, builders.pod("p", labels={"app": "web"})) == []
+
+
+def test_with_several_services_those_pods_count_that_all_of_them_select() -> None:
+    found = DefaultSpread()
+    found.put(service("web", app="web"))
+    found.put(service("public", tier="front"))
+    (first, _) = found.of(builders.pod("p", labels={"app": "web", "tier": "front"}))
+    assert first.selector.labels is not None
+    assert [str(item) for item in first.selector.labels] == ["app=web", "tier=front"]
+    assert not first.hard
+
+
+class Spread(World):
+    """Pods in colour belong to a Service, some nodes have no zone."""
+
+    def __init__(self, few_domains: int = 64) -> None:
+        super().__init__(few_domains)
+        self.defaults = DefaultSpread()
+        self.defaults.put(service("blue", colour="blue"))
+        self.defaults.put(service("red", colour="red"))
+        self.spread = 0
+
+    def decide(self, pod: Pod) -> str | Rejection:
+        self.cache.update_node_info_snapshot(self.snapshot)
+        info = PodInfo.of(pod)
+        info.spread = info.spread or self.defaults.of(pod)
+        self.spread += bool(info.spread)
+        found = self.engine.decide(info)
+        assert found == serial.decide(PROFILE, CycleState(), info, self.snapshot)
+        return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_check_118_defaults_keep_the_parity(seed: int) -> None:
+    dice = Dice(seed)
+    shapes = [
+        {**dice.shape(), "topologySpreadConstraints": []} for _ in range(dice.rng.integer(2, 5))
+    ]
+    history = History(Spread(dice.rng.choice([0, 4, 64])), shapes)
+    for number in range(dice.rng.integer(3, 14)):
+        history.run("node", dice.node(number))
+    for _ in range(40):
+        verb, number = dice.rng.choice(VERBS), dice.rng.integer(0, 99)
+        history.run(verb, dice.node(number % 14) if verb == "node" else number)
+
+
+def names(count: int) -> list[str]:
+    return [f"p{number}" for number in range(count)]
+
+
+def test_replicas_of_a_service_are_spread_although_one_node_is_emptier() -> None:
+    """What the scores of resources alone would not do."""
+    made = Spread()
+    made.nodes("small", zone="a")
+    made.nodes("large", zone="b", capacity={"cpu": "400", "memory": "3200Gi", "pods": "1100"})
+    made.nodes("zoneless", capacity={"cpu": "4", "memory": "32Gi", "pods": "110"})
+    blue: dict[str, Any] = {"labels": {"colour": "blue"}, "requests": {"cpu": "500m"}}
+    placed = [made.place(builders.pod(name, **blue)) for name in names(6)]
+    assert {str(item) for item in placed} == {"large", "small", "zoneless"}
+    plain: dict[str, Any] = {"requests": {"cpu": "500m"}}
+    assert [made.place(builders.pod(f"x{name}", **plain)) for name in names(6)] == ["large"] * 6
+
+
+async def test_a_service_that_comes_and_goes_changes_what_waiting_pods_prefer(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        scheduler = await made.start()
+        await made.add_pods("p", labels={"app": "web"})
+        document = {
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        }
+        await made.settle()
+        uid = (await made.pod("p")).metadata.uid
+
+        def spread() -> int:
+            queued = scheduler.queue.find(uid)
+            assert queued is not None
+            return len(queued.info.spread)
+
+        assert spread() == 0
+        await made.client.create(SERVICE, document, "default")
+        await made.settle()
+        assert spread() == 2
+        await made.client.delete(SERVICE, "web", "default")
+        await made.settle()
+        assert spread() == 0

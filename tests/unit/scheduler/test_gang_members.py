@@ -1,0 +1,102 @@
+"""How far the members of a group are: what the cache's group states are elsewhere."""
+
+from typing import Any
+
+import msgspec
+
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
+from grange.api.meta import ObjectKey
+from grange.scheduler.gangs.members import Book, Gang
+from grange.sim import builders
+
+KEY = ObjectKey("default", "g")
+
+
+def pod(name: str, group: str = "g", **options: Any) -> Pod:
+    return builders.pod(name, labels={GROUP_LABEL: group}, **options)
+
+
+def ended(one: Pod) -> Pod:
+    status = msgspec.structs.replace(one.status, phase="Succeeded")
+    return msgspec.structs.replace(one, status=status)
+
+
+def gang(book: Book, group: str = "g") -> Gang:
+    found = book.get(ObjectKey("default", group))
+    assert found is not None
+    return found
+
+
+def far(book: Book) -> dict[str, int]:
+    return {place.value: count for place, count in gang(book).tally.items() if count}
+
+
+def test_check_66_a_group_lives_as_long_as_its_members() -> None:
+    """The last one gone, the group is; others are not touched; one that comes again starts anew."""
+    book = Book()
+    book.pod_seen(pod("a"))
+    book.pod_seen(pod("b"))
+    book.pod_seen(pod("x", "other"))
+    other, first = gang(book, "other"), gang(book)
+    assert len(book) == 2
+    book.pod_gone(pod("a"))
+    assert list(first.members) == ["uid-b"]
+    book.pod_gone(pod("b"))
+    assert book.get(KEY) is None
+    assert gang(book, "other") is other
+    assert list(other.members) == ["uid-x"]
+    book.pod_seen(pod("a"))
+    assert gang(book) is not first
+    assert not gang(book).placed_once
+
+
+def test_check_66_a_group_whose_object_is_there_outlives_its_members() -> None:
+    book = Book()
+    book.group_seen(msgspec.convert({"metadata": {"name": "g", "namespace": "default"}}, PodGroup))
+    book.pod_seen(pod("a"))
+    book.pod_gone(pod("a"))
+    assert gang(book).members == {}
+    book.group_gone(KEY)
+    assert book.get(KEY) is None
+
+
+def test_check_92_assumed_forgotten_and_bound() -> None:
+    """Those with a node count, assumed or bound; who is gone does not."""
+    book = Book()
+    for name in "abc":
+        book.pod_seen(pod(name))
+    assert far(book) == {"waiting": 3}
+    book.assumed(pod("a"))
+    book.assumed(pod("b"))
+    assert far(book) == {"waiting": 1, "assumed": 2}
+    assert gang(book).there == 2
+    book.pod_seen(pod("a"))  # the informer does not know of it yet
+    assert far(book) == {"waiting": 1, "assumed": 2}
+    book.forgotten(pod("b"))
+    assert far(book) == {"waiting": 2, "assumed": 1}
+    book.pod_seen(pod("a", nodeName="n"))
+    book.forgotten(pod("a"))  # what is bound is not taken back
+    assert far(book) == {"waiting": 2, "bound": 1}
+    assert gang(book).there == 1
+    book.pod_seen(ended(pod("a", nodeName="n")))
+    assert far(book) == {"waiting": 2, "succeeded": 1}
+    assert (gang(book).there, gang(book).quorum) == (0, 1)
+
+
+def test_check_92_pods_that_nobody_knows_change_nothing() -> None:
+    book = Book()
+    book.pod_seen(pod("a"))
+    book.assumed(pod("unknown"))
+    book.forgotten(pod("unknown"))
+    book.pod_gone(pod("unknown"))
+    assert far(book) == {"waiting": 1}
+    assert book.pod_seen(builders.pod("single")) is None
+
+
+def test_check_92_books_are_independent() -> None:
+    one, other = Book(), Book()
+    one.pod_seen(pod("a"))
+    other.pod_seen(pod("a"))
+    one.assumed(pod("a"))
+    assert (far(one), far(other)) == ({"assumed": 1}, {"waiting": 1})

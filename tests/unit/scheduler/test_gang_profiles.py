@@ -1,0 +1,72 @@
+"""Gangs under other profiles than the default one: what their plugins count is what counts."""
+
+import pytest
+from tests.unit.scheduler.gangworld import Bench, names
+
+from grange.scheduler import plugins
+from grange.scheduler.framework import Plugin
+from grange.scheduler.plugins import noderesourcesfit
+
+WIDGET = "example.com/widget"
+
+
+def but_for(*ignored: str, groups: tuple[str, ...] = ()) -> list[Plugin]:
+    """The default plugins, with a NodeResourcesFit that leaves resources out."""
+    args = noderesourcesfit.Args(ignored_resources=ignored, ignored_resource_groups=groups)
+    fit = noderesourcesfit.make(args)
+    return [fit if item.name == fit.name else item for item in plugins.DEFAULT]
+
+
+def without(*left_out: str) -> list[Plugin]:
+    return [item for item in plugins.DEFAULT if item.name not in left_out]
+
+
+@pytest.mark.parametrize(
+    "base",
+    [but_for(WIDGET), but_for(groups=("example.com",)), without("NodeResourcesFit")],
+    ids=["ignored", "group ignored", "nobody counts"],
+)
+def test_a_gang_is_not_refused_for_amounts_that_no_plugin_counts(base: list[Plugin]) -> None:
+    bench = Bench(base=base)
+    bench.nodes("a", capacity={"cpu": "8", "memory": "8Gi", "pods": "10", WIDGET: "1"})
+    bench.group("g", 3)
+    bench.pods(*names("p", 3), gang="g", requests={WIDGET: "1"})
+    assert bench.run(1.0) == dict.fromkeys(names("p", 3), "a")
+
+
+def test_a_gang_that_shares_gpus_is_whole_or_not_at_all() -> None:
+    """In sum there is room for a third, but no device has it."""
+    bench = Bench()
+    bench.nodes(
+        "a", capacity={"cpu": "8", "memory": "8Gi", "pods": "10", "grange.dev/gpu-milli": "2000"}
+    )
+    need = {"grange.dev/gpu-milli": "600"}
+    bench.group("g", 3)
+    bench.pods(*names("p", 3), gang="g", requests=need)
+    assert bench.run(1.0) == {}
+    assert "gang wants 3, room for 2" in bench.why["p0"]
+    bench.check()
+    bench.nodes(
+        "b", capacity={"cpu": "8", "memory": "8Gi", "pods": "10", "grange.dev/gpu-milli": "1000"}
+    )
+    bench.queue.activate(["uid-p0"], bench.now)
+    assert len(bench.run(12.0)) in (0, 3)
+    bench.check()
+
+
+def test_a_gang_leaves_room_for_whoever_was_promised_it() -> None:
+    """A more important pod is nominated to one of two nodes; the gang needs both."""
+    bench = Bench()
+    capacity = {"cpu": "1", "memory": "8Gi", "pods": "10"}
+    bench.nodes("a", "b", capacity=capacity)
+    bench.pods("high", priority=10, requests={"cpu": "1"})
+    bench.queue.delete(bench.infos["high"].uid)
+    bench.cycle.nominator.put(bench.infos["high"], "a")
+    bench.group("g", 2)
+    bench.pods("p0", "p1", gang="g", requests={"cpu": "1"})
+    assert bench.run(1.0) == {}
+    assert "gang wants 2, room for 1" in bench.why["p0"]
+    bench.cycle.nominator.remove(bench.infos["high"].uid)
+    bench.queue.activate([bench.infos["p0"].uid], bench.now)
+    assert sorted(bench.run(12.0)) == ["p0", "p1"]
+    bench.check()

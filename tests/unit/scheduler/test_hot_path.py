@@ -1,0 +1,143 @@
+"""Whole cycles decide as the reference does, and a decision costs a fixed number of small steps."""
+
+from typing import Any
+
+from hypothesis import given, settings, strategies as st
+
+from grange.api.kinds.pod import Pod
+from grange.base.rng import Stream
+from grange.scheduler import plugins, serial
+from grange.scheduler.cache import Cache
+from grange.scheduler.cycle import Cycle, Placed, Unplaced
+from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.sim import builders
+
+PROFILE = Profile(plugins.DEFAULT)
+BLUE = {"colour": "blue"}
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": BLUE}}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+EVEN = {
+    "maxSkew": 1,
+    "topologyKey": "topology.kubernetes.io/zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": BLUE},
+}
+SHAPES: list[dict[str, Any]] = [
+    {"requests": {"cpu": "100m"}},
+    {"requests": {"cpu": "300m", "memory": "1Gi"}},
+    {"requests": {"cpu": "100m", "example.com/gpu": 1}},
+    {"host_ports": [80]},
+    {"labels": BLUE, "affinity": APART},
+    {"labels": BLUE, "topologySpreadConstraints": [EVEN]},
+]
+
+
+class Cluster:
+    """A scheduler's inside, and a snapshot that is only ever updated the long way."""
+
+    def __init__(self) -> None:
+        self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)
+        self.cycle = Cycle(PROFILE, self.cache, self.queue)
+        self.plain = NodeInfoSnapshot()
+        self.waiting: dict[str, Pod] = {}
+        self.placed: list[Pod] = []
+        self.count = 0
+
+    def nodes(self, first: int, end: int, **options: Any) -> None:
+        for number in range(first, end):
+            node = builders.node(f"n{number}", zone=f"z{number % 3}", **options)
+            self.cache.update_node(None, node)
+
+    def submit(self, **options: Any) -> None:
+        self.count += 1
+        pod = builders.pod(f"p{self.count}", **options)
+        info = PodInfo.of(pod)
+        PROFILE.sign(info)
+        self.waiting[info.uid] = pod
+        self.queue.add(info, 0.0)
+
+    def run(self) -> int:
+        """Cycles until nobody can be tried, each held to the reference; how many were placed."""
+        placed = 0
+        while True:
+            self.cache.update_node_info_snapshot(self.plain)
+            outcome = self.cycle.run_one(0.0)
+            if outcome is None:
+                return placed
+            assert isinstance(outcome, Placed | Unplaced)
+            pod = self.waiting.pop(outcome.queued.uid)
+            expected = serial.decide(PROFILE, CycleState(), PodInfo.of(pod), self.plain)
+            if isinstance(outcome, Placed):
+                assert outcome.node_name == expected
+                self.placed.append(outcome.info.pod)
+                placed += 1
+            else:
+                assert outcome.rejection == expected
+                self.queue.delete(outcome.queued.uid)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_check_118_whole_cycles_equal_the_reference(seed: int) -> None:
+    """Runs of equal pods, mixtures, and what happens to nodes and pods between them."""
+    rng, cluster = Stream(seed), Cluster()
+    capacity = {"cpu": "2", "memory": "4Gi", "pods": 5, "example.com/gpu": 2}
+    cluster.nodes(0, 12, capacity=capacity)
+    nodes = 12
+    for _ in range(12):
+        run = rng.choice(SHAPES)
+        for _ in range(rng.integer(0, 8)):
+            cluster.submit(**(run if rng.integer(0, 3) else rng.choice(SHAPES)))
+        cluster.run()
+        for _ in range(rng.integer(0, 4)):
+            if not cluster.placed:
+                break
+            pod = cluster.placed[rng.integer(0, len(cluster.placed) - 1)]
+            if rng.integer(0, 1) and cluster.cache.is_assumed_pod(pod):
+                cluster.cache.add_pod(pod)
+            else:
+                cluster.placed.remove(pod)
+                cluster.cache.remove_pod(pod)
+        match rng.integer(0, 3):
+            case 0:
+                cluster.nodes(nodes, nodes + 1, capacity=capacity)
+                nodes += 1
+            case 1 if cluster.cache.node_tree.num_nodes > 1:
+                name = rng.choice(cluster.cache.node_tree.list())
+                cluster.cache.remove_node(builders.node(name))
+            case _:
+                pass
+
+
+def test_check_64_a_placement_copies_one_entry_and_looks_at_one_row() -> None:
+    """However many nodes there are: nothing in these counters depends on that."""
+    for nodes in (50, 800):
+        cluster = Cluster()
+        cluster.nodes(0, nodes)
+        for _ in range(2):
+            cluster.submit(**SHAPES[0])
+        cluster.run()
+        snapshot, statistics = cluster.cycle.snapshot, cluster.cycle.statistics
+        copies, built, patched = snapshot.copies, statistics.built, statistics.patched
+        for _ in range(40):
+            cluster.submit(**SHAPES[0])
+        assert cluster.run() == 40
+        assert snapshot.copies == copies + 40
+        assert statistics.patched == patched + 40
+        assert statistics.built == built
+
+
+def test_a_load_is_judged_once_for_all_nodes_of_it() -> None:
+    """Three classes follow 90 placements on 100 equal nodes, and meet few different loads."""
+    cluster = Cluster()
+    cluster.nodes(0, 100)
+    for _ in range(90):
+        for shape in SHAPES[:3]:
+            cluster.submit(**shape)
+    cluster.run()
+    statistics = cluster.cycle.statistics
+    assert statistics.patched > 400
+    assert statistics.judged < 100

@@ -1,0 +1,40 @@
+"""What pods are told while they wait, on a server that does not always take it."""
+
+from tests.unit.scheduler.world import Handler, refusal, world
+
+from grange.api.wire import Request, Response
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+
+SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+
+
+async def test_the_newest_word_is_the_last(clock: Clock, rng: Stream, log: Logger) -> None:
+    """An older one that could not be written in its time is not written after it."""
+    async with world(clock, rng, log) as made:
+        refusing = True
+
+        async def gate(request: Request, serve: Handler) -> Response:
+            if refusing and request.path.endswith("/status"):
+                return refusal(503, "ServiceUnavailable")
+            return await serve(request)
+
+        await made.add_nodes("a", capacity=SMALL)
+        made.gate = gate
+        await made.add_pods("big", requests={"cpu": "8"})
+        await made.start()
+        await made.settle(8.0)  # by now the first word waits for long between its tries
+        taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+        await made.add_nodes("b", capacity={**SMALL, "cpu": "10"}, taints=[taint])
+        await made.settle(20.0)
+        refusing = False
+        await made.settle(60.0)
+        newest = (
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {k: v}."
+        )
+        assert await made.message("big") == newest
+        assert made.writes("/big/status") < 30
+        before = made.writes("/big/status")
+        await made.settle(60.0)
+        assert made.writes("/big/status") == before

@@ -1,0 +1,433 @@
+"""What preemption and nominations keep by row: never stale, and how little is looked at again.
+
+The naive evaluator and the reference decide what is right; see ``preemptionworld``.
+"""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings, strategies as st
+from tests.unit.scheduler.preemptionworld import HOST, PROFILE, REQUIRED, World, leaving, pod
+
+from grange.api.selectors import Labels
+from grange.scheduler import serial
+from grange.scheduler.changelog import ChangeLog
+from grange.scheduler.decision import Rejection
+from grange.scheduler.engine import Engine
+from grange.scheduler.framework import Code, CycleState, Status
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.preemption.budgets import Budget
+from grange.scheduler.preemption.candidates import (
+    BREAKING,
+    HARMLESS,
+    UNKNOWN,
+    CandidateSettings,
+    dry_run,
+    first_candidates,
+)
+from grange.scheduler.preemption.evaluator import was_preempted
+from grange.scheduler.preemption.ranking import Ranking
+from grange.scheduler.preemption.victims import Rank, Victims
+from grange.sim import builders
+
+EARLY, LATE = "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"
+CAPACITY = {"memory": "32Gi", "pods": "110"}
+
+
+class Kept(World):
+    """The same with an engine, and both held to what is right."""
+
+    def __init__(self, settings: CandidateSettings | None = None, offset: int = 0) -> None:
+        super().__init__(settings, offset)
+        self.engine = Engine(PROFILE, self.snapshot)
+
+    def decide(self, info: PodInfo) -> str | Rejection:
+        """As the reference decides."""
+        self.cache.update_node_info_snapshot(self.snapshot)
+        nominated = self.nominator.beside(info)
+        expected = serial.decide(PROFILE, CycleState(), info, self.snapshot, None, nominated)
+        found = self.engine.decide(info, CycleState(), nominated)
+        assert found == expected
+        return found
+
+    def preempt(self, info: PodInfo) -> tuple[str, list[PodInfo]] | None:
+        """Room for a pod that has none, as the naive evaluator finds it."""
+        expected = None if self.waits(info) else self.expected(info)
+        found = self.ask(info)
+        assert (found.nominated or None) == (expected[0] if expected else None)
+        if expected is None:
+            return None
+        # Who is on the way out already is waited for, and not deleted once more.
+        going = {
+            item.pod.metadata.name
+            for item in self.snapshot.node_info_map[expected[0]].pods
+            if item.pod.metadata.deletion_timestamp
+        }
+        names = [victim.pod.metadata.name for victim in found.victims]
+        assert names == [name for name in expected[1] if name not in going]
+        return expected[0], [*found.victims]
+
+    def waits(self, info: PodInfo) -> bool:
+        """Whether somebody makes room for it already, on a node that may take it."""
+        self.cache.update_node_info_snapshot(self.truth)
+        name = self.nominator.node_of(info.uid)
+        node = self.truth.node_info_map.get(name)
+        return (
+            node is not None
+            and any(
+                item.pod.spec.priority < info.pod.spec.priority
+                and item.pod.metadata.deletion_timestamp
+                and was_preempted(item.pod)
+                for item in node.pods
+            )
+            and not self.passes(info, name)[1]
+        )
+
+
+# Two classes ask, of few loads, and nodes change seldom: so what is kept is used.
+ASKING = [("1", 5), ("3", 9)]
+SITTING = st.tuples(
+    st.sampled_from(["500m", "1", "2"]),
+    st.integers(0, 6),
+    st.sampled_from(["", "web", "db"]),
+    st.sampled_from(["", EARLY, LATE]),
+    st.sampled_from([0, 0, 0, 0, 80]),
+)
+VERBS = (
+    *("put", "put", "place", "drop", "delete", "allow", "change", "leave") * 3,
+    *("preempt",) * 20,
+    *("shy", "select", "unbudget", "cordon", "grow", "join", "part"),
+)
+
+
+class History:
+    """A world to which things happen; each verb is a method."""
+
+    def __init__(self, settings: CandidateSettings, offset: int, first: list[Any]) -> None:
+        self.world = Kept(settings, offset)
+        self.world.nodes(*(f"n{at}" for at in range(5)), cpu="3")
+        self.joined = 5
+        self.there: dict[str, PodInfo] = {}
+        self.waiting: dict[str, PodInfo] = {}
+        self.shying: dict[str, PodInfo] = {}
+        for number, shape in enumerate(first):
+            self.put(f"first{number}", number, shape)
+
+    def put(self, name: str, pick: int, shape: Any) -> None:
+        """A pod is bound by somebody."""
+        cpu, priority, app, since, port = shape
+        more = {"labels": {"app": app} if app else {}, "host_ports": [port] if port else []}
+        info = pod(name, priority, cpu, since=since, **more)
+        self.there[name] = info.on(f"n{pick % self.joined}")
+        self.world.cache.add_pod(self.there[name])
+
+    def preempt(self, name: str, pick: int, _: Any) -> None:
+        """A pod without a node looks for room; perhaps one that was promised some."""
+        cpu, priority = ASKING[pick % 2]
+        info = pod(name, priority, cpu)
+        if self.waiting and pick % 3 == 0:
+            info = self.waiting[self.some(self.waiting, pick)]
+        if not isinstance(self.world.decide(info), Rejection):
+            return
+        room = self.world.preempt(info)
+        if room is not None:
+            self.world.nominator.put(info, room[0])
+            self.waiting[info.pod.metadata.name] = info
+            for victim in room[1][pick % 2 :]:
+                self.world.cache.remove_pod(self.there.pop(victim.pod.metadata.name).pod)
+
+    def place(self, _: str, pick: int, __: Any) -> None:
+        """A pod that was promised room is tried again."""
+        if self.waiting:
+            name = self.some(self.waiting, pick)
+            found = self.world.decide(self.waiting[name])
+            if isinstance(found, str):
+                self.there[name] = self.waiting.pop(name).on(found)
+                self.world.nominator.remove(self.there[name].uid)
+                self.world.cache.add_pod(self.there[name])
+
+    def shy(self, name: str, pick: int, _: Any) -> None:
+        """A pod that refuses all company is promised room."""
+        anybody = {"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]}
+        near = {"topologyKey": "kubernetes.io/hostname", "labelSelector": anybody}
+        far = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
+        info = pod(name, ASKING[pick % 2][1], affinity={"podAntiAffinity": far})
+        # It never comes: with it there, rules would decide and nothing could be kept.
+        self.shying[name] = info
+        self.world.nominator.put(info, f"n{pick % self.joined}")
+
+    def drop(self, _: str, pick: int, __: Any) -> None:
+        """A promise is over."""
+        names = self.shying if self.shying and pick % 2 else self.waiting
+        if names:
+            self.world.nominator.remove(names.pop(self.some(names, pick)).uid)
+
+    def delete(self, _: str, pick: int, __: Any) -> None:
+        """A pod is gone."""
+        if self.there:
+            self.world.cache.remove_pod(self.there.pop(self.some(self.there, pick)).pod)
+
+    def change(self, _: str, pick: int, __: Any) -> None:
+        """A pod has other labels and another start, and needs the same."""
+        if self.there:
+            name = self.some(self.there, pick)
+            held = self.there[name].pod
+            labels = {"app": ("web", "db")[pick % 2]}
+            meta = msgspec.structs.replace(held.metadata, labels=labels)
+            status = msgspec.structs.replace(held.status, start_time=(EARLY, LATE)[pick % 2])
+            held = msgspec.structs.replace(held, metadata=meta, status=status)
+            self.update(name, self.there[name].seen_as(held))
+
+    def leave(self, _: str, pick: int, __: Any) -> None:
+        """A pod is on its way out."""
+        if self.there:
+            name = self.some(self.there, pick)
+            self.update(name, leaving(self.there[name], preempted=bool(pick % 2)))
+
+    def allow(self, _: str, pick: int, __: Any) -> None:
+        """A budget allows something else."""
+        self.budget(pick, ("web", "db")[pick % 2])
+
+    def select(self, _: str, pick: int, __: Any) -> None:
+        """A budget is about other pods."""
+        self.budget(pick, ("db", "web")[pick % 2])
+
+    def unbudget(self, _: str, pick: int, __: Any) -> None:
+        """A budget is gone."""
+        self.world.budgets.remove("default", ("web", "db")[pick % 2])
+
+    def cordon(self, _: str, pick: int, __: Any) -> None:
+        """A node takes no more pods."""
+        self.node(pick, unschedulable=True)
+
+    def grow(self, _: str, pick: int, __: Any) -> None:
+        """A node offers something else."""
+        self.node(pick, unschedulable=False)
+
+    def join(self, _: str, __: int, ___: Any) -> None:
+        """A node comes."""
+        self.world.nodes(f"n{self.joined}", cpu="3")
+        self.joined += 1
+
+    def part(self, _: str, pick: int, __: Any) -> None:
+        """A node goes, and its pods stay behind."""
+        name = f"n{pick % self.joined}"
+        if name in self.world.cache.node_tree:
+            self.world.cache.remove_node(builders.node(name))
+
+    @staticmethod
+    def some(names: dict[str, PodInfo], pick: int) -> str:
+        return [*names][pick % len(names)]
+
+    def update(self, name: str, info: PodInfo) -> None:
+        self.world.cache.update_pod(self.there[name].pod, info)
+        self.there[name] = info
+
+    def budget(self, pick: int, app: str) -> None:
+        counted = frozenset([self.some(self.there, pick)] if self.there and pick % 5 == 0 else [])
+        selector = Labels.parse(f"app={app}")
+        self.world.budgets.put(
+            Budget("default", ("web", "db")[pick % 2], selector, pick % 3, counted)
+        )
+
+    def node(self, pick: int, *, unschedulable: bool) -> None:
+        capacity = {**CAPACITY, "cpu": str(2 + pick % 3)}
+        name = f"n{pick % self.joined}"
+        node = builders.node(name, capacity=capacity, unschedulable=unschedulable)
+        self.world.cache.update_node(None, node)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(SITTING, min_size=10, max_size=18),
+    st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 40), SITTING), max_size=60),
+    st.integers(0, 7),
+    st.sampled_from([CandidateSettings(), CandidateSettings(50, 1), CandidateSettings(0, 1)]),
+)
+def test_check_109_nothing_that_is_kept_is_stale(
+    first: list[Any], steps: list[Any], offset: int, enough: CandidateSettings
+) -> None:
+    """Whatever happens between two pods, they are told and given what the reference would."""
+    history = History(enough, offset, first)
+    for number, (verb, pick, shape) in enumerate(steps):
+        getattr(history, verb)(f"p{number}", pick, shape)
+
+
+# --- one by one ----------------------------------------------------------------------------------
+
+
+def test_a_budget_that_allows_less_makes_another_node_the_best() -> None:
+    world = Kept()
+    world.nodes("a", "b")
+    world.put(pod("one", 1, "4", labels={"app": "web"}), "a").put(pod("two", 1, "4"), "b")
+    world.budgets.put(Budget("default", "web", Labels.parse("app=web"), 1))
+    assert world.victims(pod("p", 9)) == ("a", ["one"])
+    world.budgets.put(Budget("default", "web", Labels.parse("app=web"), 0))
+    assert world.victims(pod("q", 9)) == ("b", ["two"])
+    world.budgets.put(Budget("default", "web", Labels.parse("app=web"), 1))
+    assert world.victims(pod("r", 9)) == ("a", ["one"])
+
+
+def test_what_a_pod_is_told_on_its_own_node_is_for_itself_alone() -> None:
+    """Its promise does not count against it, and does against others of its class."""
+    world = Kept()
+    world.nodes("a")
+    world.put(pod("low", 1, "4"), "a")
+    mine = pod("mine", 9, "3")
+    world.nominator.put(mine, "a")
+    for _ in range(2):
+        assert isinstance(world.decide(mine), Rejection)
+        assert world.victims(mine) == ("a", ["low"])
+        assert isinstance(world.decide(pod("other", 9, "3")), Rejection)
+        assert world.victims(pod("other", 9, "3")) == (None, [])
+    world.cache.remove_pod(pod("low", 1, "4").on("a").pod)
+    assert isinstance(world.decide(pod("other", 9, "3")), Rejection)
+    assert world.decide(mine) == "a"
+
+
+def test_whom_a_nominated_pod_refuses_is_asked_of_each_pod() -> None:
+    """Labels decide that, and pods of one class may have any."""
+    world = Kept()
+    world.nodes("a")
+    world.put(pod("low", 1, "4"), "a")
+    near = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "p"}}}
+    shy = pod("shy", 9, affinity={"podAntiAffinity": {REQUIRED: [near]}})
+    world.nominator.put(shy, "a")
+    for _ in range(2):
+        assert world.victims(pod("p", 9, labels={"app": "p"})) == (None, [])
+        assert world.victims(pod("q", 9, labels={"app": "q"})) == ("a", ["low"])
+
+
+# --- the parts -----------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.sampled_from("0bh"), max_size=300),
+    st.integers(0, 150),
+    st.integers(0, 300),
+    st.randoms(use_true_random=False),
+)
+def test_the_first_candidates_are_those_of_the_loop(
+    drawn: list[str], wanted: int, known: int, luck: Any
+) -> None:
+    truth = {"0": 1, "b": BREAKING, "h": HARMLESS}
+    order = np.arange(len(drawn), dtype=np.int64)
+    luck.shuffle(order)
+    states = np.array([truth[one] for one in drawn], np.int8)
+    states[order[known:]] = UNKNOWN
+    victim = PodInfo.of(builders.pod("v"))
+
+    def naive(row: int) -> Victims | Status:
+        if drawn[row] == "0":
+            return Status(Code.UNSCHEDULABLE)
+        return Victims(str(row), (victim,), drawn[row] == "b")
+
+    def judge(row: int) -> None:
+        assert states[row] == UNKNOWN, "a row is judged once"
+        states[row] = truth[drawn[row]]
+
+    expected = {int(one.node_name) for one in dry_run(order.tolist(), wanted, naive)}
+    found = first_candidates(states, order, wanted, judge).tolist()
+    assert found == [row for row in order.tolist() if row in expected]
+
+
+RANKS = st.tuples(
+    st.integers(0, 1), st.integers(-2, 2), st.integers(0, 3), st.integers(1, 2), st.just(-1.0)
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), RANKS), min_size=1, max_size=60))
+def test_the_least_rank_is_found(puts: list[tuple[int, Rank]]) -> None:
+    ranking, ranks = Ranking(6), dict[int, Rank]()
+    for row, rank in puts:
+        ranking.put(row, rank)
+        ranks[row] = rank
+        rows = [at for at in (3, 1, 5, 0, 4, 2) if at in ranks]
+        assert ranking.least(np.array(rows)) == min(rows, key=lambda at: ranks[at])
+
+
+def test_ranks_that_crowd_between_two_are_numbered_anew() -> None:
+    """A hundred halvings are more than a number can take."""
+    ranking = Ranking(4)
+    for row, total in enumerate((0, 1, 2000, 2001)):
+        ranking.put(row, (0, 0, total, 1, 0.0))
+    for at in range(100):
+        ranking.put(2 + at % 2, (0, 0, 1000 - at, 1, 0.0))
+        assert ranking.least(np.array([2, 3, 1])) == 1
+        assert ranking.least(np.array([2, 3])) == 2 + at % 2
+
+
+def test_a_log_tells_what_it_remembers() -> None:
+    log: ChangeLog[int] = ChangeLog()
+    for at in range(20_000):
+        log.note(at)
+    assert log.since(log.position) == []
+    assert log.since(log.position - 3) == [19_997, 19_998, 19_999]
+    assert log.since(0) is None
+    assert log.since(log.position + 1) is None
+    log.forget()
+    assert log.since(log.position - 1) is None
+
+
+# --- how much work it is -------------------------------------------------------------------------
+
+
+def crowded(nodes: int) -> Kept:
+    world = Kept()
+    world.nodes(*(f"n{at}" for at in range(nodes)))
+    for at in range(4 * nodes):
+        world.put(pod(f"low{at}", 1, "900m", labels={"app": f"a{at % 2}"}), f"n{at % nodes}")
+    return world
+
+
+def room(world: Kept, number: int) -> list[PodInfo]:
+    wanting = pod(f"high{number}", 9, "3")
+    world.cache.update_node_info_snapshot(world.snapshot)
+    nominated = world.nominator.beside(wanting)
+    assert isinstance(world.engine.decide(wanting, CycleState(), nominated), Rejection)
+    found = world.ask(wanting)
+    assert found.nominated
+    world.nominator.put(wanting, found.nominated)
+    return [*found.victims]
+
+
+def test_each_preemption_looks_at_the_rows_that_the_last_one_changed() -> None:
+    """Not at every nominated node, nor at every candidate, nor at every node to say why."""
+    world = crowded(300)
+    for number in range(100):
+        for victim in room(world, number):
+            world.cache.remove_pod(victim.pod)
+    statistics = world.engine.statistics
+    assert statistics.serial == statistics.by_row == 0
+    assert statistics.built == 1
+    assert statistics.diagnosed == 2  # without nominations, and with the first one
+    assert statistics.beside <= 3 * 100
+    # Each row once; after that the one that was promised, and nothing else.
+    assert world.evaluator.tried <= 300 + 100
+
+
+def test_a_budget_that_allows_more_or_less_concerns_its_own_pods_alone() -> None:
+    world = Kept()
+    world.nodes(*(f"n{at}" for at in range(100)))
+    for at in range(100):
+        app = "few" if at < 3 else "many"
+        world.put(pod(f"low{at}", 1, "4", labels={"app": app}), f"n{at}")
+    for app in ("few", "many"):
+        world.budgets.put(Budget("default", app, Labels.parse(f"app={app}"), 50))
+    room(world, 0)
+    assert world.evaluator.tried == 100
+    room(world, 1)
+    tried = world.evaluator.tried
+    world.budgets.put(Budget("default", "few", Labels.parse("app=few"), 49))
+    room(world, 2)
+    assert world.evaluator.tried <= tried + 3 + 1
+
+
+def test_equal_loads_are_asked_about_once() -> None:
+    """A thousand nodes alike cost a few questions, not a thousand."""
+    world = crowded(200)
+    room(world, 0)
+    (kept,) = world.evaluator._kept.values()
+    assert world.evaluator.tried == 100  # as many as are wanted
+    assert kept.loads.asked <= 8

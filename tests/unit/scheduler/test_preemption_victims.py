@@ -1,0 +1,369 @@
+"""Whose pods make room, and where: check 109 of spec/scheduling.md §4, level by level."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from grange.api.kinds.pod import Pod
+from grange.api.selectors import Labels
+from grange.scheduler import plugins
+from grange.scheduler.cache import Cache
+from grange.scheduler.errors import CacheError
+from grange.scheduler.framework import Code, CycleState, Profile, Status
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.preemption.budgets import Budget, Budgets
+from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
+from grange.scheduler.preemption.choice import pick_one
+from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.trial import Trial
+from grange.sim import builders
+
+PROFILE = Profile(plugins.DEFAULT)
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+
+
+def pod(name: str, priority: int = 0, cpu: str = "1", *, since: str = "", **more: Any) -> Pod:
+    found = builders.pod(name, requests={"cpu": cpu}, priority=priority, **more)
+    if not since:
+        return found
+    return msgspec.structs.replace(
+        found, status=msgspec.structs.replace(found.status, start_time=since)
+    )
+
+
+class Cluster:
+    """A snapshot with nodes of four CPUs, in zones of their own."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.cache = Cache()
+        self.snapshot = NodeInfoSnapshot()
+        self.budgets = Budgets()
+        for name in nodes or ("n",):
+            self.cache.add_node(builders.node(name, zone=f"zone-{name}"))
+
+    def put(self, *pods: Pod, on: str = "n") -> "Cluster":
+        for item in pods:
+            spec = msgspec.structs.replace(item.spec, node_name=on)
+            self.cache.add_pod(msgspec.structs.replace(item, spec=spec))
+        return self
+
+    def budget(self, name: str, allowed: int, disrupted: tuple[str, ...] = ()) -> "Cluster":
+        selector = Labels.parse(f"app={name}")
+        self.budgets.put(Budget("default", name, selector, allowed, frozenset(disrupted)))
+        return self
+
+    def trial(self, wanting: Pod) -> Trial:
+        self.cache.update_node_info_snapshot(self.snapshot)
+        return Trial(PROFILE, CycleState(), PodInfo.of(wanting), self.snapshot)
+
+    def select(self, wanting: Pod, on: str = "n", *nominated: Pod) -> Victims | Status:
+        trial = self.trial(wanting)
+        node = self.snapshot.node_info_map[on]
+        beside = [PodInfo.of(item) for item in nominated]
+        return select_victims(trial, node, self.budgets, nominated=beside)
+
+    def victims(self, wanting: Pod, on: str = "n") -> list[str]:
+        return names(self.select(wanting, on))
+
+
+def names(found: Victims | Status) -> list[str]:
+    assert isinstance(found, Victims), found
+    return [info.pod.metadata.name for info in found.pods]
+
+
+def labelled(app: str) -> dict[str, Any]:
+    return {"labels": {"app": app}}
+
+
+# --- victims -----------------------------------------------------------------------------------
+
+
+def test_check_109_equal_priority_is_never_a_victim() -> None:
+    cluster = Cluster().put(pod("equal", 5, "3"), pod("lower", 4, "1"))
+    found = cluster.select(pod("p", 5, "2"))
+    assert isinstance(found, Status)
+    assert found.code is Code.UNSCHEDULABLE
+    assert found.plugin == "NodeResourcesFit"
+    assert cluster.victims(pod("q", 5, "1")) == ["lower"]
+
+
+def test_check_109_nobody_less_important_cannot_be_helped() -> None:
+    found = Cluster().put(pod("equal", 5, "4")).select(pod("p", 5, "1"))
+    assert found == Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
+
+
+def test_check_109_a_small_low_one_is_spared_while_a_middling_one_goes() -> None:
+    """The most important are tried first, but only what fits stays."""
+    cluster = Cluster().put(pod("small", 1, "500m"), pod("mid", 5, "2"), pod("mine", 9, "1"))
+    assert cluster.victims(pod("p", 9, "2500m")) == ["mid"]
+
+
+def test_check_109_the_most_important_are_spared_first_then_the_oldest() -> None:
+    cluster = Cluster().put(
+        pod("young", 1, since="2026-11-21T10:00:00Z"),
+        pod("old", 1, since="2026-11-21T09:00:00Z"),
+        pod("unstarted", 1),
+        pod("higher", 2),
+    )
+    assert cluster.victims(pod("p", 9, "1")) == ["unstarted"]
+    assert cluster.victims(pod("p", 9, "2")) == ["young", "unstarted"]
+    assert cluster.victims(pod("p", 9, "3")) == ["old", "young", "unstarted"]
+
+
+def test_check_109_those_under_a_budget_are_spared_first() -> None:
+    cluster = Cluster().budget("web", 0)
+    cluster.put(pod("kept", 1, "2", **labelled("web")), pod("more-important", 5, "2"))
+    found = cluster.select(pod("p", 9, "2"))
+    assert names(found) == ["more-important"]
+    assert isinstance(found, Victims)
+    assert found.violations == 0
+
+
+def test_check_109_two_victims_of_one_budget_are_charged_twice() -> None:
+    """A budget that allows one is broken by the second."""
+    cluster = Cluster().budget("web", 1)
+    cluster.put(pod("a", 1, "2", **labelled("web")), pod("b", 1, "2", **labelled("web")))
+    found = cluster.select(pod("p", 9, "4"))
+    assert isinstance(found, Victims)
+    assert found.violations == 1
+    found = cluster.select(pod("p", 9, "2"))
+    assert isinstance(found, Victims)
+    assert (names(found), found.violations) == (["a"], 0)
+
+
+def test_check_109_pods_that_were_counted_as_disrupted_are_free() -> None:
+    cluster = Cluster().budget("web", 0, ("a",))
+    cluster.put(pod("a", 1, "4", **labelled("web")))
+    found = cluster.select(pod("p", 9, "4"))
+    assert isinstance(found, Victims)
+    assert found.violations == 0
+
+
+def test_check_109_a_pod_of_two_budgets_is_charged_to_both() -> None:
+    cluster = Cluster().budget("web", 1)
+    cluster.budgets.put(Budget("default", "tier", Labels.parse("tier=1"), 0))
+    cluster.put(pod("a", 1, "4", labels={"app": "web", "tier": "1"}))
+    found = cluster.select(pod("p", 9, "4"))
+    assert isinstance(found, Victims)
+    assert found.violations == 1
+
+
+def test_check_109_budgets_without_selector_and_of_other_namespaces_cover_nobody() -> None:
+    cluster = Cluster()
+    cluster.budgets.put(Budget("default", "all", Labels.everything(), 0))
+    cluster.budgets.put(Budget("other", "web", Labels.parse("app=web"), 0))
+    cluster.put(pod("a", 1, "4", **labelled("web")))
+    found = cluster.select(pod("p", 9, "4"))
+    assert isinstance(found, Victims)
+    assert found.violations == 0
+
+
+def test_victims_have_to_make_room_beside_nominated_pods() -> None:
+    cluster = Cluster().put(pod("a", 1, "2"), pod("b", 1, "1"), pod("c", 1, "1"))
+    assert names(cluster.select(pod("p", 9, "1"), "n", pod("other", 9, "1"))) == ["b", "c"]
+    refused = cluster.select(pod("p", 9, "1"), "n", pod("other", 9, "4"))
+    assert isinstance(refused, Status)
+
+
+def test_pods_may_be_spared_whatever_their_priority() -> None:
+    cluster = Cluster().put(pod("a", 1, "2"), pod("b", 2, "2"))
+    trial = cluster.trial(pod("p", 9, "2"))
+    node = cluster.snapshot.node_info_map["n"]
+    found = select_victims(
+        trial, node, cluster.budgets, spared=lambda info: info.pod.metadata.name == "a"
+    )
+    assert names(found) == ["b"]
+
+
+def test_without_any_need_it_says_so() -> None:
+    found = Cluster().put(pod("a", 1, "1")).select(pod("p", 9, "1"))
+    assert isinstance(found, Status)
+    assert found.code is Code.ERROR
+
+
+# --- rules about other pods --------------------------------------------------------------------
+
+
+def apart(app: str, key: str) -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}
+
+
+def test_pods_that_the_pod_refuses_go() -> None:
+    cluster = Cluster().put(pod("rival", 1, **labelled("rival")), pod("other", 2))
+    assert cluster.victims(pod("p", 9, **apart("rival", HOST))) == ["rival"]
+
+
+def test_pods_that_refuse_the_pod_go() -> None:
+    cluster = Cluster().put(pod("shy", 1, **apart("p", HOST)), pod("other", 1))
+    assert cluster.victims(pod("p", 9, **labelled("p"))) == ["shy"]
+
+
+def test_a_refusal_from_another_node_of_the_domain_stays() -> None:
+    cluster = Cluster("n", "m")
+    cluster.put(pod("far", 1, **labelled("rival")), on="m").put(pod("near", 1, "4"))
+    everywhere = {"app": "rival"}
+    cluster.cache.update_node(None, builders.node("m", zone="zone-n", labels=everywhere))
+    found = cluster.select(pod("p", 9, **apart("rival", ZONE)))
+    assert isinstance(found, Status)
+    assert found.plugin == "InterPodAffinity"
+
+
+def test_skew_counts_without_the_victims() -> None:
+    cluster = Cluster("n", "m")
+    cluster.put(pod("a", 1, **labelled("w")), pod("b", 2, **labelled("w")))
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": HOST,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "w"}},
+    }
+    wanting = pod("p", 9, **labelled("w"), topologySpreadConstraints=[constraint])
+    assert cluster.victims(wanting) == ["b", "a"]
+
+
+def test_a_nominated_pod_that_refuses_company_keeps_the_pod_away() -> None:
+    cluster = Cluster().put(pod("a", 1, "4"))
+    found = cluster.select(
+        pod("p", 9, "1", **labelled("p")), "n", pod("shy", 9, "1", **apart("p", HOST))
+    )
+    assert isinstance(found, Status)
+    assert found.plugin == "InterPodAffinity"
+
+
+def test_trials_leave_everything_as_it_was() -> None:
+    """Neither counts nor columns nor entries: a second look gives the same answer."""
+    cluster = Cluster().put(pod("rival", 1, **labelled("rival")), pod("shy", 1, **apart("p", HOST)))
+    wanting = pod("p", 9, **labelled("p"), **apart("rival", HOST))
+    first = cluster.select(wanting)
+    log, entry = cluster.snapshot.changes.position, cluster.snapshot.node_info_map["n"]
+    before = entry.pods, entry.usage, entry.generation
+    assert cluster.select(wanting) == first
+    assert cluster.snapshot.changes.position == log
+    assert (entry.pods, entry.usage, entry.generation) == before
+    for name in ("rival", "shy"):
+        cluster.cache.remove_pod(pod(name))
+    assert isinstance(cluster.select(wanting), Status)
+
+
+# --- candidates --------------------------------------------------------------------------------
+
+
+def test_check_109_how_many_candidates_are_enough() -> None:
+    settings = CandidateSettings()
+    assert [settings.wanted(nodes) for nodes in (0, 5, 100, 500, 1000, 5000)] == [
+        *(0, 5, 100, 100, 100, 500)
+    ]
+    assert CandidateSettings(50, 1).wanted(9) == 4
+    for wrong in ((-1, 0), (101, 0), (10, -1), (0, 0)):
+        with pytest.raises(ValueError, match="minCandidateNodes"):
+            CandidateSettings(*wrong)
+
+
+def on(node: str, violations: int = 0, *pods: Pod) -> Victims:
+    return Victims(node, tuple(PodInfo.of(item) for item in pods or (pod("v"),)), violations)
+
+
+def search(found: dict[str, Victims], offset: int, wanted: int) -> tuple[list[str], list[str]]:
+    asked: list[str] = []
+
+    def judge(name: str) -> Victims | Status:
+        asked.append(name)
+        return found.get(name, Status(Code.UNSCHEDULABLE))
+
+    names = [*"abcdef"]
+    candidates = dry_run(names[offset:] + names[:offset], wanted, judge)
+    return asked, [item.node_name for item in candidates]
+
+
+def test_check_109_the_search_starts_at_the_offset_and_wraps() -> None:
+    found = {name: on(name) for name in "abcdef"}
+    assert search(found, 4, 3) == ([*"efa"], [*"efa"])
+    assert search({"b": on("b")}, 4, 1) == ([*"efab"], ["b"])
+    assert search({}, 2, 2) == ([*"cdefab"], [])
+
+
+def test_check_109_the_search_looks_past_the_cap_until_one_breaks_no_budget() -> None:
+    found = {name: on(name, 1) for name in "abc"} | {"e": on("e")}
+    assert search(found, 0, 2) == ([*"abcde"], ["e", *"abc"])
+    breaking = {name: on(name, 1) for name in "abc"}
+    assert search(breaking, 0, 2) == ([*"abcdef"], [*"abc"])
+
+
+# --- the choice of the node --------------------------------------------------------------------
+
+EARLY, LATE = "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("level", "better", "worse"),
+    [
+        ("fewest broken budgets", on("x", 0, pod("v", 9)), on("y", 1, pod("v", 1))),
+        (
+            "lowest most important victim",
+            on("x", 0, pod("v", 5), pod("w", 5), pod("u", 5)),
+            on("y", 0, pod("v", 6)),
+        ),
+        (
+            "smallest sum of priorities",
+            on("x", 0, pod("v", 5), pod("w", 1)),
+            on("y", 0, pod("v", 5), pod("w", 2)),
+        ),
+        (
+            "more victims never sum to less",
+            on("x", 0, pod("v", -5)),
+            on("y", 0, pod("v", -5), pod("w", -9)),
+        ),
+        (
+            "fewest victims",
+            on("x", 0, pod("v", 0)),
+            on("y", 0, pod("v", 0), pod("w", -(2**31))),
+        ),
+        (
+            "latest start of the most important",
+            on("x", 0, pod("v", 5, since=LATE), pod("w", 1, since=EARLY)),
+            on("y", 0, pod("v", 5, since=EARLY), pod("w", 1, since=LATE)),
+        ),
+        (
+            "of several most important, the earliest start counts",
+            on("x", 0, pod("v", 5, since=LATE), pod("w", 5, since=LATE)),
+            on("y", 0, pod("v", 5, since=LATE), pod("w", 5, since=EARLY)),
+        ),
+        ("unstarted is latest", on("x", 0, pod("v", 5)), on("y", 0, pod("v", 5, since=LATE))),
+    ],
+)
+def test_check_109_each_tie_break_level_decides(
+    level: str, better: Victims, worse: Victims
+) -> None:
+    assert pick_one([better, worse]) is better, level
+    assert pick_one([worse, better]) is better, level
+
+
+def test_check_109_among_equals_the_first_wins() -> None:
+    one, other = on("x", 1, pod("v", 5)), on("y", 1, pod("w", 5))
+    assert pick_one([one, other]) is one
+    assert pick_one([other, one]) is other
+
+
+# --- trials of the whole snapshot ----------------------------------------------------------------
+
+
+def test_pods_taken_out_of_a_snapshot_come_back() -> None:
+    cluster = Cluster().put(pod("a", 1, "4"))
+    cluster.trial(pod("p"))
+    entry = cluster.snapshot.node_info_map["n"]
+    usage, (info,) = entry.usage, entry.pods
+    cluster.snapshot.take_out(info)
+    assert not entry.pods
+    with pytest.raises(CacheError):
+        cluster.snapshot.take_out(PodInfo.of(pod("a", nodeName="n")))
+    cluster.snapshot.put_back("uid-a")
+    assert entry.usage == usage
+    with pytest.raises(CacheError):
+        cluster.snapshot.put_back("uid-a")
+    cluster.snapshot.take_out(info)
+    cluster.cache.update_node_info_snapshot(cluster.snapshot)
+    assert entry.usage == usage

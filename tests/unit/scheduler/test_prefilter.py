@@ -1,0 +1,112 @@
+"""PreFilter plugins together: who ends the cycle, who only narrows it down."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from grange.scheduler import plugins
+from grange.scheduler.cache import Cache
+from grange.scheduler.decision import EVERY_NODE, Narrowed, Rejection, pre_filter
+from grange.scheduler.framework import (
+    SUCCESS,
+    Code,
+    CycleState,
+    Plugin,
+    PreFilterResult,
+    Profile,
+    Status,
+)
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.sim import builders
+
+
+@dataclass
+class Says:
+    """Answers as told and remembers that it was asked."""
+
+    result: PreFilterResult
+    asked: int = field(default=0)
+
+    def for_each(self, pod: PodInfo) -> bool:
+        return True
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    ) -> PreFilterResult:
+        self.asked += 1
+        return self.result
+
+
+def says(code: Code, *reasons: str) -> Says:
+    return Says(PreFilterResult(Status(code, reasons)))
+
+
+def names(*wanted: str) -> Says:
+    return Says(PreFilterResult(SUCCESS, frozenset(wanted)))
+
+
+def ask(*answers: Says, nodes: int = 3) -> Narrowed | Rejection:
+    """What comes of these plugins' answers, P0, P1, … in this order."""
+    mine = [Plugin(f"P{at}", pre_filter=item) for at, item in enumerate(answers)]
+    others = [item for item in plugins.DEFAULT if item.queue_sort or item.bind]
+    cache, snapshot = Cache(), NodeInfoSnapshot()
+    for number in range(nodes):
+        cache.add_node(builders.node(f"n{number}"))
+    cache.update_node_info_snapshot(snapshot)
+    profile = Profile([*others, *mine])
+    return pre_filter(profile, CycleState(), PodInfo.of(builders.pod("p")), snapshot)
+
+
+def test_check_115_a_plain_refusal_keeps_the_others_going() -> None:
+    """They may leave what a preemption needs to know; the first refusal is the answer."""
+    first, second = says(Code.UNSCHEDULABLE, "no"), says(Code.UNSCHEDULABLE, "neither")
+    last = says(Code.SUCCESS)
+    found = ask(first, second, last)
+    assert isinstance(found, Rejection)
+    assert (found.pre_filter, found.plugins, found.error) == ("no", frozenset({"P0"}), False)
+    assert [item.asked for item in (first, second, last)] == [1, 1, 1]
+
+
+def test_check_115_an_unresolvable_refusal_ends_it() -> None:
+    first, second = says(Code.UNRESOLVABLE, "never"), says(Code.SUCCESS)
+    found = ask(first, second)
+    assert isinstance(found, Rejection)
+    assert found.pre_filter == "never"
+    assert (first.asked, second.asked) == (1, 0)
+    late = ask(says(Code.UNSCHEDULABLE, "no"), says(Code.UNRESOLVABLE, "never"))
+    assert isinstance(late, Rejection)
+    assert (late.pre_filter, late.plugins) == ("never", frozenset({"P1"}))
+
+
+def test_check_115_an_error_ends_it_as_an_error() -> None:
+    found = ask(says(Code.ERROR, "broken"), says(Code.SUCCESS))
+    assert isinstance(found, Rejection)
+    assert found.error
+
+
+@pytest.mark.parametrize("code", [Code.SUCCESS, Code.SKIP])
+def test_check_115_who_has_nothing_to_say_narrows_nothing(code: Code) -> None:
+    assert ask(says(code)) == EVERY_NODE
+
+
+def test_check_115_named_nodes_are_intersected() -> None:
+    found = ask(names("n0", "n1"), says(Code.SUCCESS), names("n1", "n2"))
+    assert found == Narrowed(frozenset({"n1"}), ("P0", "P2"))
+
+
+def test_check_115_disjoint_names_leave_nothing() -> None:
+    """Nobody's pods are in the way, so removing some would not help: who named them is told."""
+    found = ask(names("n0"), names("n1"))
+    assert isinstance(found, Rejection)
+    assert found.plugins == frozenset({"P0", "P1"})
+    assert "simultaneously" in found.pre_filter
+    assert not found.error
+
+
+def test_check_115_without_nodes_nobody_is_asked() -> None:
+    first = says(Code.SUCCESS)
+    found = ask(first, nodes=0)
+    assert isinstance(found, Rejection)
+    assert found.message == "no nodes available to schedule pods"
+    assert first.asked == 0

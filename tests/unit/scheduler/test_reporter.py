@@ -1,0 +1,33 @@
+"""What is said of pods, and what is not said of thousands at once."""
+
+from grange.api.wire import ADMIN, Request, Response
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+from grange.reconcile.recorder import Recorder
+from grange.scheduler.reporter import Reporter
+from grange.sim import builders
+
+
+async def nobody(_: Request) -> Response:
+    return Response(201, b"{}")
+
+
+async def test_a_burst_of_bound_pods_fills_the_recorder_and_the_rest_is_counted(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    client = Client(InProcess(nobody, ADMIN), clock=clock)
+    recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log, limit=3)
+    reporter = Reporter(client, recorder, clock=clock, log=log)
+    waiting = builders.pod("p9")
+    reporter.unschedulable(waiting, "no room")
+    pods = [builders.pod(f"p{number}", nodeName="n") for number in range(10)]
+    reporter.scheduled(pods)
+    said = recorder.statistics()
+    assert (said.waiting, said.dropped) == (3, 8)  # the refusal and two bindings wait
+    reporter.unschedulable(waiting, "no room")
+    assert recorder.statistics().counted == 1  # it was forgotten with the binding: said anew
+    await recorder.flush()
+    assert recorder.statistics().sent == 3
