@@ -17,6 +17,7 @@ from grange.agent.probes import Record
 from grange.agent.runtime import ContainerID, Run
 from grange.agent.states import Event, State
 from grange.api.kinds.pod import Container, Pod
+from grange.base import statemachine
 
 
 class Role(Enum):
@@ -95,7 +96,7 @@ class Track:
 
     def on_created(self, run: Run) -> None:
         """A new run began; it may have ended already."""
-        self.state = states.advance(states.CONTAINER, self.state, Event.CREATED)
+        self.state = statemachine.advance(states.CONTAINER, self.state, Event.CREATED)
         self.previous, self.latest = self.latest, run
         self.attempt = run.id.attempt
         self.tries = 0
@@ -107,25 +108,25 @@ class Track:
 
     def on_refused(self, reason: str, message: str, now: datetime, timing: Timing) -> None:
         """It could not be created; it will be tried again."""
-        self.state = states.advance(states.CONTAINER, self.state, Event.REFUSED)
+        self.state = statemachine.advance(states.CONTAINER, self.state, Event.REFUSED)
         self.tries += 1
         self.reason, self.message = reason, message
         self.due = now + timedelta(seconds=timing.retries.delay(self.tries))
 
     def on_stop(self, now: datetime) -> None:
         """It was sent SIGTERM."""
-        self.state = states.advance(states.CONTAINER, self.state, Event.STOP)
+        self.state = statemachine.advance(states.CONTAINER, self.state, Event.STOP)
         self.stopped_at = now
         self.ready = False
 
     def on_kill(self) -> None:
         """It was sent SIGKILL."""
-        self.state = states.advance(states.CONTAINER, self.state, Event.KILL)
+        self.state = statemachine.advance(states.CONTAINER, self.state, Event.KILL)
         self.ready = False
 
     def on_abandoned(self) -> None:
         """It is not running and never will again."""
-        self.state = states.advance(states.CONTAINER, self.state, Event.ABANDONED)
+        self.state = statemachine.advance(states.CONTAINER, self.state, Event.ABANDONED)
 
     def on_ended(self, run: Run, now: datetime, timing: Timing, *, pod_ends: bool) -> None:
         """Its newest run ended.
@@ -141,9 +142,9 @@ class Track:
         self.probes.clear()
         self.stopped_at = None
         if pod_ends or not self.restarts(run):
-            self.state = states.advance(states.CONTAINER, self.state, Event.ENDED)
+            self.state = statemachine.advance(states.CONTAINER, self.state, Event.ENDED)
             return
-        self.state = states.advance(states.CONTAINER, self.state, Event.ENDED_AGAIN)
+        self.state = statemachine.advance(states.CONTAINER, self.state, Event.ENDED_AGAIN)
         self._back_off(run, now, timing)
 
     def restarts(self, run: Run) -> bool:
@@ -347,7 +348,7 @@ def adopt(track: Track, runs: Iterable[Run], now: datetime, timing: Timing) -> N
     newest = known[-1]
     track.attempt = newest.id.attempt
     if newest.running:
-        track.state = states.advance(states.CONTAINER, track.state, Event.CREATED)
+        track.state = statemachine.advance(states.CONTAINER, track.state, Event.CREATED)
     else:
         track.on_ended(newest, now, timing, pod_ends=False)
 

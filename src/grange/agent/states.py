@@ -6,14 +6,13 @@ runs; it is told to stop (SIGTERM) and, if it does not, killed (SIGKILL). When i
 restart policy chooses between *back-off*, from where it is created again, and *done*. The pod's
 phase only ever goes forward; a finished pod stays finished.
 
-``docs/agent.md`` carries the diagrams that ``diagram`` draws from these tables.
+``docs/agent.md`` carries the diagrams that ``diagrams`` draws from these tables.
 """
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TypeVar
 
-from grange.base.errors import InvariantError
+from grange.base.statemachine import diagram
 
 
 class State(Enum):
@@ -93,32 +92,6 @@ POD: Mapping[tuple[Phase, PhaseEvent], Phase] = {
 ALIVE = frozenset({State.RUNNING, State.STOPPING, State.KILLING})
 STARTABLE = frozenset({State.WAITING, State.BLOCKED, State.BACKOFF})
 FINISHED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
-
-S = TypeVar("S", bound=Enum)
-E = TypeVar("E", bound=Enum)
-
-
-def advance(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
-    """The state after an event.
-
-    Raises:
-        InvariantError: the table does not allow the event in this state.
-    """
-    following = table.get((state, event))
-    if following is None:
-        raise InvariantError(f"{event.name} cannot happen in state {state.name}")
-    return following
-
-
-def diagram(table: Mapping[tuple[S, E], S], first: S, last: frozenset[S]) -> str:
-    """The table as a Mermaid state diagram: events between the same two states share an arrow."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, event), following in table.items():
-        arrows.setdefault((str(state.value), str(following.value)), []).append(str(event.value))
-    lines = ["stateDiagram-v2", f"    [*] --> {first.value}"]
-    lines += [f"    {a} --> {b}: {' / '.join(why)}" for (a, b), why in arrows.items()]
-    lines += [f"    {state.value} --> [*]" for state in type(first) if state in last]
-    return "\n".join(lines) + "\n"
 
 
 def diagrams() -> dict[str, str]:

@@ -13,6 +13,7 @@ from grange.agent.states import Phase, PhaseEvent, State
 from grange.api import conditions, quantity, timestamps
 from grange.api.kinds.pod import Container, Pod
 from grange.api.meta import Condition, Document
+from grange.base import statemachine
 
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
@@ -48,7 +49,7 @@ def phase_of(current: str, tracks: Sequence[Track], ending: Ending) -> Phase:
     event = _phase_event(tracks, ending)
     if event is None or phase in states.FINISHED:
         return phase
-    return states.advance(states.POD, phase, event)
+    return statemachine.advance(states.POD, phase, event)
 
 
 def _phase_event(tracks: Sequence[Track], ending: Ending) -> PhaseEvent | None:

@@ -10,10 +10,12 @@ Start reading at: ``replication``; it shows the pattern that the others follow.
 from collections.abc import Callable
 from typing import Protocol
 
+from grange.controllers.disruption.controller import DisruptionController
 from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.controllers.namespace.controller import NamespaceController
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.handovers import RollingUpdateService
 from grange.reconcile.deps import Deps
 
 
@@ -26,8 +28,10 @@ class Service(Protocol):
 
 TABLE: tuple[tuple[str, Callable[[Deps], Service]], ...] = (
     ("replication", ReplicationService),
+    ("rollingupdate", RollingUpdateService),
     ("namespace", NamespaceController),
     ("garbagecollector", GarbageCollector),
     ("nodelifecycle", NodeLifecycle),
+    ("disruption", DisruptionController),
 )
 """Every controller: its name and how it is made, with its default settings."""

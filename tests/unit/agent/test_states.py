@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from grange.agent import states
 from grange.agent.states import Event, Phase, PhaseEvent, State
+from grange.base import statemachine
 from grange.base.errors import InvariantError
 
 
@@ -39,7 +40,7 @@ def test_what_is_alive_ends_only_by_ending() -> None:
 def test_a_running_container_is_never_created_again() -> None:
     for state in states.ALIVE | {State.DONE}:
         with pytest.raises(InvariantError, match=r"CREATED.*" + state.name):
-            states.advance(states.CONTAINER, state, Event.CREATED)
+            statemachine.advance(states.CONTAINER, state, Event.CREATED)
 
 
 @given(st.lists(st.sampled_from(list(PhaseEvent)), max_size=8))
@@ -50,9 +51,9 @@ def test_a_phase_never_goes_back(events: list[PhaseEvent]) -> None:
     for event in events:
         if phase in states.FINISHED:
             with pytest.raises(InvariantError):
-                states.advance(states.POD, phase, event)
+                statemachine.advance(states.POD, phase, event)
             return
-        after = states.advance(states.POD, phase, event)
+        after = statemachine.advance(states.POD, phase, event)
         assert after in states.FINISHED or order.index(after) >= order.index(phase)
         phase = after
 
@@ -74,7 +75,7 @@ def test_a_diagram_draws_each_pair_once() -> None:
         (Light.RED, Switch.KEEP): Light.GREEN,
         (Light.GREEN, Switch.OFF): Light.RED,
     }
-    assert states.diagram(table, Light.RED, frozenset({Light.GREEN})) == (
+    assert statemachine.diagram(table, Light.RED, frozenset({Light.GREEN})) == (
         "stateDiagram-v2\n"
         "    [*] --> Red\n"
         "    Red --> Green: on / keep\n"

@@ -1,8 +1,8 @@
 """Decisions about one controller. Numbers R… and W… are those of the checks in the specification
 of replication: R is behaviour to keep, W a weakness of the ancestor that must not come back.
 
-P2 writes intents on nodes; here a pod is created, pinned to its node and bound by the scheduler. An
-audit record has no counterpart yet. An alert is the InsufficientNodes condition (and an event).
+P2 writes intents on nodes; here a pod is created, pinned to its node and bound by the scheduler. Audit
+records are in test_replication_audit. An alert is the InsufficientNodes condition (and an event).
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,16 @@ from tests.unit.controllers import builders
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.controllers.replication import identity, logic, ranking
+from grange.controllers.replication import budget, identity, logic, ranking, rollout
+
+OTHER = {**builders.TEMPLATE, "metadata": {"labels": {"app": "other"}}}
 
 
 def decide(
     owner: ReplicationController,
     owned: Sequence[Pod] = (),
     eligible: Sequence[str] = (),
-    **rest: frozenset[str],
+    **rest: Any,
 ) -> logic.Plan:
     return logic.plan(logic.Situation(owner, owned, eligible, **rest))
 
@@ -274,14 +276,72 @@ def test_a_changed_node_selector_replaces_waiting_packed_pods() -> None:
     assert len(plan.create) == 1
 
 
-def test_a_rollout_can_replace_running_pods() -> None:
-    """The seam of the rollout: what it names is removed, and the count is kept."""
+def test_a_rollout_has_a_count_for_each_template_and_makes_what_is_missing_of_either() -> None:
+    before = builders.controller(replicas=3)
+    owner = builders.controller(replicas=3, template=OTHER)
+    owned = [*on_nodes(before, "a", "b"), *on_nodes(owner, "c")]
+    sides = rollout.Sides(new=2, old=2, source=before)
+    plan = decide(owner, owned[1:], list("abcd"), sides=sides)
+    assert plan.create == (logic.Addition("web-a", "a"), logic.Addition("web-d", "d", before))
+    assert decide(owner, owned, list("abcd"), sides=sides).create == (logic.Addition("web-d", "d"),)
+
+
+def test_a_rollout_takes_old_pods_by_rank_and_only_while_enough_are_available() -> None:
+    before = builders.controller(replicas=4)
+    owner = builders.controller(replicas=4, template=OTHER)
+    sick = builders.pod(before, node="d", ready=False)
+    owned = [*on_nodes(before, *"abc"), sick]
+    gone = rollout.Sides(new=0, old=0)
+    for minimum, names in ((4, ["web-d"]), (3, ["web-d"]), (2, ["web-d", "web-c"])):
+        limits = budget.Limits(minimum, 4)
+        assert deleted(decide(owner, owned, list("abcd"), sides=gone, limits=limits)) == names
+
+
+def test_old_pods_that_die_are_not_made_anew_where_no_good_template_is_known() -> None:
+    owner = builders.controller(replicas=3, template=OTHER)
+    owned = on_nodes(builders.controller(replicas=3), "a")
+    plan = decide(owner, owned, list("abc"), sides=rollout.Sides(new=0, old=2))
+    assert plan.create == ()
+
+
+def test_scaling_down_takes_the_ineligible_first_but_never_below_the_minimum() -> None:
+    """One budget for whatever the reason is: the unready one goes although its node is fine."""
     owner = builders.controller(replicas=2)
-    owned = on_nodes(owner, "a", "b")
-    situation = logic.Situation(owner, owned, ["a", "b", "c"])
-    plan = logic.plan(situation, rollout=lambda seen: seen.owned[:1])
-    assert deleted(plan) == ["web-a"]
-    assert created(plan) == ["c"]
+    owned = [*on_nodes(owner, "a", "b"), builders.pod(owner, node="c", ready=False)]
+    assert deleted(decide(owner, owned, ["b", "c"])) == ["web-c"]
+
+
+def test_w14_a_pod_without_news_goes_only_while_the_minimum_holds_without_it() -> None:
+    """When every node is out of sight its pods may well be serving."""
+    before = builders.controller(replicas=3)
+    owner = builders.controller(replicas=3, template=OTHER, rollout={"maxUnavailable": 1})
+    unbound = builders.pod(before, node="z", name="web-z", bound=False)
+    owned = [*on_nodes(before, "a", "b", "c"), unbound]
+    gone = rollout.Sides(new=0, old=1)
+    everywhere = frozenset("abc")
+    assert deleted(decide(owner, owned, [], sides=gone, down=everywhere)) == ["web-z"]
+    plan = decide(owner, owned[:3], ["a", "b"], sides=gone, down=frozenset("c"))
+    assert deleted(plan) == ["web-c"]
+
+
+def test_pods_on_their_way_out_have_been_paid_for() -> None:
+    """An eviction uses up the budget like anything else."""
+    before = builders.controller(replicas=3)
+    owner = builders.controller(replicas=3, template=OTHER, rollout={"maxUnavailable": 1})
+    evicted = builders.pod(before, node="a", deleted=True)
+    owned = [evicted, *on_nodes(before, "b", "c")]
+    plan = decide(owner, owned, list("abc"), sides=rollout.Sides(new=0, old=1))
+    assert plan.delete == ()
+
+
+def test_a_second_pod_on_a_node_stays_until_others_are_available() -> None:
+    owner = builders.controller(replicas=2)
+    twins = [builders.pod(owner, node="a", name=name) for name in ("one", "two")]
+    plan = decide(owner, twins, ["a", "b"])
+    assert created(plan) == ["b"]
+    assert plan.delete == ()
+    plan = decide(owner, [*twins, builders.pod(owner, node="b")], ["a", "b"])
+    assert deleted(plan) == ["two"]
 
 
 def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:

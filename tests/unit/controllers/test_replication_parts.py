@@ -11,7 +11,7 @@ from grange.api import conditions, timestamps
 from grange.api.kinds.node import Taint
 from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
-from grange.controllers.replication import logic, status
+from grange.controllers.replication import budget, logic, status
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.writes import slow_start
@@ -80,7 +80,10 @@ def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
         "Available": ("True", "MinimumReplicasAvailable"),
         "Reconciled": ("True", "AsWanted"),
         "InsufficientNodes": ("False", "EnoughEligibleNodes"),
+        "Misplaced": ("False", "AllOnEligibleNodes"),
         "Paused": ("False", "NotPaused"),
+        "Progressing": ("True", "RollingOut"),
+        "RolloutFailed": ("False", "NotFailed"),
     }
 
 
@@ -154,8 +157,8 @@ def test_condition_keeps_its_time_while_its_status_stays() -> None:
 def test_share_of_replicas_rounds_down_or_up(
     value: int | str, replicas: int, down: int, up: int
 ) -> None:
-    assert status.share(value, replicas) == down
-    assert status.share(value, replicas, up=True) == up
+    assert budget.share(value, replicas) == down
+    assert budget.share(value, replicas, up=True) == up
 
 
 # --- held places --------------------------------------------------------------------------------

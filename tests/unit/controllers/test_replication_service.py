@@ -369,9 +369,9 @@ async def test_a_relabelled_pod_is_let_go_and_replaced(
 async def test_a_changed_template_keeps_running_pods_and_counts_them(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """W11: pods are renewed as they are deleted, never all at once."""
+    """OnDelete: pods are renewed as they are deleted."""
     async with world(clock, rng, log) as there:
-        await started(there, "a", "b", replicas=2)
+        await started(there, "a", "b", replicas=2, rollout={"type": "OnDelete"})
         await there.until(lambda: there.ready(2))
         before = [p.metadata.uid for p in await there.pods()]
         template = {**builders.TEMPLATE, "metadata": {"labels": {"app": "web", "v": "2"}}}
@@ -382,7 +382,10 @@ async def test_a_changed_template_keeps_running_pods_and_counts_them(
         assert (await there.said("Reconciled")).reason == "Outdated"
         await there.client.delete(POD, "web-a", "default")
         await there.settle(2.0)
-        assert (await there.controller()).status.updated_replicas == 1
+        status = (await there.controller()).status
+        assert status.updated_replicas == 1
+        assert status.rollout is not None
+        assert status.rollout.phase == "Waiting"
 
 
 async def test_w14_pods_of_a_node_that_is_not_ready_do_not_count_as_ready(
@@ -497,3 +500,32 @@ async def test_a_terminating_namespace_is_left_in_peace(
         await there.settle(5.0)
         assert service.loop.statistics().failed == 0
         assert await there.events("FailedCreate") == []
+
+
+async def test_r12_a_pod_that_is_not_what_was_asked_for_is_made_anew_within_the_budget(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """P2 wrote the intent again; a pod here keeps what it was made from, so it is replaced."""
+    async with world(clock, rng, log) as there:
+        for name in ("a", "b", "c"):
+            await there.add_node(name)
+        await there.add_controller(replicas=2)
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(2))
+        await there.settle(5.0)
+        before = {pod.metadata.name: pod.metadata.uid for pod in await there.pods()}
+        strange = {"metadata": {"labels": {"grange.dev/template-hash": "0123456789"}}}
+        await there.client.patch(POD, "web-a", "default", patch=strange)
+        lowest = 2
+
+        async def replaced() -> bool:
+            nonlocal lowest
+            status = (await there.controller()).status
+            lowest = min(lowest, status.ready_replicas)
+            return before["web-a"] not in {pod.metadata.uid for pod in await there.pods()}
+
+        await there.until(replaced)
+        await there.until(lambda: there.ready(2))
+        assert lowest == 2
+        assert before["web-b"] in {pod.metadata.uid for pod in await there.pods()}
+        assert (await there.controller()).status.updated_replicas == 2

@@ -65,6 +65,7 @@ class World:
         self.deps = Deps(self.watched, self.informers, clock, rng, log, registry())
         self.silent: set[str] = set()
         self.deaf: set[str] = set()
+        self.unready: set[str] = set()
         self.nursery = Nursery("world")
 
     async def _handle(self, request: Request) -> Response:
@@ -179,6 +180,14 @@ class World:
         """Events of a reason."""
         return [e for e in (await self.client.list(EVENT)).items if e.reason == reason]
 
+    async def hold_ready(self, node: str) -> None:
+        """Pods that come to the node from now on do not start."""
+        self.unready.add(node)
+
+    async def let_ready(self, node: str) -> None:
+        """They do again."""
+        self.unready.discard(node)
+
     # --- hands --------------------------------------------------------------------------------
 
     async def hands(self) -> None:
@@ -221,7 +230,7 @@ class World:
             return
         elif meta.deletion_timestamp:
             await self.client.delete(POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=0)
-        elif pod.status.phase == "Pending":
+        elif pod.status.phase == "Pending" and node not in self.unready:
             await self.set_phase(pod, "Running")
 
     async def set_phase(self, pod: Pod, phase: str) -> None:
@@ -248,10 +257,10 @@ class World:
 
 @asynccontextmanager
 async def world(
-    clock: Clock, rng: Stream, log: Logger, *, hands: bool = True
+    clock: Clock, rng: Stream, log: Logger, *, hands: bool = True, kind: type[World] = World
 ) -> AsyncIterator[World]:
     """A world whose informers (and hands) run until the block ends."""
-    made = World(clock, rng, log)
+    made = kind(clock, rng, log)
     await made.application.bootstrap()
     async with made.nursery as nursery:
         nursery.start(made.informers.run())

@@ -11,28 +11,56 @@ from dataclasses import replace
 from typing import NoReturn
 
 import msgspec
+from msgspec import structs
 
 from grange.api import conditions
-from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, node as nodes, pod as pods
+from grange.api.kinds import (
+    NODE,
+    POD,
+    REPLICATIONCONTROLLER,
+    node as nodes,
+    pod as pods,
+)
+from grange.api.kinds.membership import OutboxEntry, drained_nodes
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Condition, ObjectKey, controller_of
+from grange.api.meta import Condition, Document, ObjectKey, controller_of
 from grange.api.selectors import SelectorError
-from grange.api.status import Conflict, NotFound
+from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
-from grange.controllers.replication import identity, logic, scheduling, status
+from grange.controllers.replication import (
+    audit,
+    budget,
+    health,
+    identity,
+    logic,
+    orders,
+    rollout,
+    scheduling,
+    status,
+    transfer,
+)
+from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.events import Reason
+from grange.controllers.replication.echoes import Echoes
+from grange.controllers.replication.events import FAILURES, Reason
+from grange.controllers.replication.lent import Lent
+from grange.controllers.replication.machinepool import MachinePool, MachinePoolScheduler
+from grange.controllers.replication.metrics import instruments
+from grange.controllers.replication.readiness import Readiness
 from grange.controllers.replication.replacements import Replacements
-from grange.controllers.replication.writes import Writes, is_quiet, owner_key
+from grange.controllers.replication.transfers import Transfers
+from grange.controllers.replication.vouching import vouched
+from grange.controllers.replication.writes import StaleCache, Writes, is_quiet, owner_key
 from grange.reconcile.controller import Controller, Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.expectations import Expectations
+from grange.reconcile.farm.errors import DeletionsHeld
 from grange.reconcile.indexer import Indexer
-from grange.reconcile.recorder import WARNING, Recorder
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.reconcile.workqueue import WorkQueue
 
 NAME = "replication"
@@ -54,14 +82,14 @@ class ReplicationService:
     Args:
         deps: client, informers, clock, randomness, log, metrics.
         config: settings.
-        scheduler: which nodes may be used; by node selectors unless given.
+        pool: lends further machines to controllers whose pods have to move; none unless given.
     """
 
     def __init__(
         self,
         deps: Deps,
         config: ReplicationConfig | None = None,
-        scheduler: scheduling.Scheduler | None = None,
+        pool: MachinePool | None = None,
     ) -> None:
         self._config = config or ReplicationConfig()
         self._client = deps.client
@@ -76,16 +104,30 @@ class ReplicationService:
             log=deps.log,
             metrics=deps.metrics,
         )
+        self._instruments = instruments(deps.metrics)
         self._expectations = Expectations(deps.clock)
         self._writes = Writes(deps.client, self._expectations, self._recorder)
         self._replacements = Replacements(
             self._config.replacement, self._config.replacement_reset_s
         )
+        self._echoes = Echoes(deps.clock)
+        self._readiness = Readiness(deps.clock)
+        self._journal = audit.Journal(deps.client, clock=deps.clock)
+        self._transfers = Transfers(clock=deps.clock, log=self._log)
         self._controllers = deps.informers.informer(REPLICATIONCONTROLLER)
         self._pods = deps.informers.informer(POD)
         self._nodes = deps.informers.informer(NODE)
         self._selector = scheduling.NodeSelectorScheduler(lambda: self._nodes.store)
-        self._scheduler: scheduling.Scheduler = scheduler or self._selector
+        self._scheduler: scheduling.Scheduler = (
+            self._selector
+            if pool is None
+            else MachinePoolScheduler(self._selector, pool, deps.clock)
+        )
+        self._lent = (
+            Lent(self._scheduler, deps.client, clock=deps.clock, log=self._log)
+            if isinstance(self._scheduler, MachinePoolScheduler)
+            else None
+        )
         self._eligible: dict[str, Sequence[str]] = {}  # by controller uid: the answer acted on
         self._nodes_moved = asyncio.Event()
         limiter = FailureLimiter(
@@ -116,7 +158,14 @@ class ReplicationService:
             nursery.start(self._recorder.run(), name="replication events")
             nursery.start(self._watch_nodes(), name="replication nodes")
             nursery.start(self._resync(), name="replication resync")
+            nursery.start(self._retain(), name="replication audit retention")
+            if self._lent is not None:
+                sweeps = self._lent.run(self._rng, self._config.pool_sweep_s, self._uids)
+                nursery.start(sweeps, name="replication lent machines")
             nursery.start(self.loop.run(), name="replication loop")
+
+    def _uids(self) -> set[str]:
+        return {one.metadata.uid for one in self._controllers.store.list()}
 
     async def _resync(self) -> None:
         while True:
@@ -124,6 +173,20 @@ class ReplicationService:
             for controller in self._controllers.store.list():
                 delay_s = self._rng.uniform(0.0, self._config.resync_s / 10)
                 self.loop.enqueue_after(controller.key, delay_s)
+
+    async def _retain(self) -> None:
+        """Keep the audit within its bounds."""
+        config = self._config
+        while True:
+            await self._clock.sleep(self._rng.uniform(0.9, 1.1) * config.audit_sweep_s)
+            try:
+                removed = await self._journal.trim(
+                    keep=config.audit_keep, max_age_s=config.audit_max_age_s, now=self._clock.now
+                )
+            except ApiError as error:
+                self._log.warning("audit not trimmed", error=error)
+            else:
+                self._log.info("audit trimmed", removed=removed)
 
     # --- one pass -----------------------------------------------------------------------------
 
@@ -140,30 +203,172 @@ class ReplicationService:
         uid = controller.metadata.uid
         if not self._expectations.satisfied(uid):
             return Requeue(self._expectations.remaining_s(uid))
+        if (wait_s := self._echoes.remaining_s(controller)) > 0:
+            return Requeue(wait_s)
         claim = logic.claim(controller, self._candidates(controller))
+        if await orders.finish_transfer(controller, client=self._client, log=self._log):
+            return Requeue(_AGAIN_S)  # their news comes sooner
         adopted: list[Pod] = []
         failure: Exception | None = None
         if not controller.spec.paused:
             adopted, failure = await self._writes.claim(controller, claim)
-        situation, held_s = await self._situation(controller, [*claim.owned, *adopted])
+        situation, held_s, trouble = await self._situation(controller, [*claim.owned, *adopted])
+        audited = await self._audited(situation)
+        moves, decision = await self._judge(situation, known=trouble is None)
+        situation = replace(
+            situation, eligible=[n for n in situation.eligible if n not in moves.released]
+        )
+        situation = replace(
+            situation,
+            controller=decision.controller,
+            limits=decision.limits if decision.sides is not None else None,
+            sides=decision.sides,
+        )
         try:
-            plan = logic.plan(situation)
+            plan = self._plan(situation, moves, known=trouble is None)
         except logic.InvalidController as error:
             self._refuse(controller, error)
-        failure = await self._writes.carry_out(controller, self._bounded(plan)) or failure
+        plan = await vouched(self._client, situation, plan)
+        expected = plan
+        plan = audited.unseen(plan)
+        entries = audit.entries(controller, plan, moves, decision, self._clock.now())
+        controller = await self._intend(controller, moves, entries, decision, audited.members)
+        situation = replace(situation, controller=controller)
+        failure = await self._writes.carry_out(controller, plan) or failure
+        left: Sequence[OutboxEntry] = entries
+        recorded = audited.members
+        if failure is None or isinstance(failure, StaleCache):
+            if entries:
+                recorded = await self._journal.publish(controller, entries, audited.pods(situation))
+            left = ()
+        failure = failure or trouble
         outcome = status.observe(
             situation,
-            plan,
+            expected,
             now=self._clock.now(),
+            moves=moves,
+            readiness=self._readiness,
             failure=str(failure) if failure is not None and not is_quiet(failure) else "",
+            cause=_cause(failure, trouble),
         )
-        written = await self._write_status(outcome)
+        written = await self._write_status(outcome, left, recorded)
         if failure is not None and not is_quiet(failure):
             raise failure
-        waits = [wait for wait in (held_s, outcome.next_available_s) if wait is not None]
-        if failure is not None or not written:
+        waits = [
+            wait
+            for wait in (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s)
+            if wait is not None
+        ]
+        if failure is not None or not written or plan != expected:
             waits.append(_AGAIN_S)
+        if moves.after != moves.stored or moves.released:
+            waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
+
+    async def _audited(self, situation: logic.Situation) -> audit.Recorded:
+        """The members that are recorded, once everything up to now is."""
+        controller, owned = situation.controller, situation.owned
+        found = audit.fingerprint(audit.members(owned))
+        if not controller.status.outbox and found == controller.status.audited:
+            return audit.Recorded(found)
+        return await self._journal.settle(controller, owned)
+
+    async def _judge(
+        self, situation: logic.Situation, *, known: bool
+    ) -> tuple[Advance, rollout.Decision]:
+        """How transfers and the rollout go on; both stay where they are while nodes are not known."""
+        if not known:
+            controller = situation.controller
+            stored = list(controller.status.node_transfers)
+            return Advance(stored=stored, after=stored), rollout.Decision(
+                controller, None, budget.limits(controller)
+            )
+        moves = await self._transfers.advance(situation, self._scheduler)
+        eligible = [name for name in situation.eligible if name not in moves.released]
+        situation = orders.obeyed(replace(situation, eligible=eligible))
+        return moves, self._decide(transfer.hidden(situation, moves.after))
+
+    def _plan(self, situation: logic.Situation, moves: Advance, *, known: bool) -> logic.Plan:
+        """What to do in this pass, transfers included; at most ``burst`` of each."""
+        now = self._clock.now()
+        going = orders.condemned(situation.controller, situation.owned)
+        plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
+        if not known:
+            plan = logic.careful(plan, situation.controller)
+        ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
+        plan = replace(plan, delete=(*ordered, *transfer.spared(plan, moves.after).delete))
+        plan = logic.bounded(plan, self._config.burst)
+        if not moves.stored:
+            return plan
+        available = situation.available or frozenset()
+        leaving = available & {removal.pod.metadata.uid for removal in plan.delete}
+        spare = len(available) - len(leaving) - budget.limits(situation.controller).minimum
+        return transfer.with_acts(plan, situation, moves.stored, spare=spare, now=now)
+
+    def _decide(self, situation: logic.Situation) -> rollout.Decision:
+        """What the rollout of the template comes to, on the pods that count."""
+        return rollout.decide(
+            rollout.Facts(
+                situation.controller,
+                [pod for pod in situation.owned if logic.is_active(pod)],
+                situation.available or frozenset(),
+                situation.eligible,
+                situation.down,
+                self._clock.now(),
+            )
+        )
+
+    async def _intend(
+        self,
+        controller: ReplicationController,
+        moves: Advance,
+        entries: Sequence[OutboxEntry],
+        decision: rollout.Decision,
+        audited: str,
+    ) -> ReplicationController:
+        """Store what is about to be done, unless the controller changed meanwhile.
+
+        Returns:
+            The controller with the template that pods are made from.
+
+        Raises:
+            Conflict: it did; the pass was about a controller that is not there any more.
+        """
+        now_stored = controller.status
+        transfers = tuple(moves.after)
+        spread = status.rollout_of(decision.controller.status)
+        if spread == status.rollout_of(now_stored):
+            spread = {}
+        if not (spread or entries or now_stored.outbox or transfers != now_stored.node_transfers):
+            return decision.controller
+        intent = {
+            "nodeTransfers": msgspec.to_builtins(transfers),
+            "outbox": msgspec.to_builtins(entries),
+            **spread,
+            "audited": audited,
+        }
+        written = await self._patch_status(
+            controller, {**status.fence_of(controller), "status": intent}
+        )
+        if spread:
+            self._instruments.steps.inc()
+        for event, _ in moves.records:
+            self._instruments.transfers.labels(event).inc()
+        for reason, message in decision.news:
+            self._instruments.rollouts.labels(reason.value).inc()
+            kind = WARNING if reason in FAILURES else NORMAL
+            self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
+        return structs.replace(written, spec=decision.controller.spec)
+
+    async def _patch_status(
+        self, controller: ReplicationController, patch: Document
+    ) -> ReplicationController:
+        meta = controller.metadata
+        written = await self._client.patch(
+            REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch, subresource="status"
+        )
+        self._echoes.wrote(written)
+        return written
 
     def _candidates(self, controller: ReplicationController) -> list[Pod]:
         meta = controller.metadata
@@ -175,39 +380,42 @@ class ReplicationService:
 
     async def _situation(
         self, controller: ReplicationController, owned: list[Pod]
-    ) -> tuple[logic.Situation, float | None]:
-        """What the plan depends on, and seconds until the next held place is due."""
+    ) -> tuple[logic.Situation, float | None, GrangeError | None]:
+        """What the plan depends on, seconds until the next held place is due, and why nodes are unknown."""
         uid = controller.metadata.uid
+        trouble: GrangeError | None = None
         try:
             eligible = await self._scheduler.eligible_nodes(controller)
         except (SelectorError, msgspec.ValidationError) as error:
             self._refuse(controller, error)
+        except GrangeError as error:
+            trouble = error  # what needs no further node goes on
+            eligible = sorted({identity.node_of(pod) for pod in owned} - {""})
         self._eligible[uid] = eligible
+        if left := drained_nodes(controller):
+            eligible = [name for name in eligible if name not in left]
         finished = [
             pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
         ]
         held, due_s = self._replacements.held(uid, finished, self._clock.monotonic())
         bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
+        down = frozenset(name for name in bound if not self._is_up(name))
+        active = [pod for pod in owned if logic.is_active(pod)]
+        seen = health.observe(controller, active, down, self._clock.now(), self._readiness)
         situation = logic.Situation(
             controller,
             owned,
             eligible,
-            down=frozenset(name for name in bound if not self._is_up(name)),
+            down=down,
             taken=_Taken(self._pods.store, controller.metadata.namespace, owned),
             held=held,
+            available=seen.available,
         )
-        return situation, due_s
+        return situation, due_s, trouble
 
     def _is_up(self, name: str) -> bool:
         node = self._nodes.store.get(ObjectKey("", name))
         return node is not None and nodes.is_ready(node)
-
-    def _bounded(self, plan: logic.Plan) -> logic.Plan:
-        """At most ``burst`` of each; the rest is planned anew when these have been seen."""
-        burst = self._config.burst
-        return replace(
-            plan, create=plan.create[:burst], delete=plan.delete[:burst], repair=plan.repair[:burst]
-        )
 
     def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
         self._recorder.event(
@@ -215,24 +423,24 @@ class ReplicationService:
         )
         raise Terminal(f"{controller.key}: {error}") from error
 
-    async def _write_status(self, outcome: status.Outcome) -> bool:
+    async def _write_status(
+        self, outcome: status.Outcome, outbox: Sequence[OutboxEntry], audited: str
+    ) -> bool:
         """Write the status if it changed; False if the controller changed meanwhile."""
         controller = outcome.controller
-        wanted = status.status_of(outcome, self._clock.now())
+        wanted = msgspec.structs.replace(
+            status.status_of(outcome, self._clock.now()), outbox=tuple(outbox), audited=audited
+        )
         if wanted == controller.status:
             return True
         try:
-            await self._client.patch(
-                REPLICATIONCONTROLLER,
-                controller.metadata.name,
-                controller.metadata.namespace,
-                patch=status.patch_of(controller, wanted),
-                subresource="status",
-            )
+            await self._patch_status(controller, status.patch_of(controller, wanted))
         except NotFound:
             return True
         except Conflict:
             return False
+        for reason in status.skips(controller.status.conditions, wanted.conditions):
+            self._instruments.skips.labels(reason).inc()
         self._tell_shortage(controller, wanted.conditions)
         return True
 
@@ -280,15 +488,19 @@ class ReplicationService:
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
         if old.metadata.generation != new.metadata.generation:
             self.loop.queue.forget(new.key)  # a new spec deserves a prompt first attempt
-        self.loop.enqueue(new.key)
+        if _facts(old) != _facts(new) or self._echoes.awaited(new.metadata.uid):
+            self.loop.enqueue(new.key)
 
     def _controller_gone(self, controller: ReplicationController) -> None:
         uid = controller.metadata.uid
         self._expectations.forget(uid)
         self._replacements.forget(uid)
+        self._transfers.forget(uid)
+        self._echoes.forget(uid)
         self._eligible.pop(uid, None)
 
     def _pod_added(self, pod: Pod) -> None:
+        self._readiness.appeared(pod)
         owner = owner_key(pod)
         if owner is not None:
             key, uid = owner
@@ -300,6 +512,7 @@ class ReplicationService:
             self._enqueue_adopters(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
+        self._readiness.changed(old, new)
         before, owner = owner_key(old), owner_key(new)
         if before is not None and before != owner:
             self._enqueue_owner(*before)
@@ -311,6 +524,7 @@ class ReplicationService:
         self._enqueue_owner(*owner)
 
     def _pod_gone(self, pod: Pod) -> None:
+        self._readiness.gone(pod)
         owner = owner_key(pod)
         if owner is not None:
             self._expectations.deletion_observed(owner[1], pod.metadata.uid)
@@ -355,6 +569,23 @@ class ReplicationService:
                     self.loop.enqueue(controller.key)
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
+
+
+def _facts(controller: ReplicationController) -> tuple[object, ...]:
+    """What a pass depends on, besides pods and nodes.
+
+    Not the status, which is our own: every failed pass writes there what it was about to do, and
+    that must not bring about the next one past its backoff.
+    """
+    meta = controller.metadata
+    return meta.generation, meta.labels, meta.annotations, meta.deletion_timestamp
+
+
+def _cause(failure: Exception | None, trouble: GrangeError | None) -> str:
+    """What the condition names as the reason of a failure."""
+    if isinstance(failure, DeletionsHeld):
+        return "DeletionsHeld"
+    return "NodesUnknown" if failure is not None and failure is trouble else "WriteFailed"
 
 
 class _Taken:

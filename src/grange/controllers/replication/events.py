@@ -16,3 +16,23 @@ class Reason(StrEnum):
     REPAIR_FAILED = "FailedRepair"
     INSUFFICIENT_NODES = "InsufficientNodes"
     INVALID = "InvalidController"
+    ROLLOUT_STARTED = "RolloutStarted"
+    ROLLOUT_PAUSED = "RolloutPaused"
+    ROLLOUT_RESUMED = "RolloutResumed"
+    CANARY_REACHED = "CanaryReached"
+    ROLLOUT_COMPLETE = "RolloutComplete"
+    ROLLOUT_FAILED = "RolloutFailed"
+    ROLLING_BACK = "RollingBack"
+    ROLLED_BACK = "RolledBack"
+    ROLLOUT_REFUSED = "RolloutRefused"
+
+
+FAILURES = frozenset(
+    {
+        Reason.ROLLOUT_FAILED,
+        Reason.ROLLOUT_REFUSED,
+        Reason.ROLLING_BACK,
+        Reason.ROLLED_BACK,
+    }
+)
+"""Reasons of the rollout that somebody should look at."""

@@ -12,25 +12,26 @@ With ``OnePerNode`` additions go to the eligible nodes without a pod of ours in 
 name, which users rely on, and never more than one goes to a node. A pod is *stranded* while it is
 pinned to a node that is no longer eligible and has not been bound: it runs nowhere, so moving it
 to a spare node costs nothing. Pods that are bound never move because of eligibility; that is
-what ``strategy: Static`` promises, and for now ``Dynamic`` too. With ``Packed`` the scheduler chooses.
+what ``strategy: Static`` promises, and what ``transfer`` does for ``Dynamic`` is not decided here. With
+``Packed`` the scheduler chooses.
 
 A pod that has not been bound is *misfit* once the template, the node selector or the placement
-have changed; it is replaced at once, because it runs nowhere. Pods that are bound keep running as
-they are: the ``rollout`` argument of ``plan`` is where their replacement is planned, and
-``on_delete`` (nothing; pods are renewed as they are deleted) is what there is.
+have changed; it is replaced at once, because it runs nowhere. While a rollout is under way
+(``rollout`` decides that), the pods are two groups, of the new template and of earlier ones, each with
+a count of its own; otherwise all are one group. A group that has too many gives up pods by rank, as
+far as the disruption ``budget`` grants them, and one that has too few gets pods of its template.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Mapping, Sequence, Set as AbstractSet
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Collection, Container, Mapping, Sequence, Set as AbstractSet
+from dataclasses import dataclass, field, replace
 
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.base.errors import GrangeError
-from grange.controllers.replication import identity, ranking
+from grange.controllers.replication import budget, identity, phases, ranking, rollout
 
 
 class InvalidController(GrangeError):
@@ -63,6 +64,9 @@ class Situation:
         down: names of nodes that are gone or not ready: what their pods say is stale.
         taken: names of pods in the namespace that are not among ``owned``.
         held: uids of finished pods whose replacement must wait.
+        available: uids of the pods that are available; None for those that are ready.
+        limits: what the rollout allows; None for what the spec says, wherever pods may go.
+        sides: the counts of a rollout that is under way.
     """
 
     controller: ReplicationController
@@ -71,14 +75,24 @@ class Situation:
     down: Container[str] = frozenset()
     taken: Container[str] = frozenset()
     held: AbstractSet[str] = frozenset()
+    available: AbstractSet[str] | None = None
+    limits: budget.Limits | None = None
+    sides: rollout.Sides | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A pod to create; the node is empty where the scheduler chooses."""
+    """A pod to create.
+
+    Attributes:
+        name: of the pod.
+        node: where to; empty where the scheduler chooses.
+        source: the controller with the template to use; None for the present one.
+    """
 
     name: str
     node: str = ""
+    source: ReplicationController | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +130,6 @@ class Plan:
     scaling: bool = False
 
 
-Rollout = Callable[[Situation], Sequence[Pod]]
-"""Says which active pods to replace in this pass for the sake of a changed template."""
-
-
-def on_delete(situation: Situation) -> Sequence[Pod]:
-    """The rollout of a controller that never replaces a running pod by itself: none."""
-    return ()
-
-
 def is_active(pod: Pod) -> bool:
     """Whether the pod counts as a replica: neither on its way out nor finished."""
     return not pod.metadata.deletion_timestamp and not pods.is_finished(pod)
@@ -154,7 +159,7 @@ def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim
     return Claim(tuple(owned), tuple(adopt), tuple(release))
 
 
-def plan(situation: Situation, rollout: Rollout = on_delete) -> Plan:
+def plan(situation: Situation) -> Plan:
     """Decide one pass.
 
     Returns:
@@ -170,7 +175,55 @@ def plan(situation: Situation, rollout: Rollout = on_delete) -> Plan:
         raise InvalidController(f"spec.placement: {spec.placement!r} is not OnePerNode or Packed")
     if spec.paused or situation.controller.metadata.deletion_timestamp:
         return Plan()
-    return _OnePass(situation).decide(rollout)
+    return _OnePass(situation).decide()
+
+
+def careful(plan_: Plan, controller: ReplicationController) -> Plan:
+    """What of a plan may be done while nobody knows which nodes may be used.
+
+    Labels are put back, and what is too many goes unless a rollout counts on it; nothing is placed.
+    """
+    state = controller.status.rollout
+    still = state is None or phases.Phase(state.phase) in {
+        phases.Phase.COMPLETE,
+        phases.Phase.ROLLED_BACK,
+    }
+    surplus = tuple(removal for removal in plan_.delete if still and removal.why == "Surplus")
+    return replace(plan_, create=(), delete=surplus, short=0)
+
+
+def bounded(plan_: Plan, most: int) -> Plan:
+    """At most so many of each; the rest is planned anew when these have been seen."""
+    return replace(
+        plan_,
+        create=plan_.create[:most],
+        delete=plan_.delete[:most],
+        repair=plan_.repair[:most],
+    )
+
+
+@dataclass(slots=True)
+class _Group:
+    """Pods that are counted together.
+
+    Attributes:
+        wanted: how many there shall be.
+        source: with the template that they are made from; None if they are not made anew.
+        template_hash: of the template that unbound ones must have; empty for any.
+        active: those that count.
+        held: finished ones that keep their place.
+    """
+
+    wanted: int
+    source: ReplicationController | None
+    template_hash: str = ""
+    active: list[Pod] = field(default_factory=list)
+    held: list[Pod] = field(default_factory=list)
+
+    @property
+    def need(self) -> int:
+        """Pods that are missing; negative for pods too many."""
+        return self.wanted - len(self.active) - len(self.held)
 
 
 class _OnePass:
@@ -181,72 +234,111 @@ class _OnePass:
         self.controller = situation.controller
         self.one_per_node = situation.controller.spec.placement == "OnePerNode"
         self.eligible = frozenset(situation.eligible)
-        self.active = [pod for pod in situation.owned if is_active(pod)]
         self.removals: list[Removal] = []
-        self.held: list[Pod] = []
+        self.groups = self._groups()
         for pod in situation.owned:
-            if not pods.is_finished(pod) or pod.metadata.deletion_timestamp:
-                continue
-            if pod.metadata.uid in situation.held:
-                self.held.append(pod)
-            else:
-                self.removals.append(Removal(pod, "Finished"))
+            group = self._group_of(pod)
+            if is_active(pod):
+                group.active.append(pod)
+            elif not pod.metadata.deletion_timestamp:
+                if pod.metadata.uid in situation.held:
+                    group.held.append(pod)
+                else:
+                    self.removals.append(Removal(pod, "Finished"))
+        limits = situation.limits or budget.limits(self.controller)
+        unknown = {
+            pod.metadata.uid
+            for pod in self._active()
+            if pod.spec.node_name in situation.down and pods.is_ready(pod)
+        }
+        self.budget = budget.Budget(self._available(), limits.minimum, unknown)
 
-    def decide(self, rollout: Rollout) -> Plan:
+    def _groups(self) -> tuple[_Group, ...]:
+        """The new side before the old one, or one group for all."""
+        present = identity.template_hash(self.controller)
+        sides = self.situation.sides
+        if sides is None:
+            return (_Group(self.controller.spec.replicas, self.controller, present),)
+        new = _Group(sides.new, self.controller, present)
+        return (new, _Group(sides.old, sides.source))
+
+    def _group_of(self, pod: Pod) -> _Group:
+        first = self.groups[0]
+        return first if rollout.is_of(pod, first.template_hash) else self.groups[-1]
+
+    def _available(self) -> AbstractSet[str]:
+        if self.situation.available is not None:
+            return self.situation.available
+        down = self.situation.down
+        return {pod.metadata.uid for pod in self._active() if ranking.is_ready(pod, down)}
+
+    def _active(self) -> list[Pod]:
+        return [pod for group in self.groups for pod in group.active]
+
+    def _need(self) -> int:
+        return sum(max(0, group.need) for group in self.groups)
+
+    def decide(self) -> Plan:
         """The plan; called once."""
         if self.one_per_node:
-            self._remove(self._duplicates(), "OnePerNode")
-        self._remove(self._misfits(), "Outdated")
-        self._remove([pod for pod in rollout(self.situation) if is_active(pod)], "Outdated")
-        if (surplus := -self._need()) > 0:
-            self._shrink(surplus)
+            self._remove_duplicates()
+        for group in self.groups:
+            self._remove(self._misfits(group), "Outdated")
+        why = "Surplus" if self.situation.sides is None else "RollingUpdate"
+        for group in reversed(self.groups):
+            if group.need < 0:
+                self._shrink(group, -group.need, why)
         if self.one_per_node:
             spare = max(0, len(self._free_nodes()) - self._need())
             self._remove(self._stranded()[:spare], "NodeIneligible")
-        need = self._need()
-        additions = self._additions(need)
+        additions = self._additions()
         return Plan(
             create=additions,
             delete=tuple(self.removals),
             repair=self._repairs(),
-            short=self._shortage(need, additions),
-            scaling=need > 0 or bool(self.removals),
+            short=self._shortage(additions),
+            scaling=self._need() > 0 or bool(self.removals),
         )
 
-    def _need(self) -> int:
-        return self.controller.spec.replicas - len(self.active) - len(self.held)
+    def _forget(self, chosen: Sequence[Pod]) -> None:
+        gone = {pod.metadata.uid for pod in chosen}
+        if gone:
+            for group in self.groups:
+                group.active = [pod for pod in group.active if pod.metadata.uid not in gone]
 
     def _remove(self, chosen: Sequence[Pod], why: str) -> None:
-        gone = {pod.metadata.uid for pod in chosen}
-        self.active = [pod for pod in self.active if pod.metadata.uid not in gone]
+        self._forget(chosen)
         self.removals += [Removal(pod, why) for pod in chosen]
 
-    def _shrink(self, surplus: int) -> None:
+    def _shrink(self, group: _Group, surplus: int, why: str) -> None:
         """Held places go first: nothing runs there."""
-        idle = self.held[:surplus]
-        self.held = self.held[len(idle) :]
+        idle = group.held[:surplus]
+        group.held = group.held[len(idle) :]
         self._remove(idle, "Finished")
-        ranked = ranking.victims(self.active, self.eligible, self.situation.down)
-        self._remove(ranked[: surplus - len(idle)], "Surplus")
+        ranked = ranking.victims(group.active, self.eligible, self.situation.down)
+        if self.situation.sides is not None:  # what is taken is counted on to be unavailable
+            ranked.sort(key=self.budget.cost)
+        self._remove(self.budget.granted(ranked, surplus - len(idle)), why)
 
-    def _duplicates(self) -> list[Pod]:
-        """All but the best active pod of every node."""
+    def _remove_duplicates(self) -> None:
+        """All but the best active pod of every node go: at once, or when others are available."""
         by_node: dict[str, list[Pod]] = defaultdict(list)
-        for pod in ranking.victims(self.active, self.eligible, self.situation.down):
+        for pod in ranking.victims(self._active(), self.eligible, self.situation.down):
             if node := identity.node_of(pod):
                 by_node[node].append(pod)
-        return [pod for there in by_node.values() for pod in there[:-1]]
+        chosen = [pod for there in by_node.values() for pod in there[:-1]]
+        self._remove(self.budget.granted(chosen, len(chosen)), "OnePerNode")
+        self._forget(chosen)
 
-    def _misfits(self) -> list[Pod]:
+    def _misfits(self, group: _Group) -> list[Pod]:
         """Unbound pods that would not be made like this today."""
-        template = identity.template_hash(self.controller)
         placement = identity.placement_hash(self.controller)
         return [
             pod
-            for pod in self.active
+            for pod in group.active
             if not pod.spec.node_name
             and (
-                pod.metadata.labels.get(identity.TEMPLATE_HASH_LABEL) != template
+                (group.template_hash and not rollout.is_of(pod, group.template_hash))
                 or pod.metadata.annotations.get(identity.PLACEMENT_HASH) != placement
             )
         ]
@@ -273,17 +365,27 @@ class _OnePass:
     def _stranded(self) -> list[Pod]:
         return [
             pod
-            for pod in self.active
+            for pod in self._active()
             if not pod.spec.node_name and identity.node_of(pod) not in {"", *self.eligible}
         ]
 
-    def _additions(self, need: int) -> tuple[Addition, ...]:
-        if need <= 0:
+    def _additions(self) -> tuple[Addition, ...]:
+        sources = [
+            None if group.source is self.controller else group.source
+            for group in self.groups
+            if group.source is not None
+            for _ in range(group.need)
+        ]
+        if not sources:
             return ()
         if self.one_per_node:
             return tuple(
-                Addition(identity.name_for_node(self.controller, node, self.situation.taken), node)
-                for node in self._free_nodes()[:need]
+                Addition(
+                    identity.name_for_node(self.controller, node, self.situation.taken),
+                    node,
+                    source,
+                )
+                for node, source in zip(self._free_nodes(), sources, strict=False)
             )
         ours = {pod.metadata.name for pod in self.situation.owned}
         spare = (
@@ -291,21 +393,26 @@ class _OnePass:
             for name in identity.ordinal_names(self.controller, self.situation.taken)
             if name not in ours
         )
-        return tuple(Addition(name) for name in islice(spare, need))
+        return tuple(
+            Addition(name, source=source) for source, name in zip(sources, spare, strict=False)
+        )
 
-    def _shortage(self, need: int, additions: Sequence[Addition]) -> int:
+    def _shortage(self, additions: Sequence[Addition]) -> int:
         """Wanted pods that no node can take, not counting nodes that are about to be free."""
+        replicas = self.controller.spec.replicas
         if not self.one_per_node:
-            return 0 if self.eligible else self.controller.spec.replicas
-        used = {identity.node_of(pod) for pod in (*self.active, *self.held)}
+            return 0 if self.eligible else replicas
+        held = [pod for group in self.groups for pod in group.held]
+        used = {identity.node_of(pod) for pod in (*self._active(), *held)}
         used.update(addition.node for addition in additions)
         soon = {identity.node_of(pod) for pod in self.situation.owned} & self.eligible - used
-        return max(0, need - len(additions) - len(soon)) + len(self._stranded())
+        missing = min(self._need(), replicas - len(self._active()) - len(held))
+        return max(0, missing - len(additions) - len(soon)) + len(self._stranded())
 
     def _repairs(self) -> tuple[Repair, ...]:
         wanted = identity.labels_of(self.controller)
         repairs = []
-        for pod in self.active:
+        for pod in self._active():
             labels = pod.metadata.labels
             drift = {key: value for key, value in wanted.items() if labels.get(key) != value}
             if drift:

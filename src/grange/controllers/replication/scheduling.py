@@ -46,6 +46,9 @@ class Scheduler(Protocol):
             AllocationRefused: there are none to be had.
         """
 
+    async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of the nodes that were allocated for the controller and not taken back."""
+
     async def deallocate_nodes(
         self, controller: ReplicationController, names: Sequence[str]
     ) -> None:
@@ -145,6 +148,10 @@ class NodeSelectorScheduler:
             f"{controller.key}: {count} more nodes wanted, but nodes are not allocated here: "
             "label nodes to match spec.nodeSelector or add nodes"
         )
+
+    async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """None: nodes are not allocated here."""
+        return ()
 
     async def deallocate_nodes(
         self, controller: ReplicationController, names: Sequence[str]

@@ -1,26 +1,27 @@
 """What a controller says about itself: counts and conditions, as a table of rules.
 
-Every condition is always there. Abnormal-is-true conditions (``InsufficientNodes``, ``Paused``)
+Every condition is always there. Abnormal-is-true conditions (``InsufficientNodes``, ``Misplaced``, ``Paused``)
 are named after the abnormality, so that ``kubectl wait`` can wait for either state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import floor
 
 import msgspec
 from msgspec.structs import replace
 
 from grange.api import conditions, timestamps
-from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import (
     ReplicationController,
     ReplicationControllerStatus,
 )
 from grange.api.meta import Condition, Document
-from grange.controllers.replication import identity, logic, ranking
+from grange.controllers.replication import budget, health, identity, logic, rollout
+from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.phases import Phase
+from grange.controllers.replication.readiness import Readiness
 
 Verdict = tuple[str, str, str]
 """status ("True", "False"), reason, message."""
@@ -35,10 +36,14 @@ class Outcome:
         active: its active pods before the pass.
         available: how many of them are ready for at least ``minReadySeconds``.
         ready: how many of them are ready.
-        updated: how many of them are made from today's template.
+        updated: how many of them are made from ``spec.template``.
         plan: what the pass decided.
         failure: the first error while carrying it out; empty for none.
+        cause: the reason that the condition names for it.
         next_available_s: seconds until the next ready pod counts as available; None for none.
+        moves: what became of its node transfers; None when they were not looked at.
+        minimum: how many shall be available at any time.
+        rolling: whether pods are being replaced for another template.
     """
 
     controller: ReplicationController
@@ -48,71 +53,59 @@ class Outcome:
     updated: int
     plan: logic.Plan
     failure: str = ""
+    cause: str = "WriteFailed"
     next_available_s: float | None = None
+    moves: Advance | None = None
+    minimum: int = 0
+    rolling: bool = False
 
     @property
     def replicas(self) -> int:
         """How many pods are wanted."""
         return max(0, self.controller.spec.replicas)
 
-
-def share(value: int | str, replicas: int, *, up: bool = False) -> int:
-    """A count or a percentage of the replicas, as a count; a percentage rounds down unless ``up``.
-
-    Text that is no percentage counts as zero.
-    """
-    if isinstance(value, int):
-        return max(0, value)
-    digits = value.removesuffix("%")
-    if digits == value or not digits.isdecimal():
-        return 0
-    exact = int(digits) * replicas / 100
-    return floor(exact) if not up else -floor(-exact)
-
-
-def wait_for_available(controller: ReplicationController, pod: Pod, now: datetime) -> float:
-    """Seconds until a pod that is ready counts as available; zero if it does."""
-    needed = controller.spec.rollout.min_ready_seconds
-    if needed <= 0:
-        return 0.0
-    ready = pods.condition(pod, "Ready")
-    if ready is None or not ready.last_transition_time:
-        return needed
-    since = timestamps.parse(ready.last_transition_time)
-    return max(0.0, needed - (now - since).total_seconds())
+    @property
+    def phase(self) -> Phase:
+        """Where the rollout of the template is."""
+        state = self.controller.status.rollout
+        return Phase.PROGRESSING if state is None else Phase(state.phase)
 
 
 def observe(
-    situation: logic.Situation, plan: logic.Plan, *, now: datetime, failure: str = ""
+    situation: logic.Situation,
+    plan: logic.Plan,
+    *,
+    now: datetime,
+    failure: str = "",
+    cause: str = "WriteFailed",
+    moves: Advance | None = None,
+    readiness: Readiness | None = None,
 ) -> Outcome:
     """Count the pods."""
-    controller = situation.controller
+    controller, state = situation.controller, situation.controller.status.rollout
     active = tuple(pod for pod in situation.owned if logic.is_active(pod))
-    waits = [
-        wait_for_available(controller, pod, now)
-        for pod in active
-        if ranking.is_ready(pod, situation.down)
-    ]
-    made_from = identity.template_hash(controller)
+    seen = health.observe(controller, active, situation.down, now, readiness)
+    wanted = identity.template_hash(controller) if state is None else state.spec_hash
     return Outcome(
         controller=controller,
         active=active,
-        available=waits.count(0.0),
-        ready=len(waits),
-        updated=sum(
-            pod.metadata.labels.get(identity.TEMPLATE_HASH_LABEL) == made_from for pod in active
-        ),
+        available=len(seen.available),
+        ready=seen.ready,
+        updated=sum(rollout.is_of(pod, wanted) for pod in active),
         plan=plan,
         failure=failure,
-        next_available_s=min((wait for wait in waits if wait > 0.0), default=None),
+        cause=cause,
+        next_available_s=seen.next_available_s,
+        moves=moves,
+        minimum=budget.limits(controller).minimum,
+        rolling=situation.sides is not None,
     )
 
 
 def _available(outcome: Outcome) -> Verdict:
     wanted = outcome.replicas
-    allowed = share(outcome.controller.spec.rollout.max_unavailable, wanted)
     message = f"{outcome.available} of {wanted} replicas are available"
-    if outcome.available >= wanted - allowed:
+    if outcome.available >= outcome.minimum:
         return "True", "MinimumReplicasAvailable", message
     return "False", "MinimumReplicasUnavailable", message
 
@@ -120,23 +113,58 @@ def _available(outcome: Outcome) -> Verdict:
 def _reconciled(outcome: Outcome) -> Verdict:
     wanted, have = outcome.replicas, len(outcome.active)
     if outcome.failure:
-        return "False", "WriteFailed", outcome.failure
+        return "False", outcome.cause, outcome.failure
     if outcome.controller.spec.paused:
         return "False", "Paused", "neither scaled nor repaired while spec.paused is true"
     if outcome.plan.short:
         return "False", "InsufficientNodes", _shortage(outcome)
+    if outcome.rolling:
+        return "False", "RollingOut", f"{outcome.updated} of {wanted} replicas are updated"
     if outcome.plan.scaling or have != wanted:
         return "False", "Scaling", f"{have} of {wanted} replicas exist"
     if outcome.plan.repair:
         return "False", "Repairing", f"labels of {len(outcome.plan.repair)} pods are put back"
     if outcome.updated < have:
-        return (
-            "False",
-            "Outdated",
-            f"{have - outcome.updated} pods are made from an earlier template; "
-            "delete a pod to have it made anew",
-        )
+        return _outdated(outcome)
     return "True", "AsWanted", f"{wanted} replicas exist as wanted"
+
+
+def _outdated(outcome: Outcome) -> Verdict:
+    count = len(outcome.active) - outcome.updated
+    if outcome.phase is Phase.ROLLED_BACK:
+        return "False", "RolledBack", _message(outcome) + "; change spec.template to try again"
+    message = f"{count} pods are made from another template"
+    if outcome.controller.spec.rollout.type != "RollingUpdate":
+        message += "; delete a pod to have it made anew"
+    return "False", "Outdated", message
+
+
+def _message(outcome: Outcome) -> str:
+    state = outcome.controller.status.rollout
+    return "" if state is None else state.message
+
+
+def _progressing(outcome: Outcome) -> Verdict:
+    state, wanted = outcome.controller.status.rollout, outcome.replicas
+    revision = 0 if state is None else state.revision
+    count = f"revision {revision}: {outcome.updated} of {wanted} replicas are updated"
+    verdicts: dict[Phase, Verdict] = {
+        Phase.PAUSED: ("Unknown", "RolloutPaused", count),
+        Phase.WAITING: ("True", "RolloutWaiting", count),
+        Phase.COMPLETE: ("True", "RolloutComplete", f"revision {revision} is rolled out"),
+        Phase.FAILED: ("False", "ProgressDeadlineExceeded", _message(outcome)),
+        Phase.ROLLING_BACK: ("True", "RollingBack", _message(outcome)),
+        Phase.ROLLED_BACK: ("False", "RolledBack", _message(outcome)),
+    }
+    return verdicts.get(outcome.phase, ("True", "RollingOut", count))
+
+
+def _rollout_failed(outcome: Outcome) -> Verdict:
+    if outcome.phase is Phase.FAILED:
+        return "True", "ProgressDeadlineExceeded", _message(outcome)
+    if outcome.phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK}:
+        return "True", outcome.phase.value, _message(outcome)
+    return "False", "NotFailed", "no rollout has failed since spec.template changed"
 
 
 def _shortage(outcome: Outcome) -> str:
@@ -160,11 +188,29 @@ def _paused(outcome: Outcome) -> Verdict:
     return "False", "NotPaused", "spec.paused is false"
 
 
+def _misplaced(outcome: Outcome) -> Verdict:
+    moves = outcome.moves
+    if moves is not None:
+        for reason, message in moves.failures.items():
+            return "True", reason, message
+        if moves.after:
+            names = ", ".join(f"{item.old} ({item.phase})" for item in moves.after[:3])
+            return "True", "Transferring", f"{len(moves.after)} pods are moving from {names}"
+        for reason, message in moves.held_back.items():
+            return "True", reason, message
+    return "False", "AllOnEligibleNodes", "every bound pod is on an eligible node"
+
+
+_HELD_UP = frozenset({"DeletionsHeld", "WriteFailed", "NodesUnknown", "Paused", "RolledBack"})
+
 RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
     ("Available", _available),
     ("Reconciled", _reconciled),
     ("InsufficientNodes", _insufficient),
+    ("Misplaced", _misplaced),
     ("Paused", _paused),
+    ("Progressing", _progressing),
+    ("RolloutFailed", _rollout_failed),
 )
 """Condition type and its rule, in the order in which conditions are written."""
 
@@ -189,22 +235,61 @@ def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
         replicas=len(outcome.active),
         ready_replicas=outcome.ready,
         updated_replicas=outcome.updated,
+        available_replicas=outcome.available,
         conditions=said,
     )
 
 
+def skips(before: Sequence[Condition], now: Sequence[Condition]) -> list[str]:
+    """Reasons for which something is left undone now, and was not before."""
+    known = {item.reason for item in before if _tells_of_skip(item)}
+    found = [item.reason for item in now if _tells_of_skip(item)]
+    return sorted(set(found) - known)
+
+
+def _tells_of_skip(item: Condition) -> bool:
+    if item.type in {"Misplaced", "InsufficientNodes"}:
+        return item.status == "True" and item.reason != "Transferring"
+    return item.type == "Reconciled" and item.reason in _HELD_UP
+
+
+def fence_of(controller: ReplicationController) -> Document:
+    """The part of a patch that makes it fail if the controller changed meanwhile."""
+    meta = controller.metadata
+    return {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+
+
 def patch_of(controller: ReplicationController, status: ReplicationControllerStatus) -> Document:
     """The merge patch that writes the status, unless the controller changed meanwhile."""
+    outbox: Document = {}
+    if status.outbox != controller.status.outbox:
+        outbox["outbox"] = msgspec.to_builtins(status.outbox)
+    if status.audited != controller.status.audited:
+        outbox["audited"] = status.audited
     return {
-        "metadata": {
-            "uid": controller.metadata.uid,
-            "resourceVersion": controller.metadata.resource_version,
-        },
+        **fence_of(controller),
         "status": {
+            **outbox,
             "observedGeneration": status.observed_generation,
             "replicas": status.replicas,
             "readyReplicas": status.ready_replicas,
             "updatedReplicas": status.updated_replicas,
+            "availableReplicas": status.available_replicas,
             "conditions": [msgspec.to_builtins(item) for item in status.conditions],
         },
+    }
+
+
+def rollout_of(status: ReplicationControllerStatus) -> Document:
+    """The part of the status that says how far the rollout shall go, as a merge patch writes it."""
+    state = status.rollout
+    if state is None:
+        return {}
+    return {
+        "rollout": {
+            # Every field, also those at their default: the patch must be able to set them back.
+            item.encode_name: getattr(state, item.name)
+            for item in msgspec.structs.fields(state)
+        },
+        "history": [msgspec.to_builtins(item) for item in status.history],
     }

@@ -138,12 +138,13 @@ class Writes:
     async def _create(self, controller: ReplicationController, item: logic.Addition) -> bool:
         """Create; False if the pod is there already and ours, which the cache will show."""
         uid, namespace = controller.metadata.uid, controller.metadata.namespace
-        document = podtemplate.pod_document(controller, name=item.name, node=item.node)
+        source = item.source or controller
+        document = podtemplate.pod_document(source, name=item.name, node=item.node)
         try:
             await self._client.create(POD, document, namespace)
         except ApiError as error:
             self._expectations.creation_failed(uid, item.name, error)
-            if isinstance(error, AlreadyExists) and await self._is_ours(controller, item.name):
+            if isinstance(error, AlreadyExists) and await self._is_there(controller, item.name):
                 return False
             if not _is_terminating(error):
                 message = f"Error creating pod {item.name}: {error.message}"
@@ -152,12 +153,22 @@ class Writes:
         self._tell(controller, Reason.CREATED, f"Created pod {item.name}")
         return True
 
-    async def _is_ours(self, controller: ReplicationController, name: str) -> bool:
+    async def _is_there(self, controller: ReplicationController, name: str) -> bool:
+        """Whether a pod of ours has the name; False if it is somebody else's.
+
+        Raises:
+            Conflict: one of ours had it, and is gone or on its way: the name will be free soon.
+        """
+        leaving = f"the name {name} is held by a pod on its way out"
         try:
             live = await self._client.get(POD, name, controller.metadata.namespace)
-        except NotFound:
-            return True  # gone meanwhile: looking again is all there is to do
-        return owners.is_controlled_by(live, controller)
+        except NotFound as error:
+            raise Conflict(leaving) from error
+        if not owners.is_controlled_by(live, controller):
+            return False
+        if live.metadata.deletion_timestamp:
+            raise Conflict(leaving)
+        return True
 
     async def _delete(self, controller: ReplicationController, item: logic.Removal) -> None:
         """Delete this very pod if it is still ours; one that is gone or not ours is fine."""

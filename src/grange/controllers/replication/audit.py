@@ -1,0 +1,353 @@
+"""The audit of membership: a record for every change, exactly when there was a change.
+
+Kubernetes has no write over two objects, so the pair of change and record goes through an outbox
+in the controller's own status: what is about to be done is compared-and-set there first, then it
+is done, then the record is created under a name made from the entry, then the entry is dropped.
+After a crash the next owner finds the entry, sees which of its changes the server has, and records
+those: a record names nothing that did not happen, and a second try finds the first one's record.
+
+The types of records are those of the specification of replication, §4 and A1 to A7.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace as replace_plan
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from grange.api import names, timestamps
+from grange.api.kinds import AUDITRECORD, POD, auditrecord
+from grange.api.kinds.auditrecord import RETARGET, AuditSpec
+from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
+from grange.api.meta import Document
+from grange.api.status import AlreadyExists, Expired, NotFound
+from grange.api.timestamps import TimestampError
+from grange.base.clock import Clock
+from grange.client.client import Client
+from grange.controllers.replication import identity, logic, rollout
+from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.events import Reason
+from grange.reconcile import owners
+
+_PAGE = 500
+_OF_ROLLOUTS = {
+    Reason.ROLLOUT_STARTED: auditrecord.ROLLOUT_STARTED,
+    Reason.ROLLOUT_COMPLETE: auditrecord.ROLLOUT_COMPLETED,
+    Reason.ROLLED_BACK: auditrecord.ROLLOUT_ROLLED_BACK,
+}
+"""What of a rollout the audit tells."""
+
+
+def entry(
+    controller: ReplicationController,
+    event: str,
+    now: datetime,
+    *,
+    plan: logic.Plan | None = None,
+    transfer: NodeTransfer | None = None,
+    message: str = "",
+    number: int = 0,
+) -> OutboxEntry:
+    """What goes into the outbox.
+
+    Args:
+        controller: as the pass has it; the version is part of the entry's identity, because only
+            one status can follow it.
+        event: the type of the record.
+        now: wall time.
+        plan: whose creations and deletions it announces.
+        transfer: what it is about.
+        message: in words.
+        number: tells the entries of one pass apart.
+    """
+    meta = controller.metadata
+    added = [Member(item.name, item.node) for item in plan.create] if plan else []
+    removed = [_member(item.pod) for item in plan.delete] if plan else []
+    return OutboxEntry(
+        id=names.digest(meta.uid, meta.resource_version, str(number)),
+        event=event,
+        time=timestamps.rfc3339_micro(now),
+        added=tuple(added),
+        removed=tuple(removed),
+        transfer=transfer,
+        message=message,
+    )
+
+
+def entries(
+    controller: ReplicationController,
+    plan: logic.Plan,
+    moves: Advance,
+    decision: rollout.Decision,
+    now: datetime,
+) -> list[OutboxEntry]:
+    """What a pass has to announce: its transfers, its rollout, and who comes and goes."""
+    found = [
+        entry(controller, event, now, transfer=item, number=number)
+        for number, (event, item) in enumerate(moves.records, start=1)
+    ]
+    found += [
+        entry(controller, _OF_ROLLOUTS[reason], now, message=message, number=number)
+        for number, (reason, message) in enumerate(decision.news, start=len(found) + 1)
+        if reason in _OF_ROLLOUTS
+    ]
+    if plan.create or plan.delete:
+        found.append(entry(controller, RETARGET, now, plan=plan))
+    return found
+
+
+def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
+    """The part of an entry that came true; None when nothing did.
+
+    Args:
+        found: what was announced.
+        live: the controller's pods as the server has them now.
+    """
+    if found.event != RETARGET:
+        return found
+    # One on its way out under a name that was announced is the one that held the name before.
+    staying = {pod.metadata.uid for pod in live if not pod.metadata.deletion_timestamp}
+    there = {pod.metadata.name for pod in live if pod.metadata.uid in staying}
+    added = tuple(item for item in found.added if item.pod in there)
+    removed = tuple(item for item in found.removed if item.uid not in staying)
+    return replace(found, added=added, removed=removed) if added or removed else None
+
+
+def record(
+    controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
+) -> Document:
+    """The record of an entry.
+
+    Args:
+        controller: whose.
+        done: what was done.
+        members: the pods that belong to it afterwards.
+    """
+    meta = controller.metadata
+    spec = AuditSpec(
+        event=done.event,
+        time=done.time,
+        controller=meta.name,
+        controller_uid=meta.uid,
+        replicas=controller.spec.replicas,
+        added=done.added,
+        removed=done.removed,
+        members=tuple(sorted(members, key=lambda item: item.pod)),
+        transfer=done.transfer,
+        message=done.message,
+    )
+    return {
+        "metadata": {
+            "name": f"{names.digest(meta.uid)}-{done.id}",
+            "namespace": meta.namespace,
+            "labels": {NAME_LABEL: names.label_value(meta.name), ID_LABEL: meta.uid},
+        },
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
+    """The members once entries have come true, from the pods as they were seen before."""
+    entries = [*entries]
+    gone = {item.uid for done in entries for item in done.removed}
+    kept = [_member(p) for p in owned if logic.is_active(p) and p.metadata.uid not in gone]
+    known = {item.pod for item in kept}
+    return [*kept, *(m for done in entries for m in done.added if m.pod not in known)]
+
+
+def members(owned: Iterable[Pod]) -> list[Member]:
+    """The members as they are seen."""
+    return members_after(owned, ())
+
+
+def fingerprint(found: Iterable[Member]) -> str:
+    """Differs where the names of members do; empty for none."""
+    pods = sorted(item.pod for item in found)
+    return names.digest(*pods) if pods else ""
+
+
+def _member(pod: Pod) -> Member:
+    return Member(pod.metadata.name, identity.node_of(pod), pod.metadata.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the records say now.
+
+    Attributes:
+        members: ``fingerprint`` of the members that are recorded.
+        live: the pods as the server had them, if it was asked: more than the cache may show.
+    """
+
+    members: str
+    live: tuple[Pod, ...] | None = None
+
+    def pods(self, situation: logic.Situation) -> Sequence[Pod]:
+        """The pods that there were before the pass: the server's if it was asked, else the cache's."""
+        return situation.owned if self.live is None else self.live
+
+    def unseen(self, plan: logic.Plan) -> logic.Plan:
+        """A plan without what the server has already and the cache does not show yet.
+
+        It is recorded; announced again, it would be recorded twice.
+        """
+        if self.live is None:
+            return plan
+        there = {pod.metadata.name for pod in self.live}
+        staying = {pod.metadata.uid for pod in self.live if not pod.metadata.deletion_timestamp}
+        return replace_plan(
+            plan,
+            create=tuple(item for item in plan.create if item.name not in there),
+            delete=tuple(item for item in plan.delete if item.pod.metadata.uid in staying),
+        )
+
+
+class Journal:
+    """Writes records and clears outboxes.
+
+    Args:
+        client: where to.
+        clock: when.
+    """
+
+    def __init__(self, client: Client, *, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def settle(self, controller: ReplicationController, seen: Sequence[Pod]) -> Recorded:
+        """Write the records of what an earlier pass left in the outbox, and of what others did.
+
+        The server is asked which pods there are, because a cache may not have seen them yet. The
+        entries may be dropped afterwards.
+
+        Args:
+            controller: whose.
+            seen: its pods as the cache has them: one that lost its labels is not in the answer.
+
+        Returns:
+            The members that are recorded now.
+
+        Raises:
+            ApiError: not all records are written; try again.
+        """
+        listing = await self._client.list(
+            POD, controller.metadata.namespace, labels=f"{ID_LABEL}={controller.metadata.uid}"
+        )
+        live = [pod for pod in listing.items if owners.is_controlled_by(pod, controller)]
+        known = {pod.metadata.uid for pod in live}
+        live += [
+            pod
+            for pod in seen
+            if pod.metadata.uid not in known and ID_LABEL not in pod.metadata.labels
+        ]
+        members = [_member(pod) for pod in live if logic.is_active(pod)]
+        recorded = False
+        for found in controller.status.outbox:
+            done = settled(found, live)
+            if done is not None:
+                await self._write(controller, done, members)
+                recorded = recorded or done.event == RETARGET
+        now_members = fingerprint(members)
+        if not recorded and now_members != controller.status.audited:
+            message = "pods came or went without this controller"
+            strange = entry(controller, RETARGET, self._clock.now(), number=-1, message=message)
+            await self._write(controller, strange, members)
+        return Recorded(now_members, tuple(live))
+
+    async def publish(
+        self,
+        controller: ReplicationController,
+        entries: Sequence[OutboxEntry],
+        owned: Sequence[Pod],
+    ) -> str:
+        """Write the records of entries that this pass has carried out whole.
+
+        Args:
+            controller: whose.
+            entries: in order.
+            owned: its pods as the pass saw them before.
+
+        Returns:
+            ``fingerprint`` of the members that are recorded now.
+
+        Raises:
+            ApiError: not all records are written; the entries must stay in the outbox.
+        """
+        members = members_after(owned, entries)
+        for done in entries:
+            await self._write(controller, done, members)
+        return fingerprint(members)
+
+    async def _write(
+        self, controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
+    ) -> None:
+        with suppress(AlreadyExists):  # an earlier try got as far as this
+            await self._client.create(
+                AUDITRECORD, record(controller, done, members), controller.metadata.namespace
+            )
+
+    # --- retention ----------------------------------------------------------------------------
+
+    async def trim(self, *, keep: int, max_age_s: float, now: Callable[[], datetime]) -> int:
+        """Remove records that are too old or, controller by controller, too many.
+
+        Args:
+            keep: the newest so many of every controller stay, while they are young enough.
+            max_age_s: records older than this go.
+            now: wall time.
+
+        Returns:
+            How many were removed.
+
+        Raises:
+            ApiError: the server does not answer; try again later.
+        """
+        removed, cont, group = 0, "", ("", "")
+        held: list[tuple[str, str]] = []  # time and name, of one controller
+        while True:
+            try:
+                page = await self._client.list(AUDITRECORD, limit=_PAGE, cont=cont)
+            except Expired:
+                return removed  # the next round goes on
+            for item in page.items:
+                # Names begin with a digest of the uid, so a controller's records are neighbours.
+                owner = (item.metadata.namespace, item.spec.controller_uid)
+                if owner != group:
+                    removed += await self._cut(group[0], held, keep, max_age_s, now())
+                    group, held = owner, []
+                held.append((item.spec.time, item.metadata.name))
+            cont = page.next
+            if not cont:
+                return removed + await self._cut(group[0], held, keep, max_age_s, now())
+
+    async def _cut(
+        self,
+        namespace: str,
+        held: list[tuple[str, str]],
+        keep: int,
+        max_age_s: float,
+        now: datetime,
+    ) -> int:
+        held.sort(reverse=True)
+        oldest = now - timedelta(seconds=max_age_s)
+        removed = 0
+        for at, (time, name) in enumerate(held):
+            if at < keep and not _before(time, oldest):
+                continue
+            try:
+                await self._client.delete(AUDITRECORD, name, namespace)
+                removed += 1
+            except NotFound:
+                continue
+        return removed
+
+
+def _before(time: str, instant: datetime) -> bool:
+    try:
+        return timestamps.parse(time) < instant
+    except TimestampError:
+        return False  # somebody's hand wrote it; count alone decides

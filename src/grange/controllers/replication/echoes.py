@@ -1,0 +1,59 @@
+"""Whether the cache has seen our last write of a controller.
+
+A pass that starts from an older version would decide anew what was decided already, and lose the
+compare-and-set at its end. Versions are compared as numbers, which Kubernetes promises since 1.35
+(KEP-5504) and our server has always done; where they are not, nothing is waited for.
+"""
+
+from grange.api.meta import Resource
+from grange.base.clock import Clock
+
+_PATIENCE_S = 5.0
+
+
+class Echoes:
+    """Remembers, by uid, the version that we wrote last.
+
+    Args:
+        clock: for patience; a watch may be slow, but must not stop a controller for good.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._written: dict[str, tuple[int, float]] = {}
+        self._waiting: set[str] = set()
+
+    def wrote(self, obj: Resource) -> None:
+        """This is what the server made of our write."""
+        version = obj.metadata.resource_version
+        if version.isdecimal():
+            due = self._clock.monotonic() + _PATIENCE_S
+            self._written[obj.metadata.uid] = (int(version), due)
+
+    def remaining_s(self, cached: Resource) -> float:
+        """Seconds to wait for the echo of our last write; zero if the cache has it, or is too slow.
+
+        Args:
+            cached: the object as the cache has it.
+        """
+        found = self._written.get(cached.metadata.uid)
+        if found is None:
+            return 0.0
+        version, due = found
+        seen = cached.metadata.resource_version
+        left = due - self._clock.monotonic()
+        if not seen.isdecimal() or int(seen) >= version or left <= 0:
+            del self._written[cached.metadata.uid]
+            self._waiting.discard(cached.metadata.uid)
+            return 0.0
+        self._waiting.add(cached.metadata.uid)
+        return left
+
+    def awaited(self, uid: str) -> bool:
+        """Whether a pass waits for an echo, so that news of the status alone is worth a look."""
+        return uid in self._waiting
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._written.pop(uid, None)
+        self._waiting.discard(uid)

@@ -1,0 +1,351 @@
+"""A rollout between two controllers: what to do next, from what is seen. Pure; ``now`` is given.
+
+Theory of operation. Replicas move from the *old* controller to the *new* one a step at a time, with
+the same counting (``rolling``) and the same life (``phases``) as the rollout of one controller's
+template. Nothing is counted but pods that are there and are what their controller wants: one that
+was made from another template is current and no more. Going back is the same with the sides swapped.
+
+It ends when the new controller has all its pods; their health is not asked (check U2), the minimum
+was. Then the old controller, if nothing of it is left, is deleted, unless it shall be kept.
+
+Source: the rolling update of the specification of replication, §4c.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from grange.api import timestamps
+from grange.api.kinds import pod as pods
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.rollingupdate import Counts, RollingUpdate, RollingUpdateStatus
+from grange.base.statemachine import advance
+from grange.controllers.replication import health, identity, rolling, rollout
+from grange.controllers.replication.events import Reason
+from grange.controllers.replication.phases import ROLLOUT, Event, Phase
+from grange.controllers.replication.readiness import Readiness
+from grange.controllers.replication.rolling import Goal, Side, Split, Verdict
+
+OVER = frozenset({Phase.COMPLETE, Phase.ROLLED_BACK, Phase.REFUSED})
+"""Phases in which a rollout leaves its controllers alone, for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The pods of one controller, by what is known of them.
+
+    Attributes:
+        desired: as the controller asks for.
+        current: pods that are neither finished nor on their way out.
+        real: those of them that are made from the controller's template.
+        healthy: real ones that are available.
+        unhealthy: real ones that say they are not ready.
+        unknown: real ones without news, or with stale news, and pods that are not there yet.
+    """
+
+    desired: int = 0
+    current: int = 0
+    real: int = 0
+    healthy: int = 0
+    unhealthy: int = 0
+    unknown: int = 0
+
+
+def census(
+    controller: ReplicationController,
+    active: Sequence[Pod],
+    down: Container[str],
+    now: datetime,
+    readiness: Readiness | None = None,
+) -> Census:
+    """Count the active pods of a controller."""
+    template = identity.template_hash(controller)
+    real = [pod for pod in active if rollout.is_of(pod, template)]
+    healthy = len(health.observe(controller, real, down, now, readiness).available)
+    unhealthy = 0
+    for pod in real:
+        ready = pods.condition(pod, "Ready")
+        if pod.spec.node_name not in down and ready is not None and ready.status == "False":
+            unhealthy += 1
+    desired = max(0, controller.spec.replicas)
+    missing = max(0, desired - len(active))
+    unknown = len(real) - healthy - unhealthy + missing
+    return Census(desired, len(active), len(real), healthy, unhealthy, unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that a decision depends on.
+
+    Attributes:
+        update: the rollout.
+        old: its old controller; None if there is none, or none any more.
+        new: its new controller; None if it is not there.
+        old_pods: what is known of the old one's pods.
+        new_pods: what is known of the new one's pods.
+        rivals: names of other rollouts of either controller that came first and are not over.
+        now: wall time.
+    """
+
+    update: RollingUpdate
+    old: ReplicationController | None
+    new: ReplicationController | None
+    old_pods: Census
+    new_pods: Census
+    rivals: Sequence[str]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to write, and what to do then.
+
+    Attributes:
+        status: to be stored first; without conditions.
+        message: what is to be said about it.
+        split: the counts to give the controllers; None to leave them.
+        delete_old: the old controller is empty and no longer needed.
+        news: events.
+        wait_s: seconds until something is due without news; None for nothing.
+    """
+
+    status: RollingUpdateStatus
+    message: str
+    split: Split | None = None
+    delete_old: bool = False
+    news: tuple[tuple[Reason, str], ...] = ()
+    wait_s: float | None = None
+
+
+def decide(facts: Facts) -> Decision:
+    """One step of a rollout between two controllers."""
+    return _Step(facts).decide()
+
+
+class _Step:
+    """The working state of one decision; thrown away with it."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.spec = facts.update.spec
+        phase = facts.update.status.phase or Phase.PENDING.value
+        self.status = replace(
+            facts.update.status,
+            phase=phase,
+            observed_generation=facts.update.metadata.generation,
+        )
+        self.news: list[tuple[Reason, str]] = []
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self.status.phase)
+
+    def _advance(self, event: Event) -> None:
+        self.status = replace(self.status, phase=advance(ROLLOUT, self.phase, event).value)
+
+    def _now(self) -> str:
+        return timestamps.rfc3339(self.facts.now)
+
+    def decide(self) -> Decision:
+        """The decision; called once."""
+        if self.phase is Phase.PENDING:
+            reason = self._begin()
+            if reason:
+                return Decision(self.status, reason, news=tuple(self.news))
+        if self.phase in OVER:
+            return Decision(self.status, self._message())
+        if self.facts.new is None or self.facts.new.metadata.uid != self.status.new_uid:
+            return Decision(self.status, f"controller {self.spec.new} is gone: nothing is moved")
+        if self.facts.update.metadata.generation != self.facts.update.status.observed_generation:
+            self.status = replace(self.status, progressed_at=self._now())
+            if self.phase is Phase.FAILED:
+                self._advance(Event.CHANGED)
+        self._turn()
+        self._progress()
+        split = None if self.phase in {Phase.PAUSED, *OVER} else self._split()
+        delete_old = self._finish(split)
+        if split == Split(self.facts.old_pods.desired, self.facts.new_pods.desired):
+            split = None
+        if split is not None:
+            self.status = replace(self.status, replicas=Counts(split.old, split.new))
+        return Decision(
+            self.status,
+            self._message(),
+            split=split,
+            delete_old=delete_old,
+            news=tuple(self.news),
+            wait_s=self._remaining_s(),
+        )
+
+    # --- the beginning ------------------------------------------------------------------------
+
+    def _begin(self) -> str:
+        """Begin, or say why not."""
+        spec, old, new = self.spec, self.facts.old, self.facts.new
+        if self.facts.rivals:
+            self._advance(Event.REFUSED)
+            message = (
+                f"{', '.join(self.facts.rivals)} already moves replicas of {spec.old or spec.new}"
+            )
+            self.news.append((Reason.ROLLOUT_REFUSED, message))
+            return message
+        if new is None or (spec.old and old is None):
+            missing = spec.new if new is None else spec.old
+            return f"waits for controller {missing}, which is not there"
+        counts = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
+        if spec.starting_replicas is not None and spec.starting_replicas != counts:
+            self._advance(Event.REFUSED)
+            wanted = spec.starting_replicas
+            message = (
+                f"spec.startingReplicas: expected {wanted.old} and {wanted.new}, "
+                f"found {counts.old} and {counts.new}: nothing was moved"
+            )
+            self.news.append((Reason.ROLLOUT_REFUSED, message))
+            return message
+        self._advance(Event.BEGAN)
+        self.status = replace(
+            self.status,
+            old_uid=old.metadata.uid if old is not None else "",
+            new_uid=new.metadata.uid,
+            began=counts,
+            replicas=counts,
+            mark=self._score(),
+            started_at=self._now(),
+            progressed_at=self._now(),
+        )
+        self.news.append((Reason.ROLLOUT_STARTED, f"Moving replicas to {spec.new}"))
+        return ""
+
+    # --- on the way ---------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Pause, go on, or go back, as the spec says."""
+        if self.spec.paused:
+            if (self.phase, Event.PAUSED) in ROLLOUT:
+                self._advance(Event.PAUSED)
+            return
+        if self.phase is Phase.PAUSED:
+            self._advance(Event.RESUMED_BACK if self.spec.undo else Event.RESUMED)
+            self.status = replace(self.status, progressed_at=self._now())
+        if self.spec.undo and (self.phase, Event.BACK) in ROLLOUT:
+            self._go_back("undo")
+
+    def _go_back(self, why: str) -> None:
+        self._advance(Event.BACK)
+        self.status = replace(self.status, progressed_at=self._now())
+        self.news.append((Reason.ROLLING_BACK, f"Rolling back: {why}"))
+
+    def _score(self) -> int:
+        """How far it got: new pods that are healthy, and old ones that are gone."""
+        began = self.status.began.old if self.status.began is not None else 0
+        gone = max(0, began - self.facts.old_pods.current)
+        return min(self.facts.new_pods.healthy, self.spec.desired) + gone
+
+    def _remaining_s(self) -> float | None:
+        if self.phase is not Phase.PROGRESSING:
+            return None
+        since = self.facts.now - timestamps.parse(self.status.progressed_at)
+        return max(0.0, self.spec.progress_deadline_seconds - since.total_seconds())
+
+    def _progress(self) -> None:
+        score = self._score()
+        if score > self.status.mark and self.phase is not Phase.ROLLING_BACK:
+            self.status = replace(self.status, mark=score, progressed_at=self._now())
+            if self.phase is Phase.FAILED:
+                self._advance(Event.ADVANCED)
+        elif self._remaining_s() == 0.0:
+            why = f"no further for {self.spec.progress_deadline_seconds} s"
+            if self.spec.auto_rollback:
+                self._go_back(why)
+            else:
+                self._advance(Event.LATE)
+                self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._counts()}"))
+
+    def _sides(self) -> tuple[Side, Side]:
+        sides = [
+            Side(item.desired, item.healthy, broken=item.unhealthy)
+            for item in (self.facts.old_pods, self.facts.new_pods)
+        ]
+        return sides[0], sides[1]
+
+    def _goal(self) -> Goal:
+        spec = self.spec
+        updated = spec.desired if spec.canary is None else spec.canary
+        ceiling = spec.desired + spec.max_surge
+        if self.phase is Phase.ROLLING_BACK and self.status.began is not None:
+            began = self.status.began
+            target = began.old + began.new
+            return Goal(target, began.old, min(spec.minimum, target), max(ceiling, target))
+        return Goal(spec.desired, updated, spec.minimum, ceiling)
+
+    def _split(self) -> Split:
+        """The counts after the next step; while going back the sides change places."""
+        old, new = self._sides()
+        if self.phase is Phase.ROLLING_BACK:
+            back = rolling.step(new, old, self._goal())
+            return Split(old=back.new, new=back.old)
+        if self.facts.old is None:  # nobody there to keep what the canaries leave
+            move = rolling.shift(
+                old,
+                new,
+                target=self._goal().updated,
+                minimum=self.spec.minimum,
+                ceiling=self._goal().ceiling,
+            )
+            return Split(0, new.desired + move.add)
+        return rolling.step(old, new, self._goal())
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _finish(self, split: Split | None) -> bool:
+        """Note that it is over, or waits; whether the old controller is to be deleted."""
+        here = Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
+        if split is None or split != here:
+            if self.phase is Phase.WAITING and split is not None:
+                self._advance(Event.PROMOTED)
+                self.status = replace(self.status, progressed_at=self._now())
+            return False
+        if self.phase is Phase.ROLLING_BACK:
+            if self._is_back():
+                self._advance(Event.COMPLETED)
+                self.news.append((Reason.ROLLED_BACK, f"Rolled back: {self._counts()}"))
+            return False
+        goal = self._goal()
+        found = rolling.verdict(
+            new_desired=here.new, new_current=self.facts.new_pods.current, target=goal.updated
+        )
+        if found is not Verdict.DONE:
+            return False
+        if goal.updated < goal.target:
+            if self.phase is Phase.PROGRESSING:
+                self._advance(Event.REACHED)
+                self.news.append((Reason.CANARY_REACHED, f"Waiting: {self._counts()}"))
+            return False
+        return self._complete()
+
+    def _is_back(self) -> bool:
+        goal = self._goal()
+        old, new = self.facts.old_pods, self.facts.new_pods
+        here = (old.desired, new.desired) == (goal.updated, goal.target - goal.updated)
+        return here and old.current >= old.desired and new.current <= new.desired
+
+    def _complete(self) -> bool:
+        old = self.facts.old
+        if old is not None and (self.facts.old_pods.desired or self.facts.old_pods.current):
+            return False  # its last pods are still there
+        self._advance(Event.COMPLETED)
+        self.news.append((Reason.ROLLOUT_COMPLETE, f"{self.spec.new} has all replicas"))
+        return old is not None and not self.spec.leave_old
+
+    # --- words --------------------------------------------------------------------------------
+
+    def _counts(self) -> str:
+        old, new = self.facts.old_pods, self.facts.new_pods
+        counts = f"{self.spec.new} {new.healthy} of {self.spec.desired} healthy"
+        return f"{counts}, {self.spec.old} {old.current} left" if self.spec.old else counts
+
+    def _message(self) -> str:
+        return self._counts()

@@ -1,0 +1,344 @@
+"""The shell around ``handover``: rollouts between two controllers, by RollingUpdate objects.
+
+A pass reads both controllers from the server (there are few rollouts, and what is decided is written
+to them), counts their pods in the cache, decides, stores the decision in the rollout's status, and
+only then moves replicas. The move itself is one that whoever looks next can finish
+(``client.transfers``), so counts are never lost between the two.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from grange.api import conditions, names, timestamps
+from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE, node as nodes
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
+from grange.api.meta import Condition, Document, ObjectKey, controller_of
+from grange.api.status import Conflict, NotFound
+from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
+from grange.base.tasks import Nursery
+from grange.client.replication import Refused
+from grange.client.transfers import settle, transfer_replicas
+from grange.controllers.replication import handover, logic
+from grange.controllers.replication.events import FAILURES
+from grange.controllers.replication.handover import OVER, Census, Decision
+from grange.controllers.replication.phases import Phase
+from grange.controllers.replication.readiness import Readiness
+from grange.controllers.replication.rolling import Split
+from grange.controllers.replication.writes import owner_key
+from grange.reconcile.controller import Controller, Done, Requeue, Result
+from grange.reconcile.deps import Deps
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+from grange.reconcile.workqueue import WorkQueue
+
+NAME = "rollingupdate"
+
+_BY_OWNER = "rollingupdate/owner-uid"  # pods by the uid of their controller
+_BY_CONTROLLER = "rollingupdate/controller"  # rollouts by namespace and name of either controller
+_LOOK_AGAIN_S = 5.0  # pods on nodes that die, and pods that become available, tell nobody
+_RETRY = Exponential(initial_s=0.05, cap_s=60.0)
+
+
+class RollingUpdateService:
+    """Carries out every RollingUpdate; ``run`` it once per process.
+
+    Args:
+        deps: client, informers, clock, randomness, log, metrics.
+    """
+
+    def __init__(self, deps: Deps) -> None:
+        self._client = deps.client
+        self._clock = deps.clock
+        self._recorder = Recorder(
+            deps.client,
+            "rolling-update",
+            clock=deps.clock,
+            rng=deps.rng.fork(NAME),
+            log=deps.log,
+            metrics=deps.metrics,
+        )
+        self._readiness = Readiness(deps.clock)
+        self._updates = deps.informers.informer(ROLLINGUPDATE)
+        self._controllers = deps.informers.informer(REPLICATIONCONTROLLER)
+        self._pods = deps.informers.informer(POD)
+        self._nodes = deps.informers.informer(NODE)
+        limiter = FailureLimiter(
+            exponential=_RETRY, bucket=TokenBucket(rate_per_s=100.0, burst=1000)
+        )
+        self.loop = Controller(
+            NAME,
+            self.reconcile,
+            queue=WorkQueue(deps.clock, limiter),
+            clock=deps.clock,
+            rng=deps.rng.fork(NAME),
+            log=deps.log.bind(controller=NAME),
+            metrics=deps.metrics,
+        )
+        self._index()
+        self._updates.add_handler(
+            lambda new: self.loop.enqueue(new.key),
+            lambda old, new: self.loop.enqueue(new.key),
+            self._over,
+        )
+        self._controllers.add_handler(
+            self._controller_seen,
+            lambda old, new: self._controller_seen(new),
+            self._controller_seen,
+        )
+        self._pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+
+    async def run(self) -> None:
+        """Work until cancelled; begins when the caches have shown a complete state."""
+        for informer in (self._updates, self._controllers, self._pods, self._nodes):
+            await informer.synced.wait()
+        async with Nursery(NAME) as nursery:
+            nursery.start(self._recorder.run(), name="rolling update events")
+            nursery.start(self.loop.run(), name="rolling update loop")
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Take one rollout a step further.
+
+        Raises:
+            GrangeError: a write failed, or was overtaken; to be tried again.
+        """
+        update = self._updates.store.get(key)
+        if update is None or update.metadata.deletion_timestamp:
+            return Done()
+        if update.status.phase and Phase(update.status.phase) in OVER:
+            return Done()
+        if update.spec.old:
+            await settle(self._client, key.namespace, update.spec.old)
+        await settle(self._client, key.namespace, update.spec.new)
+        old = await self._find(key.namespace, update.spec.old)
+        if old is not None and update.status.old_uid not in {"", old.metadata.uid}:
+            old = None  # another one under its name is not ours to empty
+        new = await self._find(key.namespace, update.spec.new)
+        decision = handover.decide(
+            handover.Facts(
+                update,
+                old,
+                new,
+                self._census(old),
+                self._census(new),
+                self._rivals(update),
+                self._clock.now(),
+            )
+        )
+        if decision.delete_old and old is not None:
+            await self._delete(old)  # before it is said that all is over
+        await self._store(update, decision)
+        if decision.split is not None and new is not None:
+            await self._move(update, old, new, decision.split)
+        if Phase(decision.status.phase) in OVER:
+            return Done()
+        waits = [_LOOK_AGAIN_S] if decision.wait_s is None else [decision.wait_s, _LOOK_AGAIN_S]
+        return Requeue(min(waits))
+
+    async def _find(self, namespace: str, name: str) -> ReplicationController | None:
+        if not name:
+            return None
+        try:
+            return await self._client.get(REPLICATIONCONTROLLER, name, namespace)
+        except NotFound:
+            return None
+
+    def _census(self, controller: ReplicationController | None) -> Census:
+        if controller is None:
+            return Census()
+        active = [
+            pod
+            for pod in self._pods.store.by_index(_BY_OWNER, controller.metadata.uid)
+            if logic.is_active(pod)
+        ]
+        down = frozenset(
+            name for pod in active if (name := pod.spec.node_name) and not self._is_up(name)
+        )
+        return handover.census(controller, active, down, self._clock.now(), self._readiness)
+
+    def _is_up(self, name: str) -> bool:
+        node = self._nodes.store.get(ObjectKey("", name))
+        return node is not None and nodes.is_ready(node)
+
+    def _rivals(self, update: RollingUpdate) -> list[str]:
+        """Rollouts that had one of the controllers before."""
+        mine = (update.metadata.creation_timestamp or "", update.metadata.uid)
+        found = {
+            other.metadata.name
+            for name in {update.spec.old, update.spec.new} - {""}
+            for other in self._updates.store.by_index(
+                _BY_CONTROLLER, f"{update.metadata.namespace}/{name}"
+            )
+            if other.metadata.uid != update.metadata.uid
+            and (not other.status.phase or Phase(other.status.phase) not in OVER)
+            and (
+                other.status.began is not None
+                or (other.metadata.creation_timestamp or "", other.metadata.uid) < mine
+            )
+        }
+        return sorted(found)
+
+    # --- writes -------------------------------------------------------------------------------
+
+    async def _store(self, update: RollingUpdate, decision: Decision) -> None:
+        """Write the decision, unless the rollout changed meanwhile."""
+        status = _with_conditions(update, decision, timestamps.rfc3339(self._clock.now()))
+        if status != update.status:
+            meta = update.metadata
+            fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            await self._client.patch(
+                ROLLINGUPDATE,
+                meta.name,
+                meta.namespace,
+                patch={"metadata": fence, "status": _whole(status)},
+                subresource="status",
+            )
+        for reason, message in decision.news:
+            kind = WARNING if reason in FAILURES else NORMAL
+            self._recorder.event(update, kind, reason, message, kind=ROLLINGUPDATE)
+
+    async def _move(
+        self,
+        update: RollingUpdate,
+        old: ReplicationController | None,
+        new: ReplicationController,
+        split: Split,
+    ) -> None:
+        """Bring the controllers to the counts of the decision, from what was read."""
+        more = split.new - new.spec.replicas
+        fewer = 0 if old is None else old.spec.replicas - split.old
+        if old is None or (more > 0 and fewer < 0):
+            for controller, count in ((new, split.new), (old, split.old)):
+                if controller is not None and controller.spec.replicas != count:
+                    await self._set(controller, count)
+            return
+        giver, receiver = (old, new) if more >= 0 and fewer >= 0 else (new, old)
+        add, remove = (more, fewer) if giver is old else (-fewer, -more)
+        if add < 0:  # both shrink
+            await self._set(old, split.old)
+            await self._set(new, split.new)
+            return
+        meta = update.metadata
+        try:
+            await transfer_replicas(
+                self._client,
+                meta.namespace,
+                giver.metadata.name,
+                receiver.metadata.name,
+                transfer_id=names.digest(
+                    meta.uid, giver.metadata.resource_version, receiver.metadata.resource_version
+                ),
+                add=add,
+                remove=remove,
+                giver_start=giver.spec.replicas,
+                receiver_start=receiver.spec.replicas,
+            )
+        except Refused as error:
+            raise Conflict(str(error)) from error  # somebody scaled it: count anew
+
+    async def _set(self, controller: ReplicationController, replicas: int) -> None:
+        """One count, if the controller is as it was read."""
+        meta = controller.metadata
+        if controller.spec.replicas == replicas:
+            return
+        await self._client.patch(
+            REPLICATIONCONTROLLER,
+            meta.name,
+            meta.namespace,
+            patch={
+                "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+                "spec": {"replicas": replicas},
+            },
+        )
+
+    async def _delete(self, controller: ReplicationController) -> None:
+        """The empty controller goes, if nobody has touched it since it was read."""
+        meta = controller.metadata
+        try:
+            await self._client.delete(
+                REPLICATIONCONTROLLER,
+                meta.name,
+                meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
+        except NotFound:
+            return
+
+    # --- news ---------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        def owner(pod: Pod) -> tuple[str, ...]:
+            reference = controller_of(pod.metadata)
+            return () if reference is None else (reference.uid,)
+
+        def controllers(update: RollingUpdate) -> tuple[str, ...]:
+            namespace = update.metadata.namespace
+            return tuple(
+                f"{namespace}/{name}" for name in (update.spec.old, update.spec.new) if name
+            )
+
+        self._pods.store.add_index(_BY_OWNER, owner)
+        self._updates.store.add_index(_BY_CONTROLLER, controllers)
+
+    def _controller_seen(self, controller: ReplicationController) -> None:
+        self._look(controller.key)
+
+    def _pod_added(self, pod: Pod) -> None:
+        self._readiness.appeared(pod)
+        self._pod_seen(pod)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        self._readiness.changed(old, new)
+        self._pod_seen(new)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        self._readiness.gone(pod)
+        self._pod_seen(pod)
+
+    def _pod_seen(self, pod: Pod) -> None:
+        if (owner := owner_key(pod)) is not None:
+            self._look(owner[0])
+
+    def _over(self, update: RollingUpdate) -> None:
+        for name in {update.spec.old, update.spec.new} - {""}:
+            self._look(ObjectKey(update.metadata.namespace, name))
+
+    def _look(self, controller: ObjectKey) -> None:
+        mark = f"{controller.namespace}/{controller.name}"
+        for update in self._updates.store.by_index(_BY_CONTROLLER, mark):
+            self.loop.enqueue(update.key)
+
+
+def _with_conditions(update: RollingUpdate, decision: Decision, now: str) -> RollingUpdateStatus:
+    phase = Phase(decision.status.phase)
+    verdicts = {
+        "Progressing": phase in {Phase.PROGRESSING, Phase.ROLLING_BACK},
+        "Complete": phase is Phase.COMPLETE,
+        "RolloutFailed": phase
+        in {Phase.FAILED, Phase.REFUSED, Phase.ROLLING_BACK, Phase.ROLLED_BACK},
+    }
+    said = update.status.conditions
+    for kind, verdict in verdicts.items():
+        condition = Condition(
+            type=kind,
+            status=str(verdict),
+            reason=phase.value,
+            message=decision.message,
+            observed_generation=update.metadata.generation,
+        )
+        said = conditions.set_condition(said, condition, now)
+    return replace(decision.status, conditions=said)
+
+
+def _whole(status: RollingUpdateStatus) -> Document:
+    """Every field, also those at their default: a merge patch must be able to set them back."""
+    found = {
+        item.encode_name: getattr(status, item.name) for item in msgspec.structs.fields(status)
+    }
+    counts = {
+        key: {"old": value.old, "new": value.new}
+        for key, value in (("began", status.began), ("replicas", status.replicas))
+        if value is not None
+    }
+    return {**found, **counts, "conditions": msgspec.to_builtins(status.conditions)}

@@ -1,0 +1,156 @@
+"""Nodes from a pool of machines: what a controller is given belongs to it until it gives it back.
+
+``MachinePool`` is the least that a pool must do; the contract suite in ``tests/contract`` says what
+that means, and every implementation passes it.
+"""
+
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.base.clock import Clock
+from grange.base.errors import GrangeError
+from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
+
+T = TypeVar("T")
+
+_PATIENCE_S = 5.0
+_PAUSE_S = 5.0  # after silence; thousands of controllers would wait one after another
+
+
+class PoolSilent(GrangeError):
+    """The pool does not answer in time: it is asked again later."""
+
+
+class PoolExhausted(GrangeError):
+    """The pool has no machine that fits and may not make one: add machines or raise its limit."""
+
+
+class MachinePool(Protocol):
+    """Lends machines, which are known by the names of their nodes.
+
+    Every request carries an id. What was lent under an id stays lent under it until it is released,
+    and asking again under the same id gives the same machines.
+    """
+
+    async def claim(
+        self, request_id: str, *, holder: str, demand: ReplicationController, count: int
+    ) -> Sequence[str]:
+        """Lend machines; they may still be on their way to becoming nodes.
+
+        Args:
+            request_id: idempotency key.
+            holder: uid of who gets them.
+            demand: whose node selector and template they must fit.
+            count: how many; all or none.
+
+        Returns:
+            Names of the nodes, sorted.
+
+        Raises:
+            PoolExhausted: not so many can be lent; nothing is.
+        """
+
+    async def release(self, names: Collection[str], *, holder: str) -> None:
+        """Take machines back that the holder has; others are left alone."""
+
+    async def holders(self) -> Mapping[str, str]:
+        """Every machine of the pool by node name: uid of its holder, or empty."""
+
+
+class MachinePoolScheduler:
+    """Eligibility by node selectors, and further nodes from a pool.
+
+    A machine of the pool is eligible for its holder alone; nodes that the pool does not know are
+    eligible by their labels, as without a pool.
+
+    Args:
+        base: judges the nodes there are.
+        pool: provides more.
+        clock: for patience with the pool.
+    """
+
+    def __init__(self, base: Scheduler, pool: MachinePool, clock: Clock) -> None:
+        self._base = base
+        self._pool = pool
+        self._clock = clock
+        self._known: dict[str, str] | None = None
+        self._silent_until = 0.0
+
+    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of the eligible nodes, sorted; by what is known of the pool while it is silent.
+
+        Raises:
+            GrangeError: the pool has trouble, and nothing is known of it.
+        """
+        try:
+            holders = await self._holders()
+        except GrangeError:
+            if self._known is None:
+                raise
+            holders = self._known
+        uid = controller.metadata.uid
+        return [
+            name
+            for name in await self._base.eligible_nodes(controller)
+            if holders.get(name, uid) == uid
+        ]
+
+    async def allocate_nodes(
+        self, controller: ReplicationController, count: int, *, request_id: str
+    ) -> Sequence[str]:
+        """Ask the pool for machines.
+
+        Raises:
+            AllocationRefused: the pool has none.
+            GrangeError: the pool has trouble.
+        """
+        uid = controller.metadata.uid
+        asked = self._pool.claim(request_id, holder=uid, demand=controller, count=count)
+        try:
+            given = await self._answer(asked)
+        except PoolExhausted as error:
+            raise AllocationRefused(f"{controller.key}: {error}") from error
+        self._note(given, uid)
+        return given
+
+    async def allocated_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of the machines that the pool has lent to the controller."""
+        uid = controller.metadata.uid
+        return [name for name, held in (await self._holders()).items() if held == uid]
+
+    async def deallocate_nodes(
+        self, controller: ReplicationController, names: Sequence[str]
+    ) -> None:
+        """Give machines back; nodes that the pool did not lend to the controller are ignored."""
+        await self.release(names, holder=controller.metadata.uid)
+
+    async def release(self, names: Sequence[str], *, holder: str) -> None:
+        """Give back machines of a holder that need not be there any more."""
+        self._note([name for name in names if self._known and name in self._known], "")
+        await self._answer(self._pool.release(names, holder=holder))
+
+    async def holders(self) -> Mapping[str, str]:
+        """Every machine of the pool by node name: uid of its holder, or empty."""
+        return await self._holders()
+
+    async def _holders(self) -> Mapping[str, str]:
+        if self._clock.monotonic() < self._silent_until:
+            raise PoolSilent("the pool of machines was silent a moment ago")
+        try:
+            self._known = dict(await self._answer(self._pool.holders()))
+        except PoolSilent:
+            self._silent_until = self._clock.monotonic() + _PAUSE_S
+            raise
+        return self._known
+
+    def _note(self, names: Sequence[str], holder: str) -> None:
+        if self._known is not None:
+            self._known.update(dict.fromkeys(names, holder))
+
+    async def _answer(self, asked: Awaitable[T]) -> T:
+        try:
+            async with self._clock.timeout(_PATIENCE_S):
+                return await asked
+        except TimeoutError as error:
+            raise PoolSilent(f"the pool of machines did not answer in {_PATIENCE_S:g} s") from error

@@ -1,0 +1,148 @@
+"""How many replicas to move from the old side of a rollout to the new one: pure counting.
+
+Theory of operation. A rollout has two sides: pods of earlier templates and pods of the new one (or
+two controllers). Each side has a *desired* count; a step moves part of it. ``shift`` is the step of
+the specification of replication (§4c): as many pods are put at risk at a time as are healthy beyond
+the minimum, so a new template that never becomes healthy costs at most that many, ever. ``step``
+adds what a whole life needs: surge, shrinking and growing on the way, canaries, pausing (a goal that
+is where we are), and old pods that are known to serve nobody.
+
+What holds after every step, whatever the counts: healthy pods taken away on purpose never leave
+fewer than ``minimum`` healthy ones, and the desired counts together never rise above ``ceiling``.
+Pods whose health is unknown, missing or stale are not healthy. Whoever carries a step out removes
+the unhealthy pods of a side first.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a rollout.
+
+    Attributes:
+        desired: pods that it shall have.
+        healthy: pods that are known to be healthy now.
+        broken: pods that are known to serve nobody, missing ones too; unknown ones are not among them.
+        idle: pods that have not even been bound: nothing runs there.
+    """
+
+    desired: int
+    healthy: int = 0
+    broken: int = 0
+    idle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where a rollout goes, and what it must keep.
+
+    Attributes:
+        target: pods of both sides in the end.
+        updated: pods of the new side in the end; less than ``target`` for a canary.
+        minimum: healthy pods that no step may go below.
+        ceiling: desired pods of both sides that no step may go above, if they are not there yet.
+    """
+
+    target: int
+    updated: int
+    minimum: int
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Desired pods of each side."""
+
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Replicas to take from the old side and to give to the new one."""
+
+    remove: int = 0
+    add: int = 0
+
+
+class Verdict(Enum):
+    """Whether a rollout between two controllers goes on."""
+
+    CONTINUE = "continue"
+    BLOCK = "wait for pods"
+    DONE = "done"
+
+
+def shift(old: Side, new: Side, *, target: int, minimum: int, ceiling: int | None = None) -> Move:
+    """One step from old to new (specification of replication, §4c).
+
+    Room below the ceiling (the target, unless there is surge) is filled without removing
+    anything. Beyond that, every pod that is added takes the place of one that is removed.
+
+    Args:
+        old: the side that gives, as it is.
+        new: the side that gets.
+        target: desired pods of the new side in the end.
+        minimum: healthy pods to keep.
+        ceiling: desired pods of both sides at most.
+    """
+    remaining = target - new.desired
+    if remaining <= 0:
+        return Move()
+    old_healthy, new_healthy = min(old.healthy, old.desired), min(new.healthy, new.desired)
+    total = old.desired + new.desired
+    increase = max(0, (target if ceiling is None else ceiling) - total)
+    if new_healthy >= minimum:
+        add = remaining
+    else:
+        add = min(remaining, old_healthy + new_healthy - minimum + increase + old.broken)
+    if add <= 0:
+        return Move()
+    return Move(remove=min(old.desired, max(0, add - increase)), add=add)
+
+
+def verdict(*, new_desired: int, new_current: int, target: int) -> Verdict:
+    """Whether a rollout goes on, waits for pods to exist, or is over.
+
+    Health is not asked: a rollout to a template that is known to be bad, with minimum zero, ends.
+    """
+    if new_desired < target:
+        return Verdict.CONTINUE
+    return Verdict.DONE if new_current >= target else Verdict.BLOCK
+
+
+def step(old: Side, new: Side, goal: Goal) -> Split:
+    """The desired counts after the next step; the same ones when there is nothing to do now."""
+    updated = min(goal.updated, goal.target)
+    idle = max(0, min(old.idle, old.desired, updated - new.desired))
+    old = Side(old.desired - idle, min(old.healthy, old.desired - idle), max(0, old.broken - idle))
+    new = Side(new.desired + idle, min(new.healthy, new.desired), new.broken + idle)
+    old = _shed(old, new, old.desired + new.desired - goal.ceiling, goal)
+    move = shift(old, new, target=updated, minimum=goal.minimum, ceiling=goal.ceiling)
+    old = _without(old, move.remove)
+    new = Side(new.desired + move.add, new.healthy, new.broken + move.add)
+    rest = goal.target - updated  # of the old side, in the end
+    if new.desired < updated:
+        return Split(old.desired, new.desired)
+    old = _shed(old, new, old.desired - rest, goal)
+    new = _shed(new, old, new.desired - updated, goal)
+    room = goal.ceiling - old.desired - new.desired
+    return Split(old.desired + max(0, min(rest - old.desired, room)), new.desired)
+
+
+def _without(side: Side, count: int) -> Side:
+    """The side after so many of its pods went: broken ones, then unknown ones, then healthy ones."""
+    left = side.desired - count
+    return Side(left, min(side.healthy, left), max(0, side.broken - count))
+
+
+def _shed(side: Side, other: Side, surplus: int, goal: Goal) -> Side:
+    """The side without its surplus, as far as the minimum allows.
+
+    A pod of which nothing is known may be a healthy one: it goes only while enough are known to be.
+    """
+    spare = side.healthy + other.healthy - goal.minimum
+    allowed = side.broken if spare < 0 else side.desired - side.healthy + spare
+    return _without(side, max(0, min(surplus, side.desired, allowed)))

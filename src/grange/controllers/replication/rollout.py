@@ -1,0 +1,453 @@
+"""The rollout of one controller's template: what to write down, before anything is done about it.
+
+Theory of operation. ``status.rollout`` says which template pods are made from and how many pods of
+it (the *new side*) and of earlier ones (the *old side*) are wanted; ``status.history`` holds the
+templates themselves. ``decide`` looks at the pods and moves this one step on. What it returns is
+compared-and-set into the status first; then the pods are brought to those counts. A crash in
+between, or another owner, goes on from what is written.
+
+The wanted template is ``spec.template``, except after a rollback: then it is the last one that a
+rollout completed with, for as long as ``spec.template`` is the one that failed. Pods of the old side
+that die are made anew from that same stable template, so a bad new template cannot eat up a good
+old side while it fails; where no stable template is known, the new side gets their places.
+
+The deadline is moved by getting further than ever before and by a change of the spec, by nothing
+else: a pod that is ready now and then earns it once.
+"""
+
+from collections.abc import Collection, Container, Sequence, Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from grange.api import timestamps
+from grange.api.kinds import pod as pods
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document
+from grange.api.rollouts import Revision, RolloutState
+from grange.base.statemachine import advance
+from grange.controllers.replication import budget, identity, rolling
+from grange.controllers.replication.budget import Limits
+from grange.controllers.replication.events import Reason
+from grange.controllers.replication.phases import ROLLOUT, Event, Phase
+from grange.controllers.replication.rolling import Goal, Side
+
+News = tuple[Reason, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that a decision depends on.
+
+    Attributes:
+        controller: as the cache has it.
+        active: its pods that are neither finished nor on their way out.
+        available: uids of those that are available.
+        eligible: names of nodes where pods may run.
+        down: names of nodes that are gone or not ready.
+        now: wall time.
+    """
+
+    controller: ReplicationController
+    active: Sequence[Pod]
+    available: AbstractSet[str]
+    eligible: Collection[str]
+    down: Container[str]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """How many pods of which template are wanted while a rollout is under way.
+
+    Attributes:
+        new: pods of the controller's template.
+        old: pods of any other.
+        source: the controller as it was when its template was last good: what pods of the old
+            side are made from; None if they are not made anew.
+    """
+
+    new: int
+    old: int
+    source: ReplicationController | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to write, and what follows from it.
+
+    Attributes:
+        controller: with the template that pods are made from, and the status to be written.
+        sides: None while all pods are of one template, or may be of any.
+        limits: what the controller allows.
+        news: events to record once it is written.
+        deadline_s: seconds until the rollout will have failed; None for none.
+    """
+
+    controller: ReplicationController
+    sides: Sides | None
+    limits: Limits
+    news: tuple[News, ...] = ()
+    deadline_s: float | None = None
+
+
+def decide(facts: Facts) -> Decision:
+    """One step of the controller's rollout."""
+    return _Step(facts).decide()
+
+
+def is_of(pod: Pod, template_hash: str) -> bool:
+    """Whether the pod was made from the template with this hash."""
+    return pod.metadata.labels.get(identity.TEMPLATE_HASH_LABEL) == template_hash
+
+
+def remember(
+    history: Sequence[Revision], template_hash: str, template: Document, now: str
+) -> tuple[Revision, ...]:
+    """The history with a template as its latest revision; one that is known gets a new number."""
+    number = 1 + max((item.revision for item in history), default=0)
+    others = [item for item in history if item.template_hash != template_hash]
+    return (*others, Revision(number, template_hash, template, now))
+
+
+def pruned(history: Sequence[Revision], keep: Container[str], limit: int) -> tuple[Revision, ...]:
+    """The history without its earliest revisions.
+
+    Args:
+        history: in order.
+        keep: hashes of templates that are still needed.
+        limit: how many others are kept.
+    """
+    others = [item for item in history if item.template_hash not in keep]
+    gone = {item.revision for item in others[: max(0, len(others) - limit)]}
+    return tuple(item for item in history if item.revision not in gone)
+
+
+@dataclass(slots=True)
+class _Step:
+    """The working state of one decision; thrown away with it."""
+
+    facts: Facts
+    news: list[News] = field(default_factory=list)
+    limits: Limits = field(default_factory=lambda: Limits(0, 0))
+    state: RolloutState = field(default_factory=lambda: RolloutState(0, ""))
+    history: tuple[Revision, ...] = ()
+    new: list[Pod] = field(default_factory=list)
+    old: list[Pod] = field(default_factory=list)
+
+    def decide(self) -> Decision:
+        """The decision; called once."""
+        spec = self.facts.controller.spec
+        self._begin()
+        self._sort()
+        self.limits = self._limits()
+        if self.old and self.phase in {Phase.COMPLETE, Phase.ROLLED_BACK}:
+            self._advance(Event.OUTDATED)
+            self._restart()
+        self._pause()
+        if not spec.paused:
+            if self._late():
+                self._go_back_or_fail()
+            self._move()
+        self._judge()
+        return self._decision()
+
+    @property
+    def phase(self) -> Phase:
+        return Phase(self.state.phase)
+
+    @property
+    def replicas(self) -> int:
+        return max(0, self.facts.controller.spec.replicas)
+
+    @property
+    def rolling(self) -> bool:
+        """Whether there are two sides to balance."""
+        if self.facts.controller.spec.rollout.type != "RollingUpdate":
+            return False
+        over = self.phase in {Phase.COMPLETE, Phase.ROLLED_BACK}
+        return not over and bool(self.old or self.state.old_replicas)
+
+    def _advance(self, event: Event) -> None:
+        self.state = replace(self.state, phase=advance(ROLLOUT, self.phase, event).value)
+
+    def _now(self) -> str:
+        return timestamps.rfc3339(self.facts.now)
+
+    # --- which template -----------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Take note of a template that is new, or of a spec that deserves a new deadline."""
+        controller = self.facts.controller
+        wanted = identity.template_hash(controller)
+        state, self.history = controller.status.rollout, controller.status.history
+        if state is not None and state.spec_hash == wanted:
+            self.state = state
+            moving = self.phase not in {Phase.COMPLETE, Phase.ROLLED_BACK}
+            if moving and state.generation != controller.metadata.generation:
+                if self.phase is Phase.FAILED:
+                    self._advance(Event.CHANGED)
+                self.state = replace(
+                    self.state,
+                    generation=controller.metadata.generation,
+                    progressed_at=self._now(),
+                )
+            return
+        template = controller.spec.template
+        self.history = remember(self.history, wanted, template, self._now())
+        number = self.history[-1].revision
+        if state is None:
+            self.state = RolloutState(number, wanted, wanted, phase=Phase.PROGRESSING.value)
+        else:
+            self.state = replace(
+                state, revision=number, template_hash=wanted, spec_hash=wanted, message=""
+            )
+            self._advance(Event.CHANGED)
+            self.news.append((Reason.ROLLOUT_STARTED, f"Rolling out revision {number}"))
+        self._sort()
+        self._restart()
+
+    def _sort(self) -> None:
+        self.new, self.old = [], []
+        for pod in self.facts.active:
+            (self.new if is_of(pod, self.state.template_hash) else self.old).append(pod)
+
+    def _restart(self) -> None:
+        """Begin to count from the pods that are there."""
+        self.state = replace(
+            self.state,
+            new_replicas=min(len(self.new), self.replicas),
+            old_replicas=len(self.old),
+            generation=self.facts.controller.metadata.generation,
+            mark=self._score(),
+            started_at=self._now(),
+            progressed_at=self._now(),
+        )
+
+    def _known(self, template_hash: str) -> Revision | None:
+        for item in self.history:
+            if item.template_hash == template_hash:
+                return item
+        return None
+
+    def _made_from(self, template_hash: str) -> ReplicationController:
+        controller = self.facts.controller
+        known = self._known(template_hash)
+        if known is None or template_hash == self.state.spec_hash:
+            return controller
+        return replace(controller, spec=replace(controller.spec, template=known.template))
+
+    def _source(self) -> ReplicationController | None:
+        """What pods of the old side are made from: only ever a template that was good."""
+        stable = self.state.stable_hash
+        if stable in {"", self.state.template_hash} or self._known(stable) is None:
+            return None
+        return self._made_from(stable)
+
+    # --- how many -----------------------------------------------------------------------------
+
+    def _limits(self) -> Limits:
+        controller = self.facts.controller
+        if controller.spec.placement == "OnePerNode":
+            places = {identity.node_of(pod) for pod in self.facts.active}
+            places.discard("")
+            return budget.limits(
+                controller, room=len(places.union(self.facts.eligible)) - self.replicas
+            )
+        stuck = any(_is_unschedulable(pod) for pod in self.new) if self.old else False
+        return budget.limits(controller, room=0 if stuck else None)
+
+    def _available(self, side: Sequence[Pod]) -> int:
+        return sum(pod.metadata.uid in self.facts.available for pod in side)
+
+    def _goal(self) -> Goal:
+        rollout = self.facts.controller.spec.rollout
+        updated = self.replicas
+        if self.phase is Phase.PAUSED:
+            updated = self.state.new_replicas
+        elif rollout.canary is not None and self.state.template_hash == self.state.spec_hash:
+            updated = budget.share(rollout.canary, self.replicas, up=True)
+        updated = min(updated, self.replicas)
+        return Goal(self.replicas, updated, self.limits.minimum, self.limits.ceiling)
+
+    def _move(self) -> None:
+        if not self.rolling:
+            return
+        old_replicas = self.state.old_replicas
+        if self._source() is None:
+            old_replicas = min(old_replicas, len(self.old))
+        idle = sum(self._is_idle(pod) for pod in self.old)
+        broken = sum(_is_broken(pod, self.facts.down) for pod in self.old)
+        broken += idle + max(0, old_replicas - len(self.old))
+        old = Side(old_replicas, self._available(self.old), broken=broken, idle=idle)
+        new_replicas = self.state.new_replicas
+        broken = sum(not pod.spec.node_name or _is_broken(pod, self.facts.down) for pod in self.new)
+        broken += max(0, new_replicas - len(self.new))
+        new = Side(new_replicas, self._available(self.new), broken=broken)
+        split = rolling.step(old, new, self._goal())
+        self.state = replace(self.state, old_replicas=split.old, new_replicas=split.new)
+
+    def _is_idle(self, pod: Pod) -> bool:
+        """Whether the pod runs nowhere; one of the good template that was just made soon will."""
+        if pod.spec.node_name:
+            return False
+        return not is_of(pod, self.state.stable_hash) or _is_unschedulable(pod)
+
+    # --- where it is --------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        spec = self.facts.controller.spec
+        paused = spec.paused or spec.rollout.paused
+        if paused and (self.phase, Event.PAUSED) in ROLLOUT:
+            self._advance(Event.PAUSED)
+            if self.old:
+                self.news.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
+        elif not paused and self.phase is Phase.PAUSED:
+            back = self.state.template_hash != self.state.spec_hash
+            self._advance(Event.RESUMED_BACK if back else Event.RESUMED)
+            self.state = replace(self.state, progressed_at=self._now())
+            if self.old:
+                self.news.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
+
+    def _score(self) -> int:
+        """How far it got; between zero and twice the replicas."""
+        return min(self._available(self.new), self.replicas) + max(0, self.replicas - len(self.old))
+
+    def _remaining_s(self) -> float | None:
+        """Seconds until the deadline; None where there is none."""
+        rollout = self.facts.controller.spec.rollout
+        if self.phase is not Phase.PROGRESSING or rollout.type != "RollingUpdate":
+            return None
+        since = self.facts.now - timestamps.parse(self.state.progressed_at)
+        return rollout.progress_deadline_seconds - since.total_seconds()
+
+    def _late(self) -> bool:
+        if self._score() > self.state.mark:
+            return False
+        remaining_s = self._remaining_s()
+        return remaining_s is not None and remaining_s <= 0 and not self._is_complete()
+
+    def _go_back_or_fail(self) -> None:
+        rollout = self.facts.controller.spec.rollout
+        failed = self.state.revision
+        message = (
+            f"revision {failed} got no further for {rollout.progress_deadline_seconds} s: "
+            f"{self._available(self.new)} of {self.replicas} replicas are available"
+        )
+        self.state = replace(self.state, message=message)
+        source = self._source()
+        if not rollout.auto_rollback or source is None:
+            self._advance(Event.LATE)
+            self.news.append((Reason.ROLLOUT_FAILED, message))
+            return
+        self._advance(Event.BACK)
+        stable = self.state.stable_hash
+        self.history = remember(self.history, stable, source.spec.template, self._now())
+        number = self.history[-1].revision
+        self.state = replace(self.state, revision=number, template_hash=stable)
+        self._sort()
+        self._restart()
+        self.news.append((Reason.ROLLING_BACK, f"Rolling back: {message}"))
+
+    def _is_complete(self) -> bool:
+        return (
+            not self.old
+            and (not self.rolling or self.state.old_replicas == 0)
+            and self._available(self.new) >= min(self.replicas, self._places())
+        )
+
+    def _places(self) -> int:
+        """How many pods of the new side could be anywhere."""
+        controller = self.facts.controller
+        if controller.spec.placement != "OnePerNode":
+            return self.replicas
+        taken = {pod.spec.node_name for pod in self.new if pod.spec.node_name}
+        return len(taken.union(self.facts.eligible))
+
+    def _judge(self) -> None:
+        """Compare what is with what was, and say where the rollout is now."""
+        if self.phase in {Phase.COMPLETE, Phase.ROLLED_BACK, Phase.PAUSED}:
+            return
+        score = self._score()
+        if score > self.state.mark:
+            self.state = replace(self.state, mark=score, progressed_at=self._now())
+            if self.phase is Phase.FAILED:
+                self._advance(Event.ADVANCED)
+        if self._is_complete():
+            self._complete()
+            return
+        if self.phase in {Phase.PROGRESSING, Phase.WAITING}:
+            self._wait_or_go_on()
+
+    def _wait_or_go_on(self) -> None:
+        goal = self._goal()
+        if self.facts.controller.spec.rollout.type != "RollingUpdate":
+            reached = bool(self.old)
+        else:
+            reached = self.rolling and goal.updated < goal.target
+            reached = reached and self.state.new_replicas == goal.updated
+        before = self.facts.controller.status.rollout
+        grown = before is not None and self.state.new_replicas > before.new_replicas
+        if self.phase is Phase.WAITING and (grown or not reached):
+            self._advance(Event.PROMOTED)
+            self.state = replace(self.state, progressed_at=self._now())
+        elif self.phase is Phase.PROGRESSING and reached and self._are_canaries_up(goal):
+            self._advance(Event.REACHED)
+            if self.rolling:
+                message = f"{goal.updated} of {goal.target} replicas are updated: waiting"
+                self.news.append((Reason.CANARY_REACHED, message))
+
+    def _are_canaries_up(self, goal: Goal) -> bool:
+        return not self.rolling or self._available(self.new) >= goal.updated
+
+    def _complete(self) -> None:
+        back = self.phase is Phase.ROLLING_BACK
+        self._advance(Event.COMPLETED)
+        self.state = replace(
+            self.state, stable_hash=self.state.template_hash, new_replicas=0, old_replicas=0
+        )
+        if not back:
+            self.state = replace(self.state, message="")
+        number = self.state.revision
+        if back:
+            self.news.append((Reason.ROLLED_BACK, f"Rolled back to the template of {number}"))
+        elif number > 1:
+            self.news.append((Reason.ROLLOUT_COMPLETE, f"Revision {number} is rolled out"))
+
+    def _decision(self) -> Decision:
+        controller = self.facts.controller
+        keep = {self.state.template_hash, self.state.spec_hash, self.state.stable_hash}
+        limit = controller.spec.rollout.revision_history_limit
+        status = replace(
+            controller.status, rollout=self.state, history=pruned(self.history, keep, limit)
+        )
+        sides = None
+        if self.rolling:
+            sides = Sides(self.state.new_replicas, self.state.old_replicas, self._source())
+        remaining_s = self._remaining_s()
+        return Decision(
+            controller=replace(self._made_from(self.state.template_hash), status=status),
+            sides=sides,
+            limits=self.limits,
+            news=tuple(self.news),
+            deadline_s=None if remaining_s is None else max(0.0, remaining_s),
+        )
+
+
+def _is_broken(pod: Pod, down: Container[str]) -> bool:
+    """Whether the pod is known to serve nobody; no news, or stale news, is not knowledge."""
+    node = pod.spec.node_name
+    ready = pods.condition(pod, "Ready")
+    return bool(node) and node not in down and ready is not None and ready.status == "False"
+
+
+def _is_unschedulable(pod: Pod) -> bool:
+    scheduled = pods.condition(pod, "PodScheduled")
+    return (
+        not pod.spec.node_name
+        and scheduled is not None
+        and scheduled.status == "False"
+        and scheduled.reason == "Unschedulable"
+    )

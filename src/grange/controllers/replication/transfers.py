@@ -1,0 +1,256 @@
+"""The shell around ``transfer``: asks the scheduler for nodes, and remembers what failed lately.
+
+What is remembered (how long to leave a node alone after a failure) lives in memory: the next owner
+starts with patience. What must not be forgotten is in the controller's status.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from grange.api import names, timestamps
+from grange.api.kinds import auditrecord
+from grange.api.kinds.membership import TRANSFER_LOCK, NodeTransfer, drained_nodes
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.errors import GrangeError
+from grange.base.log import Logger
+from grange.client import locks
+from grange.controllers.replication import identity, logic, transfer
+from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
+from grange.controllers.replication.transfer import Event, Phase
+
+_AFTER_FAILURE = Exponential(initial_s=30.0, cap_s=600.0)
+_LOCKED_S = 1.0  # an operator's lock is short; look again soon
+_RELEASE_AGAIN_S = 5.0
+
+_RECORDS = {
+    Phase.FINISHING: auditrecord.TRANSFER_COMPLETED,
+    Phase.ROLLING_BACK: auditrecord.TRANSFER_ROLLED_BACK,
+}
+
+
+@dataclass(slots=True)
+class _Failures:
+    rounds: int = 0
+    until: float = 0.0
+    avoid: set[str] = field(default_factory=set)
+
+
+class Transfers:
+    """Moves pods off nodes that are no longer eligible.
+
+    Args:
+        clock: for deadlines and for patience.
+        log: what happened.
+    """
+
+    def __init__(self, *, clock: Clock, log: Logger) -> None:
+        self._clock = clock
+        self._log = log
+        self._failures: dict[tuple[str, str], _Failures] = {}
+
+    def forget(self, controller_uid: str) -> None:
+        """The controller is gone."""
+        for key in [key for key in self._failures if key[0] == controller_uid]:
+            del self._failures[key]
+
+    async def advance(self, situation: logic.Situation, scheduler: Scheduler) -> Advance:
+        """Take every transfer at most one phase further, and begin new ones.
+
+        Args:
+            situation: with all pods of the controller.
+            scheduler: where nodes come from.
+
+        Trouble with the scheduler is in the answer, because the rest of the pass goes on without it.
+        """
+        controller, now = situation.controller, self._clock.now()
+        result = Advance()
+        if controller.metadata.deletion_timestamp:
+            result.after = result.stored = list(controller.status.node_transfers)
+            return result
+        current = list(controller.status.node_transfers)
+        for at, item in enumerate(current):
+            after = await self._further(item, situation, scheduler, current, result)
+            if after is item:
+                result.stored.append(item)
+            if after is None:
+                result.records.append((_RECORDS[transfer.phase_of(item)], item))
+                self._log.info("node transfer over", transfer=item.id, phase=item.phase)
+            else:
+                result.after.append(after)
+                current[at] = after
+                if transfer.phase_of(after) in {Phase.ALLOCATING, Phase.STARTING}:
+                    left = timestamps.parse(after.deadline) - now
+                    result.due(max(0.0, left.total_seconds()) + 0.1)
+        self._begin(situation, now, result)
+        if not current and not result.after:
+            await self._release_idle(situation, scheduler, result)
+        return result
+
+    async def _release_idle(
+        self, situation: logic.Situation, scheduler: Scheduler, result: Advance
+    ) -> None:
+        """Give back what was allocated and is not used: after a transfer the service may shrink."""
+        controller = situation.controller
+        if sum(map(logic.is_active, situation.owned)) < controller.spec.replicas:
+            return  # it may be wanted at once
+        used = {identity.node_of(pod) for pod in situation.owned}
+        try:
+            allocated = await scheduler.allocated_nodes(controller)
+        except GrangeError as error:
+            self._log.warning("allocated nodes not known", key=str(controller.key), error=error)
+            result.due(_RELEASE_AGAIN_S)
+            return
+        for name in allocated:
+            if name not in used:
+                await self._release(name, controller, scheduler, result)
+
+    # --- those under way ----------------------------------------------------------------------
+
+    async def _further(
+        self,
+        item: NodeTransfer,
+        situation: logic.Situation,
+        scheduler: Scheduler,
+        current: Sequence[NodeTransfer],
+        result: Advance,
+    ) -> NodeTransfer | None:
+        """The transfer as it is to be stored: itself if nothing happened, None if it is over."""
+        phase = transfer.phase_of(item)
+        controller = situation.controller
+        now = self._clock.now()
+        event = transfer.happened(item, situation, drained_nodes(controller), now)
+        if event is not None:
+            if event in {Event.EXPIRED, Event.NEW_LOST}:
+                self._remember(controller, item)
+            return transfer.step(item, event)
+        match phase:
+            case Phase.ALLOCATING:
+                return await self._find(item, situation, scheduler, current, result)
+            case Phase.FINISHING:
+                old = transfer.old_pod(item, situation.owned)
+                if old is None and await self._leave(item.old, situation, scheduler, result):
+                    self._failures.pop((controller.metadata.uid, item.old), None)
+                    return transfer.step(item, Event.RELEASED)
+            case Phase.ROLLING_BACK:
+                new = transfer.new_pod(item, situation.owned)
+                if new is None and (
+                    not item.allocated or await self._leave(item.new, situation, scheduler, result)
+                ):
+                    return transfer.step(item, Event.RELEASED)
+            case _:
+                pass
+        return item
+
+    async def _find(
+        self,
+        item: NodeTransfer,
+        situation: logic.Situation,
+        scheduler: Scheduler,
+        current: Sequence[NodeTransfer],
+        result: Advance,
+    ) -> NodeTransfer:
+        """A spare node first; else ask for one, under the transfer's id."""
+        controller = situation.controller
+        packed = controller.spec.placement == "Packed"
+        if packed and situation.eligible:
+            return transfer.found(item, "", situation, allocated=False)
+        memory = self._failures.get((controller.metadata.uid, item.old), _Failures())
+        spare = transfer.spare_node(situation, current, memory.avoid)
+        if spare is not None:
+            return transfer.found(item, spare, situation, allocated=False)
+        try:
+            given = await scheduler.allocate_nodes(controller, 1, request_id=item.id)
+        except GrangeError as error:
+            refused = isinstance(error, AllocationRefused)
+            result.failures["AllocationRefused" if refused else "AllocationFailed"] = str(error)
+            result.due(_RELEASE_AGAIN_S)
+            return item
+        return transfer.found(item, given[0], situation, allocated=True)
+
+    async def _leave(
+        self, node: str, situation: logic.Situation, scheduler: Scheduler, result: Advance
+    ) -> bool:
+        """Give a node back unless others of the controller are there: who leaves last does."""
+        if any(identity.node_of(pod) == node for pod in situation.owned):
+            return True
+        return await self._release(node, situation.controller, scheduler, result)
+
+    async def _release(
+        self,
+        node: str,
+        controller: ReplicationController,
+        scheduler: Scheduler,
+        result: Advance,
+    ) -> bool:
+        """Give a node back; True when there is nothing left to give back."""
+        try:
+            await scheduler.deallocate_nodes(controller, [node])
+        except AllocationRefused:
+            return True  # nodes are not allocated here
+        except GrangeError as error:
+            result.failures["ReleaseFailed"] = f"node {node} could not be released: {error}"
+            result.due(_RELEASE_AGAIN_S)
+            return False
+        result.released.add(node)
+        return True
+
+    def _remember(self, controller: ReplicationController, item: NodeTransfer) -> None:
+        key = (controller.metadata.uid, item.old)
+        memory = self._failures.setdefault(key, _Failures())
+        memory.rounds += 1
+        memory.until = self._clock.monotonic() + _AFTER_FAILURE.delay(memory.rounds)
+        if item.new:
+            memory.avoid.add(item.new)
+
+    # --- new ones -----------------------------------------------------------------------------
+
+    def _begin(self, situation: logic.Situation, now: datetime, result: Advance) -> None:
+        controller = situation.controller
+        moving = {item.old_uid for item in result.after} | transfer.going(situation)
+        coming = {item.new_pod for item in result.after}
+        waiting = [
+            pod
+            for pod in transfer.misplaced(situation)
+            if pod.metadata.uid not in moving and pod.metadata.name not in coming
+        ]
+        left_alone = drained_nodes(controller)
+        held = locks.hold(controller, TRANSFER_LOCK, now)
+        for pod in waiting:
+            reason = self._reason_to_wait(controller, pod, left_alone, held, result)
+            if reason is not None:
+                result.held_back.setdefault(*reason)
+                continue
+            meta = controller.metadata
+            transfer_id = names.digest(meta.uid, meta.resource_version, pod.metadata.uid)
+            item = transfer.begin(controller, pod, transfer_id=transfer_id, now=now)
+            result.after.append(item)
+            result.records.append((auditrecord.TRANSFER_STARTED, item))
+            self._log.info("node transfer begins", transfer=item.id, pod=str(pod.key), old=item.old)
+
+    def _reason_to_wait(
+        self,
+        controller: ReplicationController,
+        pod: Pod,
+        wanted_away: frozenset[str],
+        held: locks.Hold | None,
+        result: Advance,
+    ) -> tuple[str, str] | None:
+        node = pod.spec.node_name
+        if not transfer.may_move(controller, pod, wanted_away):
+            return "Static", f"pods on {node} stay: spec.strategy is Static"
+        if held is not None:
+            result.due(_LOCKED_S)
+            return "Locked", f"pods on {node} wait: transfers are locked by {held}"
+        memory = self._failures.get((controller.metadata.uid, node))
+        left_s = memory.until - self._clock.monotonic() if memory else 0.0
+        if left_s > 0:
+            result.due(left_s)
+            return "BackingOff", f"pods on {node} wait: a transfer failed lately"
+        if len(result.after) >= transfer.at_once(controller):
+            return "Budget", f"pods on {node} wait: {len(result.after)} transfers are under way"
+        return None

@@ -1,0 +1,73 @@
+"""What every pool of machines must do, whoever implements it."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.controllers import builders
+
+from grange.base.clock import Clock
+from grange.controllers.replication.machinepool import (
+    MachinePool,
+    MachinePoolScheduler,
+    PoolExhausted,
+)
+from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
+from grange.sim.machinepool import SimulatedPool
+
+MakePool = Callable[[list[str]], MachinePool]
+WEB = builders.controller("web", uid="u-web")
+API = builders.controller("api", uid="u-api")
+
+
+@pytest.fixture(params=[SimulatedPool], ids=["simulated"])
+def make(request: pytest.FixtureRequest) -> MakePool:
+    """Makes a pool of machines with these names."""
+    factory: MakePool = request.param
+    return factory
+
+
+async def test_what_is_lent_belongs_to_its_holder(make: MakePool) -> None:
+    pool = make(["b", "a", "c"])
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=2) == ("a", "b")
+    assert await pool.holders() == {"a": "u-web", "b": "u-web", "c": ""}
+
+
+async def test_the_same_request_gets_the_same_machines(make: MakePool) -> None:
+    pool = make(["a", "b"])
+    first = await pool.claim("r1", holder="u-web", demand=WEB, count=1)
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=1) == first
+    other = await pool.claim("r2", holder="u-web", demand=WEB, count=1)
+    assert set(other).isdisjoint(first)
+
+
+async def test_all_or_nothing_is_lent(make: MakePool) -> None:
+    pool = make(["a", "b"])
+    with pytest.raises(PoolExhausted, match="add machines"):
+        await pool.claim("r1", holder="u-web", demand=WEB, count=3)
+    assert await pool.holders() == {"a": "", "b": ""}
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=2) == ("a", "b")
+
+
+async def test_only_the_holder_releases_and_it_may_do_so_twice(make: MakePool) -> None:
+    pool = make(["a"])
+    await pool.claim("r1", holder="u-web", demand=WEB, count=1)
+    await pool.release(["a", "unknown"], holder="u-api")
+    assert await pool.holders() == {"a": "u-web"}
+    for _ in range(2):
+        await pool.release(["a"], holder="u-web")
+        assert await pool.holders() == {"a": ""}
+    assert await pool.claim("r1", holder="u-api", demand=API, count=1) == ("a",)
+
+
+async def test_a_machine_is_eligible_for_its_holder_alone(make: MakePool, clock: Clock) -> None:
+    pool = make(["m1", "m2"])
+    there = [builders.node(name) for name in ("m1", "m2", "own")]
+    scheduler = MachinePoolScheduler(NodeSelectorScheduler(lambda: there), pool, clock)
+    assert await scheduler.eligible_nodes(WEB) == ["own"]
+    assert await scheduler.allocate_nodes(WEB, 1, request_id="t1") == ("m1",)
+    assert await scheduler.eligible_nodes(WEB) == ["m1", "own"]
+    assert await scheduler.eligible_nodes(API) == ["own"]
+    with pytest.raises(AllocationRefused, match="add machines"):
+        await scheduler.allocate_nodes(API, 2, request_id="t2")
+    await scheduler.deallocate_nodes(WEB, ["m1", "own"])
+    assert await scheduler.eligible_nodes(WEB) == ["own"]

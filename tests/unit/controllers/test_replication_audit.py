@@ -1,0 +1,348 @@
+"""The audit of membership. Numbers A… are those of the checks in the specification of replication.
+
+Upstream writes a record in the transaction that makes the change; here an outbox in the status
+stands for the transaction, so "commit" below is the compare-and-set that announces a change.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.controllers import builders
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.auditrecord import EVENTS, RETARGET, SCHEMA_VERSION, AuditRecord, AuditSpec
+from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
+from grange.api.meta import Document
+from grange.api.status import ApiError, Forbidden, InternalError, Invalid
+from grange.api.wire import Request
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.controllers.replication import audit, logic
+from grange.controllers.replication.config import ReplicationConfig
+from grange.controllers.replication.controller import ReplicationService
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TRANSFER = NodeTransfer(
+    id="t", phase="RollingBack", old="a", old_pod="web-a", old_uid="u", new="b", reason="late"
+)
+
+
+async def records(there: World) -> list[AuditRecord]:
+    found = (await there.client.list(AUDITRECORD)).items
+    return sorted(found, key=lambda item: item.spec.time)
+
+
+async def start(there: World, *nodes: str, replicas: int, **settings: Any) -> ReplicationService:
+    for name in nodes:
+        await there.add_node(name)
+    await there.add_controller(replicas=replicas)
+    service = ReplicationService(there.deps, ReplicationConfig(**settings))
+    there.start(service)
+    return service
+
+
+def names(members: tuple[Member, ...]) -> list[str]:
+    return [item.pod for item in members]
+
+
+def refuse(method: str, ending: str) -> Callable[[Request], ApiError | None]:
+    def gate(request: Request) -> ApiError | None:
+        bad = request.method == method and request.path.endswith(ending)
+        return InternalError("no") if bad else None
+
+    return gate
+
+
+# --- pure ----------------------------------------------------------------------------------------
+
+
+def test_a1_a_record_names_the_members_that_are_left() -> None:
+    """From {1, 2}: 3 comes and 2 goes, so {1, 3} are members."""
+    web = builders.controller(replicas=2)
+    one, two = (builders.pod(web, node=node) for node in ("1", "2"))
+    plan = logic.Plan(
+        create=(logic.Addition("web-3", "3"),), delete=(logic.Removal(two, "Surplus"),)
+    )
+    done = audit.entry(web, RETARGET, NOW, plan=plan)
+    document = audit.record(web, done, audit.members_after([one, two], [done]))
+    spec = msgspec.convert(document["spec"], AuditSpec)
+    assert spec.event == RETARGET
+    assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]
+    assert (names(spec.added), names(spec.removed)) == (["web-3"], ["web-2"])
+    assert (spec.controller, spec.controller_uid, spec.replicas) == ("web", "rc-uid", 2)
+    assert document["metadata"]["labels"] == {
+        "grange.dev/replication-controller": "web",
+        "grange.dev/replication-controller-uid": "rc-uid",
+    }
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a5_every_field_survives_the_wire(event: str) -> None:
+    member = Member("web-a", "a", "u")
+    spec = AuditSpec(
+        event=event,
+        controller="web",
+        time="2026-01-01T00:00:00.000000Z",
+        controller_uid="u",
+        replicas=3,
+        added=(member,),
+        removed=(member,),
+        members=(member, Member("web-b")),
+        transfer=TRANSFER,
+        message="because",
+    )
+    wire = msgspec.json.encode(spec)
+    assert msgspec.json.decode(wire, type=AuditSpec) == spec
+    entry = OutboxEntry("e", event, "t", (member,), (member,), TRANSFER, "because")
+    assert msgspec.json.decode(msgspec.json.encode(entry), type=OutboxEntry) == entry
+
+
+async def test_a6_the_version_of_the_form_is_the_servers(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        document: Document = {
+            "metadata": {"name": "x"},
+            "spec": {"event": RETARGET, "controller": "web", "schemaVersion": 77},
+        }
+        made = await there.client.create(AUDITRECORD, document, "default")
+        assert made.spec.schema_version == SCHEMA_VERSION
+
+
+async def test_a_record_is_written_once_and_never_changed(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        document: Document = {
+            "metadata": {"name": "x"},
+            "spec": {"event": RETARGET, "controller": "web"},
+        }
+        await there.client.create(AUDITRECORD, document, "default")
+        change = {"spec": {"message": "it was somebody else"}}
+        with pytest.raises(Invalid, match="written once and never changed"):
+            await there.client.patch(AUDITRECORD, "x", "default", patch=change)
+        for spec in ({"event": "Party", "controller": "web"}, {"event": RETARGET}):
+            with pytest.raises((Invalid, Forbidden)):
+                await there.client.create(
+                    AUDITRECORD, {"metadata": {"name": "y"}, "spec": spec}, "default"
+                )
+
+
+def test_what_did_not_come_true_is_not_recorded() -> None:
+    web = builders.controller(replicas=2)
+    one, two = (builders.pod(web, node=node) for node in ("1", "2"))
+    going = builders.pod(web, node="3", deleted=True)
+    entry = OutboxEntry(
+        "e",
+        RETARGET,
+        added=(Member("web-1"), Member("web-9")),
+        removed=(Member("web-2", uid="uid-web-2"), Member("web-3", uid="uid-web-3")),
+    )
+    done = audit.settled(entry, [one, two, going])
+    assert done is not None
+    assert (names(done.added), names(done.removed)) == (["web-1"], ["web-3"])
+    nothing = OutboxEntry("e", RETARGET, added=(Member("web-9"),))
+    assert audit.settled(nothing, [one]) is None
+    of_transfer = OutboxEntry("e", "NodeTransferStarted", transfer=TRANSFER)
+    assert audit.settled(of_transfer, []) is of_transfer, "it came true with its announcement"
+
+
+# --- through the API -----------------------------------------------------------------------------
+
+
+async def test_a2_growing_and_shrinking_leave_one_record_each(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """R3 and R7: the record of the last removal has no members."""
+    async with world(clock, rng, log) as there:
+        await start(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        await there.settle(30.0)
+        (grown,) = await records(there)
+        assert names(grown.spec.added) == names(grown.spec.members) == ["web-a", "web-b"]
+        await there.change(replicas=0)
+        await there.until(lambda: there.ready(0))
+        await there.settle(30.0)
+        (_, shrunk) = await records(there)
+        assert sorted(names(shrunk.spec.removed)) == ["web-a", "web-b"]
+        assert shrunk.spec.members == ()
+        assert (await there.controller()).status.outbox == ()
+
+
+async def test_a_pass_that_places_nothing_leaves_no_record(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await start(there, replicas=2)
+        await there.settle(400.0)
+        assert await records(there) == []
+
+
+async def test_what_others_do_to_the_members_is_recorded_too(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await start(there, "a", "b", replicas=2)
+        await there.until(lambda: there.ready(2))
+        await there.change(paused=True)
+        await there.settle()
+        await there.client.delete(POD, "web-a", "default")
+        await there.settle()
+        last = (await records(there))[-1]
+        assert names(last.spec.members) == ["web-b"]
+        assert last.spec.message == "pods came or went without this controller"
+        await there.settle(400.0)
+        assert len(await records(there)) == 2, "once"
+
+
+async def test_a3_a_record_that_cannot_be_written_is_written_later(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        there.gate = refuse("POST", "/auditrecords")
+        service = await start(there, "a", replicas=1)
+        await there.settle(5.0)
+        assert await there.names() == ["web-a"]
+        assert await records(there) == []
+        assert len((await there.controller()).status.outbox) == 1
+        assert service.loop.statistics().failed > 0
+        there.gate = lambda request: None
+        await there.until(lambda: recorded(there, 1), limit_s=90)
+        (only,) = await records(there)
+        assert names(only.spec.added) == ["web-a"]
+
+
+async def recorded(there: World, count: int) -> bool:
+    outbox = (await there.controller()).status.outbox
+    return not outbox and len(await records(there)) == count
+
+
+async def test_a4_a_change_that_is_not_announced_is_not_made(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        there.gate = refuse("PATCH", "/status")
+        await start(there, "a", replicas=1)
+        await there.settle(20.0)
+        assert await there.names() == []
+        assert await records(there) == []
+        there.gate = lambda request: None
+        await there.until(lambda: recorded(there, 1), limit_s=120)
+
+
+@pytest.mark.parametrize("crash_after", range(1, 6))
+async def test_a_crash_after_any_write_leaves_change_and_record_together(
+    crash_after: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The first owner dies after so many writes; the second one finds everything out."""
+    async with world(clock, rng, log) as there:
+        for name in ("a", "b"):
+            await there.add_node(name)
+        await there.add_controller(replicas=2)
+        writes = 0
+
+        def gate(request: Request) -> ApiError | None:
+            nonlocal writes
+            if request.method == "GET" or "/events" in request.path:
+                return None
+            writes += 1
+            if writes > crash_after:
+                first.cancel()
+                return InternalError("dying")
+            return None
+
+        async with Nursery("first owner") as first:
+            there.gate = gate
+            first.start(ReplicationService(there.deps).run())
+            await clock.sleep(5.0)
+            first.cancel()
+        there.gate = lambda request: None
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(2))
+        await there.settle(30.0)
+        found = await records(there)
+        added = [name for item in found for name in names(item.spec.added)]
+        assert sorted(added) == ["web-a", "web-b"], "each exactly once"
+        last = next(item for item in found if "web-b" in names(item.spec.added))
+        assert names(last.spec.members) == ["web-a", "web-b"]
+        assert (await there.controller()).status.outbox == ()
+
+
+async def test_a7_old_and_surplus_records_go(clock: Clock, rng: Stream, log: Logger) -> None:
+    """Retention: the newest stay, those of a controller that is gone go with age."""
+    async with world(clock, rng, log) as there:
+        await start(there, "a", replicas=1, audit_keep=2, audit_max_age_s=250.0, audit_sweep_s=60.0)
+        for replicas in (0, 1, 0, 1):
+            await there.settle(5.0)
+            await there.change(replicas=replicas)
+        await there.settle(5.0)
+        before = await records(there)
+        assert len(before) == 5
+        await there.settle(70.0)
+        assert await records(there) == before[-2:]
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Orphan")
+        await there.settle(300.0)
+        assert await records(there) == []
+
+
+async def test_what_the_cache_does_not_show_is_not_recorded_again(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A new owner whose view of pods is late finds them by the records' own look at the server."""
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.add_node("b")
+        await there.add_controller(replicas=2)
+        await there.settle()
+        there.deaf.add("/api/v1/pods")
+        async with Nursery() as nursery:
+            nursery.start(ReplicationService(there.deps).run())
+            await there.settle(5.0)
+            nursery.cancel()
+        assert await there.names() == ["web-a", "web-b"]
+        there.start(ReplicationService(there.deps))
+        await there.settle(10.0)
+        there.deaf.clear()
+        await there.until(lambda: there.ready(2))
+        found = (await there.client.list(AUDITRECORD)).items
+        told = [member.pod for one in found for member in one.spec.added]
+        assert sorted(told) == ["web-a", "web-b"]
+
+
+def test_a_pod_on_its_way_out_is_not_the_one_that_was_announced_under_its_name() -> None:
+    owner = builders.controller(replicas=1)
+    plan = logic.Plan(create=(logic.Addition("web-a", "a"),))
+    announced = audit.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
+    leaving = builders.pod(owner, node="a", deleted=True)
+    assert audit.settled(announced, [leaving]) is None
+
+
+async def test_a_late_view_does_not_become_the_record(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """What a new owner with a late view does is recorded on top of what there is (simulation, seed 18)."""
+    async with world(clock, rng, log) as there:
+        for name in ("a", "b", "c"):
+            await there.add_node(name)
+        await there.add_controller(replicas=1)
+        await there.settle()
+        there.deaf.add("/api/v1/pods")
+        async with Nursery() as nursery:
+            nursery.start(ReplicationService(there.deps).run())
+            await there.settle(5.0)
+            nursery.cancel()
+        await there.change(replicas=2)
+        there.start(ReplicationService(there.deps))
+        await there.settle(10.0)
+        there.deaf.clear()
+        await there.until(lambda: there.ready(2))
+        found = (await there.client.list(AUDITRECORD)).items
+        told = {m.pod: [n.pod for n in one.spec.members] for one in found for m in one.spec.added}
+        assert told == {"web-a": ["web-a"], "web-b": ["web-a", "web-b"]}
+        assert [one.spec.message for one in found if one.spec.message] == []

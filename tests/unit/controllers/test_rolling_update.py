@@ -1,0 +1,293 @@
+"""Rollouts between two controllers. Numbers U… are those of the checks in the specification.
+
+P2's rollout locks both controllers; here a second rollout of either is refused. Its audit record of
+a rollout is the rollout's own status and events, with the audit of both controllers' members.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.unit.controllers import builders
+from tests.unit.controllers.test_rollout_service import Sick, Tools, Watchman, tools, version
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds.rollingupdate import Counts, RollingUpdate
+from grange.api.status import InternalError, NotFound
+from grange.api.wire import Request
+from grange.controllers.replication import handover
+from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.handover import Census
+from grange.controllers.replication.handovers import RollingUpdateService
+
+__all__ = ["tools"]
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+async def begun(there: World, old: int, *, nodes: int = 3, new: int = 0, **more: Any) -> None:
+    """Controllers ``one`` and ``two``, the first with all its pods."""
+    for number in range(nodes):
+        await there.add_node(f"n{number}")
+    await there.add_controller("one", replicas=old, placement="Packed", template=version(1))
+    template = version(2, ready=more.pop("healthy", True))
+    await there.add_controller("two", replicas=new, placement="Packed", template=template)
+    there.start(ReplicationService(there.deps), RollingUpdateService(there.deps))
+    await there.until(lambda: there.ready(old, "one"))
+
+
+async def roll(there: World, name: str = "roll", **spec: Any) -> None:
+    wanted = {"old": "one", "new": "two", "desired": 3, "minimum": 2, **spec}
+    document = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {key: value for key, value in wanted.items() if value is not None},
+    }
+    await there.client.create(ROLLINGUPDATE, document, "default")
+
+
+async def update(there: World, name: str = "roll") -> RollingUpdate:
+    return await there.client.get(ROLLINGUPDATE, name, "default")
+
+
+async def phase(there: World, *phases: str, name: str = "roll") -> bool:
+    return (await update(there, name)).status.phase in phases
+
+
+async def change(there: World, **spec: Any) -> None:
+    await there.client.patch(ROLLINGUPDATE, "roll", "default", patch={"spec": spec})
+
+
+async def counts(there: World) -> tuple[int, int]:
+    one, two = await there.controller("one"), await there.controller("two")
+    return one.spec.replicas, two.spec.replicas
+
+
+# --- U6: who counts as what -------------------------------------------------------------------
+
+
+def test_check_u6_counts_of_a_controller() -> None:
+    owner = builders.controller(replicas=3)
+    other = builders.controller(replicas=3, template=version(9))
+    up = [builders.pod(owner, node=node) for node in "abc"]
+    sick = [builders.pod(owner, node=node, ready=False) for node in "abc"]
+    outdated = builders.pod(other, node="c")
+
+    def seen(*pods: Any, down: frozenset[str] = frozenset()) -> tuple[int, ...]:
+        found = handover.census(owner, pods, down, NOW)
+        return (found.current, found.real, found.healthy, found.unhealthy, found.unknown)
+
+    assert handover.census(owner, up, frozenset(), NOW) == Census(3, 3, 3, 3, 0, 0)
+    assert seen(*sick) == (3, 3, 0, 3, 0)
+    assert seen(*up, down=frozenset("ab")) == (3, 3, 1, 0, 2)  # stale news is no news
+    assert seen(*sick, down=frozenset("ab")) == (3, 3, 0, 1, 2)
+    assert seen(*up[:2], outdated) == (3, 2, 2, 0, 0)  # current, and no more than that
+    assert seen(up[0]) == (1, 1, 1, 0, 2)  # wanted and not there
+
+
+# --- the whole way ----------------------------------------------------------------------------
+
+
+async def test_check_u8_three_replicas_move_with_at_least_two_available(tools: Tools) -> None:
+    async with world(*tools) as there:
+        watchman = Watchman(there)
+        await begun(there, 3)
+        watchman.reset()
+        seen: list[tuple[int, int]] = []
+        await roll(there, leaveOld=True)
+        while not await phase(there, "Complete"):
+            here = await counts(there)
+            if not seen or seen[-1] != here:
+                seen.append(here)
+            await there.settle(0.05)
+        seen.append(await counts(there))
+        assert watchman.least >= 2
+        assert {pair for pair in seen if sum(pair) == 3} == {(3, 0), (2, 1), (1, 2), (0, 3)}
+        assert max(map(sum, seen)) <= 4  # for a moment one too many, never one too few
+        assert min(map(sum, seen)) >= 3
+        await there.until(lambda: there.ready(3, "two"))
+        assert (await update(there)).status.replicas == Counts(0, 3)
+        assert [event.count for event in await there.events("RolloutComplete")] == [1]
+
+
+async def test_check_u10_a_rollout_from_nothing_leaves_the_old_one_at_zero(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 0)
+        await roll(there, leaveOld=True)
+        await there.until(lambda: phase(there, "Complete"))
+        assert await counts(there) == (0, 3)
+
+
+async def test_a_rollout_without_an_old_controller_grows_the_new_one(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 0)
+        await roll(there, old=None)
+        await there.until(lambda: phase(there, "Complete"))
+        assert await counts(there) == (0, 3)
+
+
+async def test_check_u11_an_unhealthy_new_controller_stalls_fails_and_can_be_undone(
+    tools: Tools,
+) -> None:
+    async with world(*tools, kind=Sick) as there:
+        watchman = Watchman(there)
+        await begun(there, 3, healthy=False)
+        watchman.reset()
+        await roll(there, progressDeadlineSeconds=30)
+        await there.until(lambda: phase(there, "Failed"))
+        assert await counts(there) == (2, 1)
+        await change(there, undo=True)
+        await there.until(lambda: phase(there, "RolledBack"))
+        assert await counts(there) == (3, 0)
+        assert watchman.least >= 2
+
+
+async def test_w19_a_rollout_that_gets_no_further_goes_back_by_policy(tools: Tools) -> None:
+    async with world(*tools, kind=Sick) as there:
+        await begun(there, 3, healthy=False)
+        await roll(there, progressDeadlineSeconds=30, autoRollback=True)
+        await there.until(lambda: phase(there, "RolledBack"))
+        assert await counts(there) == (3, 0)
+        await there.until(lambda: there.ready(3, "one"))
+
+
+async def test_a_canary_waits_and_goes_on(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1)
+        await there.until(lambda: phase(there, "Waiting"))
+        await there.settle(30.0)
+        assert await counts(there) == (2, 1)
+        await change(there, canary=None)
+        await there.until(lambda: phase(there, "Complete"))
+        assert (await there.controller("two")).spec.replicas == 3
+
+
+async def test_pausing_stops_where_it_is(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, paused=True)
+        await there.settle(20.0)
+        assert await phase(there, "Paused")
+        assert await counts(there) == (3, 0)
+        await change(there, paused=False)
+        await there.until(lambda: phase(there, "Complete"))
+
+
+async def test_w19_a_rollout_that_shrinks_ends(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 6)
+        await roll(there, desired=2, minimum=1)
+        await there.until(lambda: phase(there, "Complete"))
+        assert (await there.controller("two")).spec.replicas == 2
+
+
+async def test_one_replica_is_made_before_the_other_is_broken(tools: Tools) -> None:
+    async with world(*tools) as there:
+        watchman = Watchman(there)
+        await begun(there, 1)
+        watchman.reset()
+        await roll(there, desired=1, minimum=1, maxSurge=1)
+        await there.until(lambda: phase(there, "Complete"))
+        assert watchman.least == 1
+
+
+async def test_check_u12_the_old_controller_goes_when_it_is_empty_and_not_before(
+    tools: Tools,
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        path = REPLICATIONCONTROLLER.path("default", "one")
+        there.gate = lambda request: (
+            InternalError("not now")
+            if request.method == "DELETE" and request.path == path
+            else None
+        )
+        await roll(there)
+        await there.settle(30.0)
+        assert await counts(there) == (0, 3)
+        assert not await phase(there, "Complete")  # it is not over before that is done
+        there.gate = lambda request: None
+        await there.until(lambda: phase(there, "Complete"))
+        with pytest.raises(NotFound):
+            await there.controller("one")
+
+
+# --- refusals and crashes ---------------------------------------------------------------------
+
+
+async def test_check_u15_a_second_rollout_of_a_controller_is_refused_by_name(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, paused=True)
+        await there.until(lambda: phase(there, "Paused"))
+        await there.add_controller("three", replicas=0, template=version(3))
+        await roll(there, "second", new="three")
+        await there.until(lambda: phase(there, "Refused", name="second"))
+        said = (await update(there, "second")).status.conditions[0].message
+        assert said == "roll already moves replicas of one"
+        assert await counts(there) == (3, 0)
+        assert (await there.controller("three")).spec.replicas == 0
+
+
+async def test_wrong_starting_counts_are_refused_and_nothing_is_moved(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, startingReplicas={"old": 2, "new": 0})
+        await there.until(lambda: phase(there, "Refused"))
+        said = (await update(there)).status.conditions[0].message
+        assert "expected 2 and 0, found 3 and 0" in said
+        assert await counts(there) == (3, 0)
+
+
+async def test_a_rollout_waits_for_its_controllers(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, new="later")
+        await there.until(lambda: phase(there, "Pending"))
+        assert "later, which is not there" in (await update(there)).status.conditions[0].message
+        await there.add_controller("later", replicas=0, template=version(3))
+        await there.until(lambda: phase(there, "Complete"))
+
+
+async def test_counts_survive_a_crash_between_the_two_writes(tools: Tools) -> None:
+    """The new controller has been given its replica when every further write fails."""
+    async with world(*tools) as there:
+        await begun(there, 3)
+        path = REPLICATIONCONTROLLER.path("default", "one")
+
+        def gate(request: Request) -> InternalError | None:
+            taking = request.method == "PATCH" and request.path == path
+            return InternalError("crash") if taking and b"replicas" in request.body else None
+
+        there.gate = gate
+        await roll(there)
+        await there.settle(10.0)
+        assert await counts(there) == (3, 1)
+        there.gate = lambda request: None
+        await there.until(lambda: phase(there, "Complete"))
+        assert (await there.controller("two")).spec.replicas == 3
+
+
+async def test_a_rollout_that_is_deleted_leaves_every_replica_wanted(tools: Tools) -> None:
+    """Cancelling: in P2 the old controller stayed disabled."""
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1)
+        await there.until(lambda: phase(there, "Waiting"))
+        await there.client.delete(ROLLINGUPDATE, "roll", "default")
+        await there.settle(20.0)
+        assert await counts(there) == (2, 1)
+        await roll(there, "again")
+        await there.until(lambda: phase(there, "Complete", name="again"))
+
+
+async def test_somebody_who_scales_on_the_way_is_counted_anew(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1)
+        await there.until(lambda: phase(there, "Waiting"))
+        await there.change("one", replicas=5)
+        await there.until(lambda: phase(there, "Waiting"))
+        await there.settle(10.0)
+        assert await counts(there) == (2, 1)

@@ -1,0 +1,276 @@
+"""How many replicas move: checks U1, U2, U3, U5 and U7 of the specification of replication.
+
+U5 is the fuzz: 20,000 random rollouts in each of two modes, here in full, because the planner is
+fast enough. Removals are counted as the specification's examples write them: removed/added.
+"""
+
+import pytest
+
+from grange.base.rng import Stream
+from grange.controllers.replication import rolling
+from grange.controllers.replication.rolling import Goal, Move, Side, Split, Verdict
+
+FUZZ_RUNS = 20_000
+
+
+def shift(
+    old: int | tuple[int, int], new: int | tuple[int, int], target: int, minimum: int
+) -> tuple[int, int]:
+    """Removed and added; a side is its desired count, all healthy, or (desired, healthy)."""
+    sides = [Side(*side) if isinstance(side, tuple) else Side(side, side) for side in (old, new)]
+    move = rolling.shift(*sides, target=target, minimum=minimum)
+    return move.remove, move.add
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "target", "minimum", "expected"),
+    [
+        ((3, 1), 0, 3, 2, (0, 0)),  # below the minimum
+        ((3, 2), 0, 3, 2, (0, 0)),  # at the minimum
+        (0, 3, 3, 2, (0, 0)),  # done
+        (1, 3, 3, 2, (0, 0)),  # done, what is left is not its business
+        (3, 0, 3, 2, (1, 1)),  # the difference to the minimum
+        (10, 0, 10, 7, (3, 3)),
+        (1, 2, 3, 2, (1, 1)),  # the new side alone meets the minimum: all that remains
+        (5, 5, 10, 4, (5, 5)),
+        (3, 0, 3, 0, (3, 3)),  # minimum zero: all
+        (3, (2, 0), 3, 2, (1, 1)),  # the target counts what is desired, not what is healthy
+        (1, (3, 0), 3, 0, (0, 0)),
+        (0, 0, 3, 2, (0, 1)),  # from nothing: the difference
+        (0, 0, 3, 0, (0, 3)),  # from nothing, minimum zero: all
+        (3, 0, 4, 2, (1, 2)),  # growing on the way
+        (3, 0, 4, 3, (0, 1)),
+    ],
+)
+def test_check_u1_the_step_of_the_specification(
+    old: int, new: int, target: int, minimum: int, expected: tuple[int, int]
+) -> None:
+    assert shift(old, new, target, minimum) == expected
+
+
+@pytest.mark.parametrize(
+    ("desired", "current", "target", "expected"),
+    [
+        (0, 0, 3, Verdict.CONTINUE),
+        (2, 3, 3, Verdict.CONTINUE),
+        (3, 3, 3, Verdict.DONE),
+        (3, 4, 3, Verdict.DONE),
+        (1, 1, 1, Verdict.DONE),  # a canary
+        (1, 0, 1, Verdict.BLOCK),
+        (3, 2, 3, Verdict.BLOCK),
+    ],
+)
+def test_check_u2_when_a_rollout_goes_on_waits_and_ends(
+    desired: int, current: int, target: int, expected: Verdict
+) -> None:
+    found = rolling.verdict(new_desired=desired, new_current=current, target=target)
+    assert found is expected
+
+
+def test_check_u3_no_more_old_pods_are_healthy_than_are_desired() -> None:
+    """A pod that is about to go may still look healthy."""
+    assert shift((2, 5), 0, 3, 2) == shift((2, 2), 0, 3, 2)
+    assert shift((2, 5), (1, 4), 3, 2) == shift((2, 2), (1, 1), 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ((3, 3), (0, 0), (1, 1)),  # initial
+        ((3, 0), (0, 0), (0, 0)),  # nothing is known
+        ((2, 2), (1, 0), (0, 0)),  # half way, the new one is not healthy
+        ((2, 2), (1, 1), (1, 1)),  # half way, it is
+        ((2, 0), (1, 1), (0, 0)),  # half way, nothing is known of the old ones
+        ((1, 2), (2, 1), (0, 0)),  # more old ones look healthy than are wanted
+        ((1, 2), (2, 2), (1, 1)),
+        ((0, 0), (0, 0), (0, 1)),  # from nothing
+        ((0, 0), (1, 0), (0, 0)),
+        ((0, 0), (1, 1), (0, 1)),
+        ((0, 0), (2, 2), (0, 1)),
+    ],
+)
+def test_check_u7_a_step_is_judged_anew_by_what_is_healthy_now(
+    old: tuple[int, int], new: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    """Three replicas, minimum two."""
+    assert shift(old, new, 3, 2) == expected
+
+
+def test_check_u7_a_new_side_that_meets_the_minimum_gets_all_that_remains() -> None:
+    assert shift((2, 2), (3, 2), 5, 2) == (2, 2)
+
+
+# --- what the specification's step does not have -------------------------------------------------
+
+
+def test_w19_a_rollout_that_shrinks_gets_rid_of_old_replicas() -> None:
+    """In P2 a target below the old count left the rollout waiting for ever."""
+    assert rolling.step(Side(5, 5), Side(0), Goal(3, 3, 2, 3)) == Split(old=2, new=1)
+    assert rolling.step(Side(1, 1), Side(3, 3), Goal(3, 3, 2, 3)) == Split(old=0, new=3)
+
+
+def test_make_before_break_for_a_single_replica() -> None:
+    goal = Goal(target=1, updated=1, minimum=1, ceiling=2)
+    assert rolling.step(Side(1, 1), Side(0), goal) == Split(1, 1)
+    assert rolling.step(Side(1, 1), Side(1, 0), goal) == Split(1, 1)
+    assert rolling.step(Side(1, 1), Side(1, 1), goal) == Split(0, 1)
+
+
+def test_a_canary_stops_at_its_count_and_the_rest_stays_old() -> None:
+    goal = Goal(target=10, updated=2, minimum=10, ceiling=12)
+    assert rolling.step(Side(10, 10), Side(0), goal) == Split(10, 2)
+    assert rolling.step(Side(10, 10), Side(2, 2), goal) == Split(8, 2)
+    assert rolling.step(Side(8, 8), Side(2, 2), goal) == Split(8, 2)
+
+
+def test_a_canary_that_is_lowered_gives_its_place_back() -> None:
+    goal = Goal(target=3, updated=1, minimum=2, ceiling=3)
+    assert rolling.step(Side(1, 1), Side(2, 2), goal) == Split(2, 1)
+
+
+def test_while_paused_growth_is_of_the_old_template_and_surge_is_let_go() -> None:
+    """A goal that is where we are."""
+    assert rolling.step(Side(3, 3), Side(1, 0), Goal(6, 1, 5, 7)) == Split(5, 1)
+    assert rolling.step(Side(3, 3), Side(1, 1), Goal(3, 1, 3, 4)) == Split(2, 1)
+
+
+def test_old_pods_that_serve_nobody_are_replaced_although_too_few_are_healthy() -> None:
+    """A fix must reach a service that is down."""
+    assert rolling.step(Side(3, 0, broken=3), Side(0), Goal(3, 3, 2, 3)) == Split(2, 1)
+    assert rolling.step(Side(3, 0, broken=0), Side(0), Goal(3, 3, 2, 3)) == Split(3, 0)
+
+
+def test_old_pods_that_run_nowhere_are_swapped_at_once() -> None:
+    side = Side(3, 0, broken=3, idle=3)
+    assert rolling.step(side, Side(0), Goal(3, 3, 3, 3)) == Split(0, 3)
+
+
+# --- U5: every order of events ---------------------------------------------------------------------
+
+
+class Fleet:
+    """Pods of both sides as counts, and everything that may happen to them.
+
+    ``overwrite``: what a step removes is gone and what it adds is there at once, as where a new pod
+    takes the place of an old one. Otherwise (strict removal) pods come and go one by one, later,
+    and every removal of a healthy pod asks again whether the minimum allows it.
+    """
+
+    def __init__(self, rng: Stream, *, overwrite: bool) -> None:
+        self.rng, self.overwrite = rng, overwrite
+        self.draw = rng.integer
+        target = self.draw(0, 12)
+        surge = self.draw(0, 3)
+        minimum = self.draw(0, target if surge else max(0, target - 1))
+        self.goal = Goal(target, target, minimum, target + surge)
+        before = self.draw(0, 12)
+        self.desired = Split(before, 0)
+        self.count = {"old": before, "new": 0}
+        self.healthy = {"old": self.draw(0, before), "new": 0}
+        self.unknown = self.draw(0, before - self.healthy["old"])
+
+    def up(self) -> int:
+        return self.healthy["old"] + self.healthy["new"]
+
+    def sides(self) -> tuple[Side, Side]:
+        left, right = self.desired.old, self.desired.new
+        known = min(self.count["old"], left) - min(self.healthy["old"], left) - self.unknown
+        return (
+            Side(left, min(self.healthy["old"], left), max(0, known)),
+            Side(right, min(self.healthy["new"], right)),
+        )
+
+    def plan(self) -> bool:
+        old, new = self.sides()
+        after = rolling.step(old, new, self.goal)
+        assert after.old >= 0
+        assert after.new >= 0
+        total = self.desired.old + self.desired.new
+        assert after.old + after.new <= max(total, self.goal.ceiling), (old, new, after)
+        assert after.new <= max(self.goal.target, self.desired.new)
+        moved, self.desired = after != self.desired, after
+        if self.overwrite:
+            self.settle()
+        return moved
+
+    def settle(self) -> None:
+        for _ in range(100):
+            if not (
+                self.remove("old") or self.remove("new") or self.make("old") or self.make("new")
+            ):
+                return
+        raise AssertionError("it never settles")
+
+    def wanted(self, side: str) -> int:
+        return self.desired.old if side == "old" else self.desired.new
+
+    def remove(self, side: str) -> bool:
+        """One pod too many goes, unhealthy ones first, healthy ones while the minimum allows."""
+        if self.count[side] <= self.wanted(side):
+            return False
+        if self.count[side] > self.healthy[side]:
+            if side == "old":
+                self.unknown = max(0, min(self.unknown, self.count[side] - self.healthy[side] - 1))
+        elif self.up() > self.goal.minimum:
+            self.healthy[side] -= 1
+            assert self.up() >= self.goal.minimum, "never under the minimum"
+        else:
+            assert not self.overwrite, "a step took what the minimum needs"
+            return False
+        self.count[side] -= 1
+        return True
+
+    def make(self, side: str) -> bool:
+        if self.count[side] >= self.wanted(side):
+            return False
+        self.count[side] += 1
+        return True
+
+    def happen(self) -> None:
+        """One event, whichever: a pod comes, goes, gets healthy, fails, or another step."""
+        event = self.draw(0, 11)
+        side = "old" if event % 2 else "new"
+        if event < 4:
+            if self.healthy[side] + (self.unknown if side == "old" else 0) < self.count[side]:
+                self.healthy[side] += 1
+        elif event < 6:
+            self.make(side)
+        elif event < 8:
+            self.remove(side)
+        elif event == 8:
+            if self.healthy[side]:
+                self.healthy[side] -= 1
+        else:
+            self.plan()
+
+    def done(self) -> bool:
+        split = Split(0, self.goal.target)
+        return self.desired == split and self.count == {"old": 0, "new": self.goal.target}
+
+    def finish(self) -> None:
+        """Nothing fails any more: it goes on at every turn until it is over."""
+        self.unknown = 0
+        for _ in range(60):
+            self.settle()
+            self.healthy = dict(self.count)
+            if not self.plan():
+                break
+        self.settle()
+        assert self.done(), (self.goal, self.desired, self.count)
+        assert not self.plan(), "over is over"
+
+
+@pytest.mark.parametrize("overwrite", [True, False], ids=["overwrite", "strict removal"])
+def test_check_u5_never_under_the_minimum_nor_over_the_target_and_always_an_end(
+    overwrite: bool,
+) -> None:
+    rng = Stream(5)
+    for _ in range(FUZZ_RUNS):
+        fleet = Fleet(rng, overwrite=overwrite)
+        for _ in range(fleet.draw(0, 30)):
+            fleet.happen()
+        fleet.finish()
+
+
+def test_a_move_of_nothing_is_the_default() -> None:
+    assert Move() == Move(remove=0, add=0)
