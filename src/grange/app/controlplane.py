@@ -18,6 +18,7 @@ from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
 from grange.app import pki, roles
 from grange.app.datadir import make_directory
+from grange.app.explanations import Explanations
 from grange.app.host import Host
 from grange.app.settings import Settings
 from grange.base import metrics
@@ -35,8 +36,6 @@ from grange.reconcile.informer import InformerFactory
 from grange.store.compaction import Compactor
 from grange.store.sqlite import SQLiteStore
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-
 
 class CannotListen(GrangeError):
     """The address cannot be had; the message says why and what to do."""
@@ -51,6 +50,10 @@ class ControlPlane:
         rng: the process's root stream.
         log: the process's logger.
         settled: called once, when the roles have started too.
+        make_keys: where the keys come from.
+
+    Raises:
+        SettingsError: the scheduler's configuration file cannot be used.
 
     Attributes:
         url: where the API is served; empty until it is.
@@ -65,8 +68,10 @@ class ControlPlane:
         rng: Stream,
         log: Logger,
         settled: Callable[[], None] = lambda: None,
+        make_keys: pki.MakeKeys = pki.in_process,
     ) -> None:
         self.settings = settings
+        self._make_keys = make_keys
         self._settled = settled
         self.url = ""
         self.kubeconfig: Path = settings.data_dir / "kubeconfig"
@@ -74,7 +79,9 @@ class ControlPlane:
         self._rng = rng
         self._log = log
         self._metrics = metrics.registry()
+        self._why = Explanations()
         self._keys: pki.Keys | None = None
+        self._scheduler = roles.scheduler(settings)
         self._application: Application | None = None
 
     def client(self, component: str) -> Client:
@@ -112,11 +119,7 @@ class ControlPlane:
         make_directory(settings.data_dir)
         store = await SQLiteStore.open(settings.data_dir / "store", log=self._log)
         try:
-            self._keys = pki.ensure(
-                settings.data_dir / "pki",
-                names=(*LOCAL_NAMES, settings.host),
-                now=self._clock.now(),
-            )
+            self._keys = await self._make_keys(*pki.wanted(settings), self._clock.now())
             await self._check_address()  # before programs are taken over: failing ends them
             async with Host(settings, clock=self._clock, log=self._log) as host:
                 await self._serve(store, host, ready, stop)
@@ -139,6 +142,7 @@ class ControlPlane:
             log=self._log.bind(room="apiserver"),
             authn=tokens,
             logs=host.logs,
+            explainer=self._why,
             metrics=self._metrics,
         )
         await application.bootstrap()
@@ -224,7 +228,7 @@ class ControlPlane:
         finally:
             beside.close()
         async with Nursery("roles") as nursery:
-            for role in roles.chosen(self.settings, host, deps):
+            for role in roles.chosen(self.settings, host, deps, self._scheduler, self._why):
                 nursery.start(
                     supervise(role.name, role.run, clock=self._clock, log=self._log),
                     name=role.name,

@@ -1,5 +1,7 @@
 """``grange up --detach``: the same command in the background, until it is ready."""
 
+import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import click
 
 from grange.app import process
+from grange.app.alerting import ENVIRONMENT
 from grange.app.datadir import make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
@@ -28,6 +31,8 @@ def command_line(settings: Settings, *, no_switch: bool) -> list[str]:
     words += ["--listen", f"{host}:{settings.port}", "--nodes", str(settings.nodes)]
     words += ["--log-level", settings.log_level]
     words += ["--disable", ",".join(sorted(settings.disable))] if settings.disable else []
+    if settings.scheduler_config is not None:
+        words += ["--scheduler-config", str(settings.scheduler_config)]
     words += ["--no-switch"] if no_switch else []
     words += ["--log-json"] if settings.log_json else []
     return words
@@ -41,6 +46,8 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
 
     Raises:
         AlreadyServed: the directory has a server, whose log must not be overwritten.
+
+    Cancelled, it ends what it started.
     """
     make_directory(settings.data_dir)
     present = process.find(settings.data_dir)
@@ -50,7 +57,7 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
             f"grange down --data-dir {settings.data_dir}, or choose another data directory"
         )
     output = settings.data_dir / "up.log"
-    child = _start(command_line(settings, no_switch=no_switch), output)
+    child = _start(command_line(settings, no_switch=no_switch), output, settings.alert_webhook)
     try:
         async with clock.timeout(_LIMIT_S):
             while child.poll() is None:
@@ -65,6 +72,9 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
         child.terminate()
         click.echo(f"not ready after {_LIMIT_S:.0f} s; see {output}", err=True)
         return 1
+    except asyncio.CancelledError:  # Ctrl-C: nobody was told of it, so it must not stay
+        child.terminate()
+        raise
     said = output.read_text() or (
         f"Error: it ended with exit code {child.returncode} and without a word in {output} "
         "(is the disk full?); run it without --detach to see why\n"
@@ -73,7 +83,8 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
     return child.returncode or 1
 
 
-def _start(words: list[str], output: Path) -> "subprocess.Popen[bytes]":
+def _start(words: list[str], output: Path, webhook: str) -> "subprocess.Popen[bytes]":
+    """The child; what may hold a secret reaches it by its environment, which others cannot read."""
     with output.open("wb") as log:
         return subprocess.Popen(
             words,
@@ -81,4 +92,5 @@ def _start(words: list[str], output: Path) -> "subprocess.Popen[bytes]":
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env={**os.environ, ENVIRONMENT: webhook},
         )

@@ -6,7 +6,11 @@ that the API is served before numpy is loaded.
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import Protocol
 
+from grange.api.explanation import Explanation
+from grange.api.kinds.pod import Pod
+from grange.app.explanations import Explanations
 from grange.app.host import Host
 from grange.app.role import Role
 from grange.app.settings import Settings
@@ -15,22 +19,95 @@ from grange.reconcile.deps import Deps
 
 def load(settings: Settings) -> None:
     """Import the modules of the chosen roles; takes a good part of a second, so not on the loop."""
-    names = {"controllers": "grange.controllers", "scheduler": "grange.scheduler.service"}
+    names = {"controllers": "grange.app.crew", "scheduler": "grange.scheduler.service"}
     for role, name in names.items():
         if settings.runs(role):
             import_module(name)
 
 
-def chosen(settings: Settings, host: Host, deps: Callable[[str], Deps]) -> Iterator[Role]:
-    """The roles that the settings ask for, in the order in which they start."""
+class SchedulerService(Protocol):
+    """A scheduler that can be run and asked.
+
+    Attributes:
+        names: the ``schedulerName``s whose pods are its own.
+    """
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The scheduler names."""
+
+    def explain(self, pod: Pod) -> Explanation | None:
+        """Why the pod is where it is."""
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+
+
+def chosen(
+    settings: Settings,
+    host: Host,
+    deps: Callable[[str], Deps],
+    scheduler: Callable[[Deps], SchedulerService],
+    why: Explanations,
+) -> Iterator[Role]:
+    """The roles that the settings ask for, in the order in which they start.
+
+    Args:
+        settings: say which.
+        host: this machine's nodes.
+        deps: tools for a role.
+        scheduler: how the scheduler is made.
+        why: learns of the scheduler, so that the API server can ask it.
+    """
     if settings.runs("agent"):
         yield from host.roles(deps)
-    if settings.runs("controllers"):
-        from grange.controllers import TABLE
+    if not settings.runs("controllers") and not settings.runs("scheduler"):
+        return
+    from grange.app.alerting import Alerting
+    from grange.app.crew import NAMES, SCHEDULER, Crew
+    from grange.reconcile.farm.config import FarmConfig
+    from grange.reconcile.farm.singletons import Service
 
-        for name, factory in TABLE:
-            yield Role(name, factory(deps(name)).run)
-    if settings.runs("scheduler"):
-        from grange.scheduler.service import Scheduler, SchedulerConfig
+    names = set(NAMES) if settings.runs("controllers") else {SCHEDULER}
+    if not settings.runs("scheduler"):
+        names.discard(SCHEDULER)
+    # The lock on the data directory makes sure that nobody else bears this name, so what an earlier
+    # life left behind is taken over at once; and there is no need to wait for others to share with.
+    config = FarmConfig(member=f"up-{settings.identity}", sole_bearer=True, gather_s=0.0)
+    tools = deps("alerts")
+    alerting = Alerting(
+        settings.alert_webhook,
+        clock=tools.clock,
+        rng=tools.rng,
+        log=tools.log,
+        metrics=tools.metrics,
+    )
+    yield from alerting.roles()
 
-        yield Role("scheduler", Scheduler(deps("scheduler"), SchedulerConfig()).run)
+    def started(tools: Deps) -> Service:
+        made = scheduler(tools)
+        why.add(made.names, made.explain)
+        return made
+
+    yield from Crew(
+        config, deps, frozenset(names), scheduler=started, alerter=alerting.alerter
+    ).roles()
+
+
+def scheduler(settings: Settings) -> Callable[[Deps], SchedulerService]:
+    """How the scheduler is made; its configuration file is read now, before anything is served.
+
+    Raises:
+        SettingsError: the file cannot be used.
+    """
+    if settings.scheduler_config is None:
+
+        def usual(deps: Deps) -> SchedulerService:
+            from grange.scheduler.service import Scheduler
+
+            return Scheduler(deps)
+
+        return usual
+    from grange.app import scheduling
+
+    return scheduling.scheduler(settings.scheduler_config)

@@ -28,6 +28,8 @@ class Settings:
         disable: roles that are not run here.
         log_level: debug, info, warning or error.
         log_json: JSON lines instead of text.
+        alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
+        scheduler_config: the scheduler's configuration file; None for the default profile.
         environment: what every pod's programs find in their environment beside their own.
     """
 
@@ -38,6 +40,8 @@ class Settings:
     disable: frozenset[str] = field(default_factory=frozenset)
     log_level: str = "warning"
     log_json: bool = False
+    alert_webhook: str = field(default="", repr=False)
+    scheduler_config: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -10,9 +10,16 @@ from pathlib import Path
 
 import click
 
-from grange.app import collector, process
+from grange.app import alerting, collector, pki, process
+from grange.app.datadir import make_directory
 from grange.app.detach import NEXT, detach_up
-from grange.app.settings import ROLES, Settings, default_data_dir, parse_listen
+from grange.app.settings import (
+    ROLES,
+    Settings,
+    SettingsError,
+    default_data_dir,
+    parse_listen,
+)
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
@@ -31,6 +38,12 @@ CONTEXT = "grange"
 @click.option("--listen", default="127.0.0.1:6443", show_default=True, help="HOST:PORT; 0 is any.")
 @click.option("--nodes", default=1, show_default=True, help="Present this machine as N nodes.")
 @click.option("--disable", default="", help=f"Roles not to run: {', '.join(ROLES)}.")
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Profiles and plugins of the scheduler, as KubeSchedulerConfiguration.",
+)
 @click.option("--detach", is_flag=True, help="Return as soon as it is ready; end it with `down`.")
 @click.option("--no-switch", is_flag=True, help="Leave your kubeconfig alone.")
 @click.option(
@@ -41,6 +54,7 @@ CONTEXT = "grange"
     help="What it says while it runs.",
 )
 @click.option("--log-json", is_flag=True, help="Log JSON lines.")
+@alerting.alert_webhook
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
     around: Surroundings,
@@ -48,24 +62,31 @@ def command(  # noqa: PLR0913  click hands every option over by name
     listen: str,
     nodes: int,
     disable: str,
+    scheduler_config: Path | None,
     *,
     detach: bool,
     no_switch: bool,
     log_level: str,
     log_json: bool,
+    alert_webhook: str,
 ) -> None:
     """Serve a Kubernetes-compatible API and run its pods on this machine."""
-    host, port = parse_listen(listen)
-    settings = Settings(
-        data_dir=(data_dir or default_data_dir(os.environ)).absolute(),
-        host=host,
-        port=port,
-        nodes=nodes,
-        disable=frozenset(filter(None, disable.split(","))),
-        log_level=log_level,
-        log_json=log_json,
-        environment=_program_environment(),
-    )
+    try:
+        host, port = parse_listen(listen)
+        settings = Settings(
+            data_dir=(data_dir or default_data_dir(os.environ)).absolute(),
+            host=host,
+            port=port,
+            nodes=nodes,
+            disable=frozenset(filter(None, disable.split(","))),
+            log_level=log_level,
+            log_json=log_json,
+            alert_webhook=alerting.checked(alert_webhook),
+            scheduler_config=scheduler_config.absolute() if scheduler_config else None,
+            environment=_program_environment(),
+        )
+    except (SettingsError, alerting.BadWebhook) as error:
+        raise click.UsageError(str(error)) from error
     merge_into = None if no_switch else around.kubeconfig[0]
     if detach:
         raise SystemExit(around.run(detach_up(settings, around.clock, no_switch=no_switch)))
@@ -90,6 +111,8 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
         settings: what to serve.
         merge_into: the user's kubeconfig, to add a context to; None leaves it alone.
     """
+    make_directory(settings.data_dir)
+    keys = pki.Child.start(*pki.wanted(settings))
     from grange.app.controlplane import ControlPlane
 
     clock = LoopClock()
@@ -110,6 +133,7 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
         rng=Stream.from_system(),
         log=log.Logger("up"),
         settled=collector.settle,
+        make_keys=keys.keys,
     )
 
     def ready() -> None:
@@ -131,7 +155,10 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
         click.echo("\n".join(lines))
         sys.stdout.flush()
 
-    await plane.run(ready, stop)
+    try:
+        await plane.run(ready, stop)
+    finally:
+        keys.end()
     process.forget(settings.data_dir)
     click.echo("stopped; the next up goes on with the same objects", err=True)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grange.app import process
-from grange.app.detach import AlreadyServed, detach_up
+from grange.app.detach import AlreadyServed, command_line, detach_up
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 
@@ -18,3 +18,10 @@ async def test_a_directory_that_is_served_is_refused_and_its_log_stays(
     with pytest.raises(AlreadyServed, match=r"https://127\.0\.0\.1:1.*grange down --data-dir"):
         await detach_up(Settings(data_dir=tmp_path), clock, no_switch=True)
     assert (tmp_path / "up.log").read_text() == "what the server says\n"
+
+
+def test_an_address_that_may_hold_a_secret_is_not_among_the_words(tmp_path: Path) -> None:
+    """Anybody can read the words of a process; its environment is its owner's."""
+    settings = Settings(data_dir=tmp_path, alert_webhook="https://host/secret")
+    assert "secret" not in " ".join(command_line(settings, no_switch=False))
+    assert "secret" not in repr(settings)

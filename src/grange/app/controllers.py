@@ -1,0 +1,142 @@
+"""``grange controllers``: controllers and scheduler beside an API server that runs elsewhere."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+
+import click
+
+from grange.app import collector
+from grange.app.alerting import Alerting, BadWebhook, alert_webhook
+from grange.base import log, metrics
+from grange.base.clock import Clock, LoopClock
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery, supervise
+from grange.cli.surroundings import Surroundings
+from grange.client import kubeconfig as kubeconfigs
+from grange.client.client import Client
+from grange.client.kubeconfig import Access
+
+_NAME_LIMIT = 40
+
+
+@click.command()
+@click.option("--kubeconfig", type=click.Path(path_type=Path), default=None, help="Which cluster.")
+@click.option("--context", default="", help="Context of the kubeconfig.")
+@click.option("--only", default="", help="Controllers to run, by name; all by default.")
+@click.option("--selector", default="", help="Labels of the ReplicationControllers to work on.")
+@click.option("--member", default="", help="Name in the farm; made from the host's by default.")
+@alert_webhook
+@click.option(
+    "--log-level",
+    type=click.Choice(log.LEVELS),
+    default="warning",
+    show_default=True,
+    help="What it says while it runs.",
+)
+@click.option("--log-json", is_flag=True, help="Log JSON lines.")
+@click.pass_obj
+def command(  # noqa: PLR0913  click hands every option over by name
+    around: Surroundings,
+    kubeconfig: Path | None,
+    context: str,
+    only: str,
+    selector: str,
+    member: str,
+    *,
+    alert_webhook: str,
+    log_level: str,
+    log_json: bool,
+) -> None:
+    """Run controllers and scheduler against a cluster; many share the work as a farm."""
+    log.configure(level=log_level, json_lines=log_json)
+    rng = Stream.from_system()
+    files = (kubeconfig,) if kubeconfig else around.kubeconfig
+    access = kubeconfigs.load(files, context=context)
+    names = frozenset(filter(None, only.split(",")))
+    import uvloop
+
+    collector.tune()
+    with contextlib.suppress(KeyboardInterrupt):
+        uvloop.run(
+            _serve(
+                access,
+                member or member_name(socket.gethostname(), os.getpid(), rng),
+                names,
+                selector=selector,
+                webhook=alert_webhook,
+                rng=rng,
+            )
+        )
+
+
+def member_name(host: str, pid: int, rng: Stream) -> str:
+    """A name that no other process has, from where this one runs."""
+    words = re.sub(r"[^a-z0-9]+", "-", host.lower()).strip("-")[:_NAME_LIMIT].strip("-")
+    return f"{words or 'host'}-{pid}-{rng.suffix(4)}"
+
+
+async def _serve(
+    access: Access,
+    member: str,
+    names: frozenset[str],
+    *,
+    selector: str,
+    webhook: str,
+    rng: Stream,
+) -> None:
+    """Take part until SIGINT or SIGTERM."""
+    from grange.api.selectors import SelectorError
+    from grange.app.crew import NAMES, Crew, UnknownController
+    from grange.client.transports.http import HTTP
+    from grange.reconcile.deps import Deps
+    from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
+    from grange.reconcile.informer import InformerFactory
+
+    clock: Clock = LoopClock()
+    logger = log.Logger("controllers").bind(member=member)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    transport = HTTP.from_access(access, clock=clock)
+    client = Client(transport, clock=clock)
+    informers = InformerFactory(client, clock=clock, rng=rng.fork("informers"), log=logger)
+    registry = metrics.registry()
+
+    def deps(role: str) -> Deps:
+        return Deps(client, informers, clock, rng.fork(role), logger.bind(role=role), registry)
+
+    try:
+        alerting = Alerting(
+            webhook, clock=clock, rng=rng.fork("alerts"), log=logger, metrics=registry
+        )
+        crew = Crew(
+            FarmConfig(member=member),
+            deps,
+            names or frozenset(NAMES),
+            selector=selector,
+            alerter=alerting.alerter,
+        )
+    except UnknownController as error:
+        raise click.UsageError(f"--only: {error}") from error
+    except SelectorError as error:
+        raise click.UsageError(f"--selector: {error}") from error
+    except (BadFarmConfig, BadWebhook) as error:
+        raise click.UsageError(str(error)) from error
+    try:
+        async with Nursery("controllers") as nursery:
+            for role in (*alerting.roles(), *crew.roles()):
+                supervised = supervise(role.name, role.run, clock=clock, log=logger)
+                nursery.start(supervised, name=role.name)
+            nursery.start(informers.run(), name="informers")
+            collector.settle()
+            click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
+            await stop.wait()
+            click.echo("stopping: the others go on", err=True)
+            nursery.cancel()
+    finally:
+        await transport.close()

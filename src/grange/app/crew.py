@@ -1,0 +1,113 @@
+"""The controllers and the scheduler of one process, as one member of the farm.
+
+A controller whose objects are shared works on those that are ours; every other service is run by one
+member at a time. The same in ``grange up``, where there is only one member, and in any number of
+``grange controllers``.
+"""
+
+from collections.abc import Callable, Iterator
+
+from grange.api.kinds import POD
+from grange.app.role import Role
+from grange.base.errors import GrangeError
+from grange.controllers import TABLE
+from grange.controllers.replication.alarms import Alarms
+from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.sharing import SHARED
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.alerts import Alerter
+from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.failsafe import FailsafeConfig
+from grange.reconcile.farm.member import Member
+from grange.reconcile.farm.singletons import Service, Singletons
+
+SCHEDULER = "scheduler"
+NAMES = (*(name for name, _ in TABLE), SCHEDULER)
+"""What a crew can do."""
+
+# The services carry out what the API has accepted already: a namespace or an owner is gone. Their
+# budget stops what runs away, and not the deletion of something large.
+_SERVICES = FailsafeConfig(deletions=10_000)
+
+
+class UnknownController(GrangeError):
+    """There is no controller of that name; the message lists them."""
+
+
+def plain_scheduler(deps: Deps) -> Service:
+    """The scheduler with its default settings."""
+    from grange.scheduler.service import Scheduler, SchedulerConfig  # numpy takes its time
+
+    return Scheduler(deps, SchedulerConfig())
+
+
+class Crew:
+    """What one process does for the cluster.
+
+    Args:
+        config: how it takes part in the farm.
+        deps: the tools of each part, by its name; clients not fenced.
+        names: which controllers.
+        scheduler: how the scheduler is made.
+        selector: which objects of the shared ones this process wants, by their labels.
+        alerter: who hears of dangers; the log by default.
+
+    Raises:
+        UnknownController: a name is none of ``NAMES``.
+        SelectorError: the selector cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: FarmConfig,
+        deps: Callable[[str], Deps],
+        names: frozenset[str] = frozenset(NAMES),
+        *,
+        scheduler: Callable[[Deps], Service] = plain_scheduler,
+        selector: str = "",
+        alerter: Alerter | None = None,
+    ) -> None:
+        for name in sorted(names.difference(NAMES)):
+            raise UnknownController(f"no controller {name!r}; there are {', '.join(NAMES)}")
+        self._names = names
+        self._scheduler = scheduler
+        self._deps = deps
+        tools = deps("farm")
+        self._pods = tools.informers.informer(POD)
+        self.member = Member(tools, config, alerter=alerter)
+        self._roles = [
+            Role(name, self._shared(name, selector).run) for name in SHARED if name in names
+        ]
+        services = dict(self._services())
+        if services:
+            singletons = Singletons(self.member, config, deps, services, _SERVICES)
+            self._roles.append(Role("services", singletons.run))
+
+    def roles(self) -> Iterator[Role]:
+        """What is to be run, in this order."""
+        yield from self._roles
+        yield Role("farm", self.member.run)
+
+    def _shared(self, name: str, selector: str) -> ReplicationService:
+        sharing = SHARED[name]
+        farm = self.member.farm(
+            name,
+            sharing.kind,
+            selector=selector,
+            weight=sharing.weight,
+            population=lambda: len(self._pods.store),
+        )
+        tools = farm.fence(self._deps(name))
+        service = ReplicationService(tools)
+        farm.attach(service.loop)
+        alarms = Alarms(self.member.alerts, tools.informers.informer(sharing.kind), farm.holds)
+        farm.on_gain(alarms.gained)
+        farm.on_loss(alarms.lost)
+        return service
+
+    def _services(self) -> Iterator[tuple[str, Callable[[Deps], Service]]]:
+        for name, factory in TABLE:
+            if name in self._names and name not in SHARED:
+                yield name, factory
+        if SCHEDULER in self._names:
+            yield SCHEDULER, self._scheduler

@@ -1,0 +1,76 @@
+"""The API server's questions about pods, put to the schedulers that run beside it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grange.api.explanation import Explanation, State
+from grange.api.kinds.pod import Pod
+from grange.api.meta import ObjectMeta, Resource
+from grange.api.status import NotFound, ServiceUnavailable
+from grange.base.errors import GrangeError
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer:
+    """A scheduler.
+
+    Attributes:
+        names: the ``schedulerName``s whose pods are its own.
+        explain: its answer; None for a pod that is not its own.
+    """
+
+    names: frozenset[str]
+    explain: Callable[[Pod], Explanation | None]
+
+
+class Explanations:
+    """Asks each scheduler in turn; there are none until ``add`` was called."""
+
+    def __init__(self) -> None:
+        self._answerers: list[Answerer] = []
+
+    def add(self, names: frozenset[str], explain: Callable[[Pod], Explanation | None]) -> None:
+        """A scheduler runs here."""
+        self._answerers.append(Answerer(names, explain))
+
+    async def explain(self, pod: Resource) -> Explanation:
+        """Why the pod is where it is.
+
+        Raises:
+            NotFound: it is no pod.
+            ServiceUnavailable: no scheduler runs here (yet), or it cannot say now.
+        """
+        if not isinstance(pod, Pod):
+            raise NotFound(f"{pod.kind or 'this object'} is not scheduled")
+        if not self._answerers:
+            raise ServiceUnavailable(
+                "no scheduler runs in this control plane, so nobody can say why; start it with "
+                "`grange up` without `--disable scheduler`"
+            )
+        try:
+            for answerer in self._answerers:
+                found = answerer.explain(pod)
+                if found is not None:
+                    return found
+        except GrangeError as error:
+            raise ServiceUnavailable(f"the scheduler cannot say now: {error}") from error
+        return _unseen(pod, sorted({name for item in self._answerers for name in item.names}))
+
+
+def _unseen(pod: Pod, names: list[str]) -> Explanation:
+    meta = pod.metadata
+    wanted = pod.spec.scheduler_name
+    if pod.spec.node_name:
+        state, summary = State.PLACED, f"is on {pod.spec.node_name}, by scheduler {wanted!r}"
+        hint = "that scheduler does not run here, so nobody here can say why"
+    else:
+        state = State.UNSEEN
+        summary = f"waits for scheduler {wanted!r}, and no scheduler here has that name"
+        hint = f"start that scheduler, or create the pod with schedulerName {' or '.join(names)}"
+    return Explanation(
+        metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid),
+        state=state,
+        summary=summary,
+        hint=hint,
+        node=pod.spec.node_name,
+    )

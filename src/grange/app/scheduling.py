@@ -1,0 +1,39 @@
+"""The scheduler's configuration file: found, read, and refused by name."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from grange.app.settings import SettingsError
+from grange.reconcile.deps import Deps
+from grange.scheduler.arguments import ConfigurationError
+from grange.scheduler.configuration import Configured, load
+from grange.scheduler.service import Scheduler
+
+
+def read(path: Path, option: str = "--scheduler-config") -> Configured:
+    """What the file says.
+
+    Args:
+        path: of the file.
+        option: what named it, for messages.
+
+    Raises:
+        SettingsError: it cannot be read, or something in it is wrong; names the file and the field.
+    """
+    try:
+        return load(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise SettingsError(f"{option} {path}: {told}") from error
+    except ConfigurationError as error:
+        raise SettingsError(f"{option} {path}: {error}") from error
+
+
+def scheduler(path: Path) -> Callable[[Deps], Scheduler]:
+    """How a scheduler of this file is made.
+
+    Raises:
+        SettingsError: as ``read``.
+    """
+    found = read(path)
+    return lambda deps: Scheduler(deps, found.config, profile=found.profiles)

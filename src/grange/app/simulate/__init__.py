@@ -1,0 +1,1 @@
+"""``grange simulate``: what a policy would make of a trace, in virtual time."""

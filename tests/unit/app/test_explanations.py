@@ -1,0 +1,52 @@
+"""Who answers why a pod waits, and what is said when nobody does."""
+
+import pytest
+
+from grange.api.explanation import Explanation, State
+from grange.api.kinds.pod import Pod
+from grange.api.status import NotFound, ServiceUnavailable
+from grange.app.explanations import Explanations
+from grange.base.errors import GrangeError
+from grange.sim import builders
+
+
+async def test_nobody_is_asked_before_a_scheduler_runs() -> None:
+    with pytest.raises(ServiceUnavailable, match="--disable scheduler"):
+        await Explanations().explain(builders.pod("p"))
+
+
+async def test_the_scheduler_that_has_the_pod_answers() -> None:
+    mine = Explanation(state=State.BACKOFF)
+    why = Explanations()
+    why.add(frozenset({"other"}), lambda _: None)
+    why.add(frozenset({"default-scheduler"}), lambda _: mine)
+    assert await why.explain(builders.pod("p")) is mine
+
+
+async def test_a_pod_for_a_scheduler_that_is_not_here() -> None:
+    """Waiting for it is useless, and which names would do is said."""
+    why = Explanations()
+    why.add(frozenset({"grange"}), lambda _: None)
+    waiting = await why.explain(builders.pod("p", schedulerName="mine"))
+    assert waiting.state is State.UNSEEN
+    assert "'mine'" in waiting.summary
+    assert "grange" in waiting.hint
+    placed = await why.explain(builders.pod("p", schedulerName="mine", nodeName="a"))
+    assert (placed.state, placed.node) == (State.PLACED, "a")
+
+
+async def test_a_scheduler_that_cannot_say_now() -> None:
+    def fails(_: Pod) -> Explanation:
+        raise GrangeError("books are being put right")
+
+    why = Explanations()
+    why.add(frozenset({"grange"}), fails)
+    with pytest.raises(ServiceUnavailable, match="books are being put right"):
+        await why.explain(builders.pod("p"))
+
+
+async def test_only_pods_are_scheduled() -> None:
+    why = Explanations()
+    why.add(frozenset({"grange"}), lambda _: None)
+    with pytest.raises(NotFound):
+        await why.explain(builders.node("n"))
