@@ -38,10 +38,12 @@ class Verb:
     Attributes:
         module: dotted name; it exports ``command``.
         help: one line.
+        name: of the command in its module.
     """
 
     module: str
     help: str
+    name: str = "command"
 
 
 VERBS: dict[str, Verb] = {
@@ -49,10 +51,14 @@ VERBS: dict[str, Verb] = {
     "delete": Verb("grange.cli.verbs.delete", "Delete objects."),
     "describe": Verb("grange.cli.verbs.describe", "Show an object, its conditions and its events."),
     "events": Verb("grange.cli.verbs.events", "List what happened, the latest last."),
+    "farm": Verb("grange.cli.verbs.farm", "Show who works for the cluster; let deletions go on."),
     "get": Verb("grange.cli.verbs.get", "List objects, or show some."),
+    "history": Verb("grange.cli.verbs.history", "Show who belonged to a controller, and when."),
     "logs": Verb("grange.cli.verbs.logs", "Print what containers write."),
+    "rc": Verb("grange.cli.verbs.rc.group", "Work with ReplicationControllers: grange rc --help."),
     "scale": Verb("grange.cli.verbs.scale", "Set how many copies there shall be."),
     "wait": Verb("grange.cli.verbs.wait", "Wait until objects meet a condition."),
+    "why": Verb("grange.cli.verbs.why", "Say why something waits, or why it is where it is."),
 }
 
 
@@ -76,9 +82,9 @@ class LazyGroup(click.Group):
         verb = self._verbs.get(cmd_name)
         if verb is None:
             return None
-        command = import_module(verb.module).command
+        command = getattr(import_module(verb.module), verb.name)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{verb.module}.command is no click command")
+            raise TypeError(f"{verb.module}.{verb.name} is no click command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

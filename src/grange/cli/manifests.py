@@ -38,6 +38,26 @@ def read(paths: Sequence[str]) -> list[Document]:
     return documents
 
 
+def read_one(path: str) -> Document:
+    """The one document of a file or of standard input (``-``), of whatever form.
+
+    Raises:
+        ManifestError: nothing there, not readable, malformed, or several documents.
+    """
+    texts = _texts(path)
+    if len(texts) != 1:
+        raise ManifestError(f"{path}: name one file")
+    try:
+        loaded = codec.load_yaml_documents(texts[0][1])
+    except ApiError as error:
+        raise ManifestError(f"{texts[0][0]}: {error.message}") from error
+    if len(loaded) != 1:
+        kinds = ", ".join(str(item.get("kind") or "no kind") for item in loaded)
+        there = f"{len(loaded)} documents where one is meant" + (f" ({kinds})" if kinds else "")
+        raise ManifestError(f"{texts[0][0]}: {there}: put that one into a file of its own")
+    return loaded[0]
+
+
 def _texts(source: str) -> list[tuple[str, str]]:
     if source == "-":
         return [("standard input", sys.stdin.read())]

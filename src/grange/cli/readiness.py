@@ -126,6 +126,14 @@ def _replication_controller(document: Document) -> State:
     return State(done=False, text=text)
 
 
+def _node(document: Document) -> State:
+    found = condition(document, "Ready") or {}
+    if found.get("status") != "True":
+        return State(done=False, text=str(found.get("message") or "not ready"))
+    cordoned = (document.get("spec") or {}).get("unschedulable")
+    return State(done=True, text="ready, cordoned" if cordoned else "ready")
+
+
 def _namespace(document: Document) -> State:
     phase = (document.get("status") or {}).get("phase", "Active")
     return State(done=phase == "Active", text=str(phase).lower())
@@ -135,4 +143,5 @@ _BY_KIND: Mapping[str, Callable[[Document], State]] = {
     "Pod": _pod,
     "ReplicationController": _replication_controller,
     "Namespace": _namespace,
+    "Node": _node,
 }

@@ -6,9 +6,13 @@ import click
 import pytest
 
 from grange.app import main
+from grange.app.controllers import command as controllers
 from grange.app.settings import ROLES
 from grange.app.up import command as up
 from grange.cli.main import USAGE_ERROR, VERBS
+from grange.cli.verbs.farm import command as farm
+from grange.cli.verbs.rc.group import VERBS as RC_VERBS
+from grange.cli.verbs.rc.rollout import command as rollout
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 
@@ -25,6 +29,20 @@ def test_every_option_of_up_is_on_the_page() -> None:
         assert option.opts[0] in PAGE, option.opts
     for role in ROLES:
         assert role in PAGE
+
+
+@pytest.mark.parametrize("verb", sorted(RC_VERBS))
+def test_every_verb_of_rc_is_on_the_page(verb: str) -> None:
+    assert f"`grange rc {verb}" in PAGE
+
+
+@pytest.mark.parametrize("command", [controllers, rollout, farm])
+def test_every_option_and_part_of_some_verbs_is_on_the_page(command: click.Command) -> None:
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.opts[0] in PAGE or option.secondary_opts[0] in PAGE, option.opts
+    for part in command.commands if isinstance(command, click.Group) else ():
+        assert f"{command.name or ''} {part}" in PAGE, part
 
 
 def test_exit_codes_are_on_the_page() -> None:

@@ -40,6 +40,17 @@ def test_a_short_controller_says_how_many_and_why() -> None:
     assert state.text == "1/3 ready (too few nodes)"
 
 
+def test_a_node_is_ready_when_its_condition_says_so() -> None:
+    node: Document = {"kind": "Node", "metadata": {"name": "a"}, "spec": {}}
+    assert readiness.ready(node) == readiness.State(done=False, text="not ready")
+    node["status"] = {"conditions": [{"type": "Ready", "status": "Unknown", "message": "silent"}]}
+    assert readiness.ready(node) == readiness.State(done=False, text="silent")
+    node["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert readiness.ready(node) == readiness.State(done=True, text="ready")
+    node["spec"] = {"unschedulable": True}
+    assert readiness.ready(node) == readiness.State(done=True, text="ready, cordoned")
+
+
 def test_surplus_pods_are_not_ready() -> None:
     state = readiness.ready(controller(observedGeneration=2, replicas=4, readyReplicas=3))
     assert not state.done

@@ -1,0 +1,99 @@
+"""``grange history``: every change of who belongs to a ReplicationController, the latest last."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from grange.api import names, timestamps
+from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import NAME_LABEL
+from grange.api.meta import Document
+from grange.api.timestamps import TimestampError
+from grange.cli import listing, session
+from grange.cli.printers import documents, table
+from grange.cli.surroundings import Surroundings
+
+_HEADING = ["AGE", "EVENT", "ADDED", "REMOVED", "MEMBERS", "WHAT"]
+_SHOWN = 3  # names in a cell
+
+
+@click.command()
+@click.argument("controller")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="So many.")
+@click.option(
+    "-o", "--output", default="", help="wide names all pods; json, yaml, name, jsonpath=…"
+)
+@session.connected
+def command(
+    around: Surroundings, target: session.Target, controller: str, limit: int, output: str
+) -> None:
+    """List the changes of CONTROLLER's members; it may be gone itself.
+
+    One that is not there and never was is an error.
+    """
+    kind, _, name = controller.rpartition("/")
+
+    async def verb(opened: session.Session) -> int:
+        if kind and await opened.kind(kind) is not REPLICATIONCONTROLLER:
+            raise click.UsageError(f"{controller}: only ReplicationControllers have a history")
+        selector = f"{NAME_LABEL}={names.label_value(name)}"
+        found = await listing.listed(opened, AUDITRECORD, selector=selector)
+        found.sort(key=lambda item: str((item.get("spec") or {}).get("time", "")))
+        found = found[-limit:]
+        if documents.is_document_format(output):
+            text = documents.render(output, [(AUDITRECORD, item) for item in found], single=False)
+            click.echo(text, nl=False)
+        elif found:
+            now = around.clock.now().timestamp()
+            rows = [row(item, now=now, wide=output == "wide") for item in found]
+            click.echo("\n".join(table.render([_HEADING, *rows])))
+        else:
+            await opened.document(REPLICATIONCONTROLLER, name)
+            click.echo(f"No changes of {name} are recorded.", err=True)
+        return 0
+
+    session.run(around, target, verb)
+
+
+def row(record: Document, *, now: float, wide: bool) -> list[str]:
+    """The cells of a record.
+
+    Args:
+        record: in full.
+        now: wall time, seconds since the epoch.
+        wide: name every pod.
+    """
+    spec = record.get("spec") or {}
+    return [
+        _age(str(spec.get("time", "")), now),
+        str(spec.get("event", "")),
+        _pods(spec.get("added") or (), wide=wide),
+        _pods(spec.get("removed") or (), wide=wide),
+        _pods(spec.get("members") or (), wide=True)
+        if wide
+        else str(len(spec.get("members") or ())),
+        _what(spec),
+    ]
+
+
+def _age(time: str, now: float) -> str:
+    try:
+        return timestamps.age(now - timestamps.parse(time).timestamp())
+    except TimestampError:
+        return "<unknown>"
+
+
+def _pods(found: Sequence[dict[str, Any]], *, wide: bool) -> str:
+    pods = [str(item.get("pod", "")) for item in found]
+    if wide or len(pods) <= _SHOWN:
+        return ",".join(pods) or "-"
+    return f"{','.join(pods[:_SHOWN])} +{len(pods) - _SHOWN}"
+
+
+def _what(spec: dict[str, Any]) -> str:
+    move = spec.get("transfer") or {}
+    if not move:
+        return str(spec.get("message", ""))
+    way = f"{move.get('oldPod', '')}: {move.get('old', '')} to {move.get('new') or 'another node'}"
+    return f"{way} ({move['reason']})" if move.get("reason") else way

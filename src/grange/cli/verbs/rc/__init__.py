@@ -1,0 +1,1 @@
+"""``grange rc``: one module for each group of verbs; ``group`` lists them."""

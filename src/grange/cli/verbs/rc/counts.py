@@ -1,0 +1,98 @@
+"""``grange rc scale`` and ``grange rc remove-pod``: how many there shall be."""
+
+import click
+
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import controller_of
+from grange.cli import board, session
+from grange.cli.confirm import confirm
+from grange.cli.durations import parse_duration
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.rc import objects
+
+
+@click.command("scale")
+@click.argument("name")
+@click.option("--replicas", type=click.IntRange(min=0), default=None, help="So many.")
+@click.option("--add", "more", type=int, default=None, help="So many more; less than 0 is fewer.")
+@click.option(
+    "--current-replicas",
+    "current",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Only if so many are wanted now.",
+)
+@click.option("--wait", "waiting", is_flag=True, help="Wait until all of them are ready.")
+@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
+@objects.YES
+@objects.OUTPUT
+@session.connected
+def scale(
+    around: Surroundings,
+    target: session.Target,
+    name: str,
+    **options: object,
+) -> None:
+    """Set how many replicas NAME asks for; fewer than now is asked for again."""
+    replicas, more, current = (options[key] for key in ("replicas", "more", "current"))
+    timeout_s = parse_duration(str(options["timeout"]))
+    if (replicas is None) == (more is None):
+        raise click.UsageError("say --replicas N or --add N, one of the two")
+    if current is not None and replicas is None:
+        raise click.UsageError("--current-replicas goes with --replicas")
+
+    async def verb(opened: session.Session) -> int:
+        ops = objects.operations(opened)
+        seen = await ops.get(name)
+        wanted = (
+            max(0, seen.spec.replicas + int(str(more))) if replicas is None else int(str(replicas))
+        )
+        if wanted < seen.spec.replicas:
+            lost = seen.spec.replicas - wanted
+            confirm(
+                f"Scale {name} from {seen.spec.replicas} to {wanted}?"
+                f" {lost} {'pods end' if lost > 1 else 'pod ends'}.",
+                yes=bool(options["yes"]),
+            )
+        if more is not None:
+            done = await ops.add_replicas(name, int(str(more)))
+        elif current is not None:
+            done = await ops.compare_and_set_replicas(name, int(str(current)), wanted)
+        else:
+            done = await ops.set_replicas(name, wanted)
+        await objects.told(
+            opened, name, str(options["output"]), f"scaled to {done.spec.replicas}{_aside(done)}"
+        )
+        if options["waiting"]:
+            shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
+            return await board.wait_ready(opened, shown, timeout_s=timeout_s)
+        return 0
+
+    session.run(around, target, verb)
+
+
+def _aside(controller: ReplicationController) -> str:
+    return " (it is disabled: enable it first)" if controller.spec.paused else ""
+
+
+@click.command("remove-pod")
+@click.argument("pod")
+@objects.YES
+@session.connected
+def remove_pod(around: Surroundings, target: session.Target, pod: str, *, yes: bool) -> None:
+    """Take POD away for good: its controller asks for one replica less, in the same write."""
+
+    async def verb(opened: session.Session) -> int:
+        found = await opened.client.get(POD, pod, opened.within(POD))
+        owner = controller_of(found.metadata)
+        if owner is None or owner.kind != REPLICATIONCONTROLLER.kind:
+            raise click.ClickException(
+                f"pod {pod} belongs to no ReplicationController: grange delete pod {pod}"
+            )
+        confirm(f"Remove {pod}, and one replica of {owner.name} with it?", yes=yes)
+        done = await objects.operations(opened).remove_pod(owner.name, pod)
+        click.echo(f"pod/{pod} removed; {owner.name} asks for {done.spec.replicas}")
+        return 0
+
+    session.run(around, target, verb)

@@ -1,0 +1,121 @@
+"""``grange rc create``."""
+
+import click
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import PLACEMENTS, STRATEGIES
+from grange.api.meta import Document
+from grange.api.selectors import IN, Labels
+from grange.cli import manifests, session
+from grange.cli.printers import documents
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.rc import objects
+
+
+@click.command()
+@click.argument("name")
+@click.argument("program", nargs=-1)
+@click.option(
+    "-f", "--filename", default="", help="Pod, pod template or whole controller; - reads."
+)
+@click.option("--image", default="", help="Instead of a file: the image of its one container.")
+@click.option("--node-selector", default="", help="Which nodes, e.g. disk=ssd,zone in (a,b).")
+@click.option("--strategy", type=click.Choice(STRATEGIES), default=None, help="May pods move.")
+@click.option("--placement", type=click.Choice(PLACEMENTS), default=None, help="Spread or packed.")
+@click.option("--pod-label", "pod_labels", multiple=True, help="KEY=VALUE for every pod.")
+@click.option("-l", "--label", "labels", multiple=True, help="KEY=VALUE for the controller.")
+@click.option("--no-protect", is_flag=True, help="Let it be deleted while it asks for replicas.")
+@click.option("--dry-run", is_flag=True, help="Have the server judge it, and keep nothing.")
+@objects.OUTPUT
+@session.connected
+def command(
+    around: Surroundings,
+    target: session.Target,
+    name: str,
+    program: tuple[str, ...],
+    **options: object,
+) -> None:
+    """Create NAME from a file, or from --image and what PROGRAM says after --; it asks for no replicas."""
+    spec = _spec(str(options["filename"]), str(options["image"]), program)
+    if selector := str(options["node_selector"]):
+        spec["nodeSelector"] = node_selector(selector)
+    for field in ("strategy", "placement"):
+        if options[field] is not None:
+            spec[field] = options[field]
+    if pod_labels := pairs("--pod-label", options["pod_labels"]):
+        spec["podLabels"] = {**(spec.get("podLabels") or {}), **pod_labels}
+    labels = pairs("--label", options["labels"])
+    dry = bool(options["dry_run"])
+
+    async def verb(opened: session.Session) -> int:
+        made = await objects.operations(opened).create(
+            name, spec, labels=labels, protect=not options["no_protect"], dry_run=dry
+        )
+        if dry:
+            click.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} would be created")
+            return 0
+        await objects.told(opened, made.metadata.name, str(options["output"]), "created")
+        if not options["output"]:
+            click.echo(
+                f"it asks for no replicas yet: grange rc scale {name} --replicas N", err=True
+            )
+        return 0
+
+    session.run(around, target, verb)
+
+
+def _spec(path: str, image: str, program: tuple[str, ...]) -> Document:
+    if bool(path) == bool(image or program):
+        raise click.UsageError("say what it runs: -f FILE, or --image IMAGE, or -- PROGRAM…")
+    if not path:
+        container: Document = {"name": "main"}
+        container |= {"image": image} if image else {}
+        container |= {"command": list(program)} if program else {}
+        return {"template": {"spec": {"containers": [container]}}}
+    found = manifests.read_one(path)
+    if found.get("kind") != REPLICATIONCONTROLLER.kind:
+        return {"template": objects.template_of(path, found)}
+    spec = found.get("spec")
+    if not isinstance(spec, dict) or spec.get("replicas") is None:
+        raise manifests.ManifestError(
+            f"{path}: spec.replicas is missing: say how many pods are wanted; zero is a number too"
+        )
+    if not isinstance(spec["replicas"], int) or spec["replicas"] < 0:
+        raise manifests.ManifestError(f"{path}: spec.replicas: {spec['replicas']} is not 0 or more")
+    return dict(spec)
+
+
+def node_selector(text: str) -> Document:
+    """A label selector as text, as the document of a field.
+
+    Raises:
+        SelectorError: the text is no label selector.
+    """
+    equal, expressions = {}, []
+    for item in Labels.parse(text).requirements:
+        if item.operator == IN and len(item.values) == 1 and item.key not in equal:
+            equal[item.key] = item.values[0]
+            continue
+        values = {"values": list(item.values)} if item.values else {}
+        expressions.append({"key": item.key, "operator": item.operator, **values})
+    found: Document = {}
+    if equal:
+        found["matchLabels"] = equal
+    if expressions:
+        found["matchExpressions"] = expressions
+    return found
+
+
+def pairs(option: str, given: object) -> dict[str, str]:
+    """``KEY=VALUE`` words as a mapping.
+
+    Raises:
+        click.UsageError: one has no ``=``.
+    """
+    found = {}
+    for word in given if isinstance(given, tuple) else ():
+        key, equals, value = str(word).partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"{option} {word}: write KEY=VALUE")
+        found[key] = value
+    return found

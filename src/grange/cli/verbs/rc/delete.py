@@ -1,0 +1,55 @@
+"""``grange rc delete``."""
+
+import click
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.cli import session
+from grange.cli.confirm import confirm
+from grange.cli.printers import documents
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.rc import objects
+from grange.client.replication import StillWanted
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Although it asks for replicas, or is protected.")
+@click.option(
+    "--cascade",
+    type=click.Choice(["orphan", "background", "foreground"]),
+    default="orphan",
+    show_default=True,
+    help="What becomes of its pods; orphan leaves them running.",
+)
+@objects.YES
+@session.connected
+def command(
+    around: Surroundings,
+    target: session.Target,
+    names: tuple[str, ...],
+    *,
+    force: bool,
+    cascade: str,
+    yes: bool,
+) -> None:
+    """Delete NAMES; refused while they ask for replicas. Their pods stay unless --cascade says else."""
+
+    async def verb(opened: session.Session) -> int:
+        ops = objects.operations(opened)
+        found = [await ops.get(name) for name in names]  # all of them, or none is touched
+        for one in found:
+            if one.spec.replicas and not force:
+                raise StillWanted(
+                    f"{one.metadata.name} asks for {one.spec.replicas} replicas: scale it to zero "
+                    "first, or say --force to delete it all the same"
+                )
+        pods = sum(one.status.replicas for one in found)
+        fate = "keep running without it" if cascade == "orphan" else "end"
+        aside = f" Its {pods} pods {fate}." if pods else ""
+        confirm(f"Delete {', '.join(names)}?{aside}", yes=yes)
+        for name in names:
+            await ops.delete(name, force=force, propagation=cascade.capitalize())
+            click.echo(f'{documents.resource(REPLICATIONCONTROLLER)} "{name}" deleted')
+        return 0
+
+    session.run(around, target, verb)

@@ -1,0 +1,163 @@
+"""``grange rc drain-node``, ``undrain-node``, ``lock-transfers`` and ``unlock-transfers``."""
+
+import getpass
+import socket
+
+import click
+
+from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.membership import TRANSFER_LOCK
+from grange.api.meta import ObjectKey
+from grange.api.status import NotFound
+from grange.cli import session
+from grange.cli.confirm import confirm
+from grange.cli.durations import parse_duration
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.rc import objects
+from grange.client import locks
+
+_LOOK_S = 0.5
+
+
+@click.command("drain-node")
+@click.argument("name")
+@click.argument("node")
+@click.option("--shrink", is_flag=True, help="The pods there go for good, and as many replicas.")
+@click.option("--wait", "waiting", is_flag=True, help="Wait until none of its pods is there.")
+@click.option("--timeout", default="10m", show_default=True, help="For example 30s, 2m, 1h.")
+@objects.YES
+@session.connected
+def drain_node(
+    around: Surroundings,
+    target: session.Target,
+    name: str,
+    node: str,
+    **options: object,
+) -> None:
+    """Have the pods of NAME leave NODE: each comes up on another node before it goes."""
+    timeout_s = parse_duration(str(options["timeout"]))
+    shrink = bool(options["shrink"])
+
+    async def verb(opened: session.Session) -> int:
+        seen = await objects.operations(opened).get(name)
+        held = locks.hold(seen, TRANSFER_LOCK, around.clock.now())
+        if held is not None and held.holder != _me():
+            raise click.ClickException(f"the transfers of {name} are locked by {held}")
+        if shrink:
+            count = await _there(opened, name, node)
+            confirm(f"Remove {count} pods from {node} for good?", yes=bool(options["yes"]))
+        done = await objects.operations(opened).drain_node(name, node, shrink=shrink)
+        await _warn_if_unknown(opened, node)
+        aside = f"; {done.spec.replicas} replicas are wanted" if shrink else ""
+        await objects.told(opened, name, "", f"leaves node {node}{aside}")
+        if options["waiting"]:
+            return await _gone(opened, name, node, timeout_s)
+        return 0
+
+    session.run(around, target, verb)
+
+
+@click.command("undrain-node")
+@click.argument("name")
+@click.argument("node")
+@session.connected
+def undrain_node(around: Surroundings, target: session.Target, name: str, node: str) -> None:
+    """Let the pods of NAME come to NODE again."""
+
+    async def verb(opened: session.Session) -> int:
+        await objects.operations(opened).undrain_node(name, node)
+        await objects.told(opened, name, "", f"may use node {node} again")
+        return 0
+
+    session.run(around, target, verb)
+
+
+@click.command("lock-transfers")
+@click.argument("name")
+@click.option("--for", "length", default="10m", show_default=True, help="It ends by itself then.")
+@session.connected
+def lock_transfers(around: Surroundings, target: session.Target, name: str, length: str) -> None:
+    """Begin no move of pods of NAME to other nodes for a while; those under way go on."""
+    ttl_s = parse_duration(length)
+
+    async def verb(opened: session.Session) -> int:
+        await _lock(opened, name, ttl_s).acquire()
+        await objects.told(opened, name, "", f"begins no transfer for {length}")
+        return 0
+
+    session.run(around, target, verb)
+
+
+@click.command("unlock-transfers")
+@click.argument("name")
+@session.connected
+def unlock_transfers(around: Surroundings, target: session.Target, name: str) -> None:
+    """Take your lock off NAME."""
+
+    async def verb(opened: session.Session) -> int:
+        await _lock(opened, name, 1.0).release()
+        await objects.told(opened, name, "", "may begin transfers")
+        return 0
+
+    session.run(around, target, verb)
+
+
+def _me() -> str:
+    """Who holds the locks that are taken here: one holder a user and machine."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _lock(opened: session.Session, name: str, ttl_s: float) -> locks.ObjectLock:
+    return locks.ObjectLock(
+        opened.client,
+        REPLICATIONCONTROLLER,
+        ObjectKey(opened.namespace or "default", name),
+        annotation=TRANSFER_LOCK,
+        holder=_me(),
+        ttl_s=ttl_s,
+        clock=opened.around.clock,
+    )
+
+
+async def _there(opened: session.Session, name: str, node: str) -> int:
+    """How many pods of the controller are on the node."""
+    found = await objects.operations(opened).get(name)
+    scale = REPLICATIONCONTROLLER.scale
+    identity = {"metadata": {"name": name, "uid": found.metadata.uid}}
+    selector = scale.selector(identity) if scale else ""
+    listed = await opened.client.list(
+        POD, opened.namespace or "default", labels=selector, fields=f"spec.nodeName={node}"
+    )
+    return len(listed.items)
+
+
+async def _warn_if_unknown(opened: session.Session, node: str) -> None:
+    """A node may be drained before it comes or after it went; a slip of the pen looks the same."""
+    try:
+        await opened.client.get(NODE, node)
+    except NotFound:
+        click.echo(f"warning: there is no node {node} now: grange get nodes lists them", err=True)
+
+
+def _still(count: int, name: str, node: str) -> str:
+    return f"{count} {'pod' if count == 1 else 'pods'} of {name} still on {node}"
+
+
+async def _gone(opened: session.Session, name: str, node: str, timeout_s: float) -> int:
+    """Wait until the node is left; the exit code."""
+    clock = opened.around.clock
+    limit = clock.monotonic() + timeout_s
+    told = 0
+    while left := await _there(opened, name, node):
+        if clock.monotonic() >= limit:
+            click.echo(
+                f"{_still(left, name, node)}: grange why grc/{name} says why",
+                err=True,
+            )
+            return 1
+        if left != told:
+            click.echo(_still(left, name, node), err=True)
+            told = left
+        await clock.sleep(_LOOK_S)
+    click.echo(f"no pod of {name} is on {node}")
+    return 0

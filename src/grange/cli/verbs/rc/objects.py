@@ -1,0 +1,64 @@
+"""What the verbs share: the operations of a session, pod templates from files, and printing."""
+
+import click
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.meta import Document
+from grange.cli import manifests, session
+from grange.cli.printers import documents
+from grange.client.replication import ReplicationControllers
+
+OUTPUT = click.option(
+    "-o", "--output", default="", help="Print what came of it: name, yaml, json, jsonpath=…."
+)
+YES = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
+
+
+def operations(opened: session.Session) -> ReplicationControllers:
+    """The operations in the session's namespace."""
+    return ReplicationControllers(opened.client, opened.namespace or "default")
+
+
+async def document(opened: session.Session, name: str) -> Document:
+    """A controller in full."""
+    return await opened.document(REPLICATIONCONTROLLER, name)
+
+
+async def told(opened: session.Session, name: str, output: str, done: str) -> None:
+    """Say what was done, or print the object where that was asked for."""
+    if output:
+        found = await document(opened, name)
+        text = documents.render(output, [(REPLICATIONCONTROLLER, found)], single=True)
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} {done}")
+
+
+def template_of(path: str, found: Document) -> Document:
+    """The pod template that a file holds: bare, of a Pod, or of a ReplicationController.
+
+    Args:
+        path: of the file, for messages.
+        found: what is in it.
+
+    Raises:
+        ManifestError: it is none of these.
+    """
+    kind = found.get("kind", "")
+    if kind == REPLICATIONCONTROLLER.kind:
+        template = (found.get("spec") or {}).get("template")
+        if isinstance(template, dict):
+            return template
+        raise manifests.ManifestError(f"{path}: spec.template is missing")
+    if kind not in {"", "Pod", "PodTemplate"}:
+        raise manifests.ManifestError(
+            f"{path}: a {kind} is no pod template: give a Pod, a ReplicationController, "
+            "or metadata and spec alone"
+        )
+    if kind == "PodTemplate":
+        found = found.get("template") or {}
+    if not isinstance(found.get("spec"), dict):
+        raise manifests.ManifestError(f"{path}: spec is missing: say what the pod runs")
+    meta = found.get("metadata") or {}
+    kept = {key: meta[key] for key in ("labels", "annotations") if meta.get(key)}
+    return {**({"metadata": kept} if kept else {}), "spec": found["spec"]}

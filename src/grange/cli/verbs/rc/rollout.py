@@ -1,0 +1,305 @@
+"""``grange rc rollout``: how a change of the template, or of the controller, spreads."""
+
+from contextlib import suppress
+
+import click
+
+from grange.api import rollouts, timestamps
+from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document
+from grange.api.status import NotFound
+from grange.cli import board, manifests, readiness, session
+from grange.cli.confirm import confirm
+from grange.cli.durations import parse_duration
+from grange.cli.printers import table
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.rc import objects
+
+_FAILED = {"Failed", "RolledBack", "Refused"}
+_OVER = {"Complete", "RolledBack", "Refused"}
+
+
+@click.group("rollout")
+def command() -> None:
+    """Rollouts: within one controller, or from one to another."""
+
+
+@command.command("start")
+@click.argument("name")
+@click.option("-f", "--filename", default="", help="The new template; - reads it.")
+@click.option("--restart", is_flag=True, help="The same template: make every pod anew.")
+@click.option("--from", "old", default="", help="Move replicas from this controller to NAME.")
+@click.option("--desired", type=click.IntRange(min=0), default=None, help="Replicas in the end.")
+@click.option("--minimum", type=click.IntRange(min=0), default=None, help="Always available.")
+@click.option("--surge", type=click.IntRange(min=0), default=0, help="May be too many on the way.")
+@click.option("--canary", type=click.IntRange(min=0), default=None, help="Stop at so many.")
+@click.option("--leave-old", is_flag=True, help="Keep the old controller when it is empty.")
+@click.option("--auto-rollback", is_flag=True, help="Go back when it gets no further.")
+@objects.YES
+@session.connected
+def start(around: Surroundings, target: session.Target, name: str, **options: object) -> None:
+    """Start a rollout of NAME.
+
+    Say -f TEMPLATE, --restart, or --from OLD --desired N --minimum M.
+    """
+    old, filename = str(options["old"]), str(options["filename"])
+    if sum((bool(filename), bool(options["restart"]), bool(old))) != 1:
+        raise click.UsageError("say -f FILE, --restart or --from OLD, one of the three")
+    if old and (options["desired"] is None or options["minimum"] is None):
+        raise click.UsageError("--from needs --desired N and --minimum M; zero is a number too")
+    if old == name:
+        raise click.UsageError(f"--from {old}: a rollout from a controller to itself moves nothing")
+    template = objects.template_of(filename, manifests.read_one(filename)) if filename else None
+
+    async def verb(opened: session.Session) -> int:
+        ops = objects.operations(opened)
+        seen = await ops.get(name)
+        if old:
+            await _between(opened, await ops.get(old), seen, options)
+            click.echo(f"rollingupdate.grange.dev/{name} started: {old} to {name}")
+            return 0
+        if seen.spec.replicas:
+            confirm(f"Replace the {seen.spec.replicas} pods of {name}?", yes=bool(options["yes"]))
+        if template is not None:
+            await ops.update_template(name, template)
+        else:
+            stamp = timestamps.rfc3339_micro(around.clock.now())
+            await _patch(opened, name, rollouts.restart_patch(stamp))
+        await objects.told(opened, name, "", "rollout started")
+        return 0
+
+    session.run(around, target, verb)
+
+
+async def _between(
+    opened: session.Session,
+    old: ReplicationController,
+    new: ReplicationController,
+    options: dict[str, object],
+) -> None:
+    moves = f"Move replicas from {old.metadata.name} ({old.spec.replicas}) to {new.metadata.name}"
+    confirm(
+        f"{moves} ({new.spec.replicas}), {options['desired']} in the end?", yes=bool(options["yes"])
+    )
+    spec: Document = {
+        "old": old.metadata.name,
+        "new": new.metadata.name,
+        "desired": options["desired"],
+        "minimum": options["minimum"],
+        "maxSurge": options["surge"],
+        "leaveOld": options["leave_old"],
+        "autoRollback": options["auto_rollback"],
+        "startingReplicas": {"old": old.spec.replicas, "new": new.spec.replicas},
+    }
+    if options["canary"] is not None:
+        spec["canary"] = options["canary"]
+    document: Document = {"metadata": {"name": new.metadata.name}, "spec": spec}
+    await _clear(opened, new.metadata.name)
+    await opened.client.create(ROLLINGUPDATE, document, opened.within(ROLLINGUPDATE))
+
+
+async def _clear(opened: session.Session, name: str) -> None:
+    """Make room for a move of replicas where one is over; one that goes on keeps its place."""
+    where = opened.within(ROLLINGUPDATE)
+    try:
+        found = await opened.client.get(ROLLINGUPDATE, name, where)
+    except NotFound:
+        return
+    if found.status.phase not in _OVER:
+        raise click.ClickException(
+            f"replicas are on their way from {found.spec.old} to {name} already: "
+            f"wait for it (grange rc rollout status {name}) or undo it"
+        )
+    with suppress(NotFound):
+        await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
+
+
+@command.command("status")
+@click.argument("name")
+@click.option("--wait/--no-wait", "waiting", default=True, help="Wait until it is complete.")
+@click.option("--timeout", default="10m", show_default=True, help="For example 30s, 2m, 1h.")
+@session.connected
+def status(
+    around: Surroundings, target: session.Target, name: str, *, waiting: bool, timeout: str
+) -> None:
+    """Follow the rollout of NAME to its end.
+
+    The exit code is 1 if it fails or time runs out.
+    """
+    timeout_s = parse_duration(timeout)
+
+    async def verb(opened: session.Session) -> int:
+        kind = ROLLINGUPDATE if await _is_between(opened, name) else REPLICATIONCONTROLLER
+        check = _between_done if kind is ROLLINGUPDATE else within_done
+        found = await opened.document(kind, name)
+        if not waiting:
+            state = check(found)
+            click.echo(state.text)
+            return 1 if state.failed else 0
+        shown = [(kind, name, opened.within(kind))]
+        return await board.wait_all(opened, shown, check, timeout_s=timeout_s)
+
+    session.run(around, target, verb)
+
+
+def within_done(found: Document | None) -> readiness.State:
+    """How far a rollout within one controller is."""
+    if found is None:
+        return readiness.State(done=False, text="not there")
+    state = (found.get("status") or {}).get("rollout") or {}
+    phase = str(state.get("phase") or "")
+    spec = found.get("spec") or {}
+    status = found.get("status") or {}
+    wanted, updated = spec.get("replicas") or 0, status.get("updatedReplicas") or 0
+    text = f"{phase or 'waiting for the controller'}, {updated} of {wanted} updated"
+    if (spec.get("rollout") or {}).get("paused"):
+        text += ", paused"
+    if state.get("message"):
+        text += f": {state['message']}"
+    if phase == "Complete" and updated < wanted:  # the template is, the replicas are not
+        text += f" ({said})" if (said := _reconciled(found)) else ""
+    seen = status.get("observedGeneration") == found["metadata"].get("generation")
+    if not seen:
+        return readiness.State(done=False, text="waiting for the controller")
+    if phase in _FAILED:
+        return readiness.State(done=False, text=text, failed=True)
+    return readiness.State(done=phase == "Complete" and updated >= wanted, text=text)
+
+
+def _reconciled(found: Document) -> str:
+    """What keeps the controller from being as wanted; empty where nothing does."""
+    said = readiness.condition(found, "Reconciled") or {}
+    return str(said.get("message") or "") if said.get("status") == "False" else ""
+
+
+def _between_done(found: Document | None) -> readiness.State:
+    if found is None:
+        return readiness.State(done=True, text="complete")
+    status = found.get("status") or {}
+    phase = str(status.get("phase") or "not begun")
+    moved = (status.get("replicas") or {}).get("new", 0)
+    text = f"{phase}, {moved} of {found['spec']['desired']} moved"
+    if phase in _FAILED:
+        return readiness.State(done=False, text=text, failed=True)
+    return readiness.State(done=phase == "Complete", text=text)
+
+
+@command.command("pause")
+@click.argument("name")
+@session.connected
+def pause(around: Surroundings, target: session.Target, name: str) -> None:
+    """Stop the rollout of NAME where it is.
+
+    Scaling and repairing go on.
+    """
+    session.run(around, target, lambda opened: _hold(opened, name, paused=True))
+
+
+@command.command("resume")
+@click.argument("name")
+@session.connected
+def resume(around: Surroundings, target: session.Target, name: str) -> None:
+    """Let the rollout of NAME go on."""
+    session.run(around, target, lambda opened: _hold(opened, name, paused=False))
+
+
+async def _hold(opened: session.Session, name: str, *, paused: bool) -> int:
+    word = "paused" if paused else "goes on"
+    if await _is_between(opened, name):
+        change = {"spec": {"paused": paused}}
+        await opened.client.patch(ROLLINGUPDATE, name, opened.within(ROLLINGUPDATE), patch=change)
+        click.echo(f"rollingupdate.grange.dev/{name} {word}")
+        return 0
+    await _patch(opened, name, rollouts.pause_patch(paused=paused))
+    await objects.told(opened, name, "", f"rollout {word}")
+    return 0
+
+
+@command.command("undo")
+@click.argument("name")
+@click.option("--to-revision", type=click.IntRange(min=1), default=None, help="Else the last.")
+@objects.YES
+@session.connected
+def undo(
+    around: Surroundings, target: session.Target, name: str, to_revision: int | None, *, yes: bool
+) -> None:
+    """Take NAME back to what was before.
+
+    To a remembered template; while replicas move between controllers, to the counts that the
+    move began with.
+    """
+
+    async def verb(opened: session.Session) -> int:
+        if await _is_between(opened, name):
+            if to_revision:
+                raise click.UsageError("--to-revision: a move between controllers has none")
+            confirm(f"Move the replicas of {name} back?", yes=yes)
+            change = {"spec": {"undo": True}}
+            where = opened.within(ROLLINGUPDATE)
+            await opened.client.patch(ROLLINGUPDATE, name, where, patch=change)
+            click.echo(f"rollingupdate.grange.dev/{name} goes back")
+            return 0
+        seen = await objects.operations(opened).get(name)
+        spec_hash = seen.status.rollout.spec_hash if seen.status.rollout is not None else ""
+        revision = rollouts.revision_to_undo(seen.status.history, spec_hash, to_revision or 0)
+        confirm(f"Go back to revision {revision.revision} of {name}?", yes=yes)
+        await opened.client.patch(
+            REPLICATIONCONTROLLER,
+            name,
+            opened.within(REPLICATIONCONTROLLER),
+            patch=rollouts.undo_patch(seen.metadata.uid, revision),
+            type="json",
+        )
+        await objects.told(opened, name, "", f"goes back to revision {revision.revision}")
+        return 0
+
+    session.run(around, target, verb)
+
+
+@command.command("history")
+@click.argument("name")
+@session.connected
+def history(around: Surroundings, target: session.Target, name: str) -> None:
+    """List the templates of NAME, the latest last."""
+
+    async def verb(opened: session.Session) -> int:
+        seen = await objects.operations(opened).get(name)
+        present = seen.status.rollout.template_hash if seen.status.rollout is not None else ""
+        rows = [
+            [
+                str(item.revision),
+                item.template_hash,
+                "*" if item.template_hash == present else "",
+                ",".join(_runs(item.template)),
+                item.recorded_at,
+            ]
+            for item in sorted(seen.status.history, key=lambda item: item.revision)
+        ]
+        if not rows:
+            click.echo(f"No templates of {name} are remembered yet.", err=True)
+            return 0
+        heading = ["REVISION", "TEMPLATE", "PRESENT", "RUNS", "RECORDED"]
+        click.echo("\n".join(table.render([heading, *rows])))
+        return 0
+
+    session.run(around, target, verb)
+
+
+def _runs(template: Document) -> list[str]:
+    containers = (template.get("spec") or {}).get("containers") or []
+    return [str(item.get("image") or " ".join(item.get("command") or [])) for item in containers]
+
+
+async def _is_between(opened: session.Session, name: str) -> bool:
+    """Whether replicas are being moved to this controller."""
+    try:
+        found = await opened.client.get(ROLLINGUPDATE, name, opened.within(ROLLINGUPDATE))
+    except NotFound:
+        return False
+    return found.status.phase not in _OVER
+
+
+async def _patch(opened: session.Session, name: str, change: Document) -> None:
+    where = opened.within(REPLICATIONCONTROLLER)
+    await opened.client.patch(REPLICATIONCONTROLLER, name, where, patch=change)

@@ -1,0 +1,102 @@
+"""A ReplicationController: its conditions, and which of its pods wait for what."""
+
+from grange.api import codec, explanation
+from grange.api.explanation import Explanation, State
+from grange.api.kinds import POD
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import ApiError
+from grange.api.wire import Request
+from grange.cli import readiness
+from grange.cli.printers import explanation as printer
+from grange.cli.session import Session
+from grange.cli.why import anything, pods
+from grange.cli.why.answer import Answer
+
+_ASKED = 20  # so many pods without a node are asked about; the others wait alike
+_NAMED = 3
+
+
+async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
+    """Its own words first, then those of the pods that are not ready."""
+    document = await opened.document(kind, name)
+    now = opened.around.clock.now()
+    state = readiness.ready(document)
+    lines = [f"{kind.singular}/{name}: {state.text}"]
+    lines += [*unseen_lines(document), *anything.unmet_lines(document)]
+    waiting, others = await _unready(opened, document)
+    answers = await _answers(opened, waiting[:_ASKED])
+    for found in _alike(answers):
+        lines += ["", *_group(found)]
+    if len(waiting) > _ASKED:
+        lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
+    if others:
+        lines += ["", "Not ready on their nodes:"]
+        lines += [f"  pod/{_name(item)}  {readiness.ready(item).text}" for item in others]
+    warnings = await anything.latest_warnings(opened, kind, document)
+    lines += anything.warning_lines(warnings, now.timestamp())
+    if len(lines) == 1:
+        lines.append("Nothing of it waits.")
+    whole: Document = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [explanation.document(found) for _, found in answers],
+    }
+    return Answer(whole, lines)
+
+
+def unseen_lines(document: Document) -> list[str]:
+    """Who should have looked at its present spec; nothing where somebody has."""
+    seen = (document.get("status") or {}).get("observedGeneration") or 0
+    if seen >= (document["metadata"].get("generation") or 0):
+        return []
+    return ["No controller has looked at it as it is now: grange farm status says who works."]
+
+
+async def _unready(opened: Session, document: Document) -> tuple[list[Document], list[Document]]:
+    """Its pods without a node, and those that are not ready where they are."""
+    meta = document["metadata"]
+    request = Request("GET", POD.path(meta.get("namespace") or "default"))
+    listed = codec.decode_document((await opened.fetch(request)).body).get("items") or []
+    mine = [item for item in listed if _controlled(item, str(meta["uid"]))]
+    pending = [item for item in mine if not readiness.ready({"kind": "Pod", **item}).done]
+    waiting = [item for item in pending if not item["spec"].get("nodeName")]
+    return waiting, [{"kind": "Pod", **item} for item in pending if item["spec"].get("nodeName")]
+
+
+def _controlled(item: Document, uid: str) -> bool:
+    owners = item["metadata"].get("ownerReferences") or []
+    return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)
+
+
+async def _answers(opened: Session, waiting: list[Document]) -> list[tuple[str, Explanation]]:
+    found = []
+    for item in waiting:
+        name, within = _name(item), str(item["metadata"].get("namespace", ""))
+        try:
+            found.append((name, await pods.explanation(opened, POD, name, within)))
+        except ApiError as error:
+            found.append((name, Explanation(state=State.UNSEEN, summary=error.message)))
+    return found
+
+
+def _alike(answers: list[tuple[str, Explanation]]) -> list[list[tuple[str, Explanation]]]:
+    """Those that wait for the same reasons together."""
+    groups: dict[object, list[tuple[str, Explanation]]] = {}
+    for name, found in answers:
+        key = (found.state, found.summary, found.reasons, found.changes)
+        groups.setdefault(key, []).append((name, found))
+    return [*groups.values()]
+
+
+def _group(found: list[tuple[str, Explanation]]) -> list[str]:
+    names = [f"pod/{name}" for name, _ in found]
+    told = ", ".join(names[:_NAMED])
+    if len(names) > _NAMED:
+        told += f" and {len(names) - _NAMED} more"
+    first = found[0][1]
+    return [f"{told} {first.summary}", *printer.obstacles(first)]
+
+
+def _name(item: Document) -> str:
+    return str(item["metadata"]["name"])

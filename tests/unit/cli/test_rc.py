@@ -1,0 +1,127 @@
+"""``grange rc``: what is made of words and files, and what documents look like on a page."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from grange.api.meta import Document
+from grange.api.selectors import Labels, SelectorError
+from grange.cli import manifests
+from grange.cli.confirm import NotConfirmed, confirm
+from grange.cli.verbs.rc import create, objects, rollout, status
+from grange.cli.verbs.rc.group import VERBS, command
+
+SPEC: Document = {"containers": [{"name": "a", "command": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "disk=ssd", "disk=ssd,zone in (a,b)", "!gpu,disk", "a!=b", "a=b,a=c"]
+)
+def test_node_selector_means_what_was_written(text: str) -> None:
+    assert str(Labels.of(create.node_selector(text))) == str(Labels.parse(text)) or {
+        str(item) for item in Labels.of(create.node_selector(text)).requirements
+    } == {str(item) for item in Labels.parse(text).requirements}
+
+
+def test_node_selector_that_is_none_is_refused() -> None:
+    with pytest.raises(SelectorError):
+        create.node_selector("a in")
+
+
+def test_pairs_are_read_and_others_refused_by_option() -> None:
+    assert create.pairs("--label", ("a=b", "c=")) == {"a": "b", "c": ""}
+    with pytest.raises(click.UsageError, match="--label x: write KEY=VALUE"):
+        create.pairs("--label", ("x",))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"kind": "Pod", "metadata": {"name": "x", "labels": {"a": "b"}}, "spec": SPEC},
+        {"metadata": {"labels": {"a": "b"}}, "spec": SPEC},
+        {"kind": "PodTemplate", "template": {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}},
+        {
+            "kind": "ReplicationController",
+            "spec": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}},
+        },
+    ],
+)
+def test_template_is_found_in_whatever_holds_one(document: Document) -> None:
+    assert objects.template_of("f", document) == {"metadata": {"labels": {"a": "b"}}, "spec": SPEC}
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"kind": "Service", "spec": {}}, "no pod template"),
+        ({"kind": "Pod"}, "spec is missing"),
+        ({"kind": "ReplicationController", "spec": {}}, "spec.template is missing"),
+    ],
+)
+def test_file_without_a_template_is_refused_by_name(document: Document, told: str) -> None:
+    with pytest.raises(manifests.ManifestError, match=f"f: .*{told}"):
+        objects.template_of("f", document)
+
+
+def test_one_document_is_meant(tmp_path: Path) -> None:
+    two = tmp_path / "two.yaml"
+    two.write_text("kind: Pod\n---\nb: 2\n")
+    told = r"2 documents where one is meant \(Pod, no kind\): put that one into a file of its own"
+    with pytest.raises(manifests.ManifestError, match=told):
+        manifests.read_one(str(two))
+
+
+def test_nothing_is_done_where_nobody_can_be_asked() -> None:
+    """The test's standard input is no terminal."""
+    confirm("Really?", yes=True)
+    with pytest.raises(NotConfirmed, match="--yes"):
+        confirm("Really?", yes=False)
+
+
+def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
+    for name in VERBS:
+        shown = CliRunner().invoke(command, [name, "--help"])
+        assert shown.exit_code == 0, shown.output
+        assert shown.output.startswith("Usage: rc"), shown.output
+
+
+def rolling(**facts: object) -> Document:
+    state = {"phase": "Progressing", "revision": 2, **facts}
+    return {
+        "metadata": {"name": "web", "generation": 3},
+        "spec": {"replicas": 4},
+        "status": {"observedGeneration": 3, "updatedReplicas": 2, "rollout": state},
+    }
+
+
+def test_rollout_is_done_when_all_pods_are_of_its_template() -> None:
+    assert rollout.within_done(rolling()).text == "Progressing, 2 of 4 updated"
+    done = rolling(phase="Complete")
+    assert not rollout.within_done(done).done, "the status is of before the last change"
+    short = {"type": "Reconciled", "status": "False", "message": "2 have no node"}
+    done["status"]["conditions"] = [short]
+    assert rollout.within_done(done).text == "Complete, 2 of 4 updated (2 have no node)"
+    done["status"]["updatedReplicas"] = 4
+    assert rollout.within_done(done).done
+    done["metadata"]["generation"] = 4
+    assert rollout.within_done(done).text == "waiting for the controller"
+    failed = rollout.within_done(rolling(phase="Failed", message="no progress for 600 s"))
+    assert failed.failed
+    assert "no progress" in failed.text
+    assert not rollout.within_done(None).done
+
+
+def test_page_says_who_owns_it_and_what_is_wrong() -> None:
+    found = rolling(phase="Failed", message="stuck")
+    found["metadata"]["annotations"] = {"grange.dev/owner": "host-1_abc/7"}
+    found["status"]["nodeTransfers"] = [
+        {"old": "a", "oldPod": "web-a", "new": "b", "phase": "Starting"}
+    ]
+    lines = [" ".join(line.split()) for line in status.summary(found)]
+    assert "Owner: host-1" in lines
+    assert "Node transfers: web-a from a to b, Starting" in lines
+    assert "Rollout: Failed, revision 2: stuck" in lines
+    assert "Protected: no" in lines
+    assert status.conditions(found) == ["No conditions yet: no controller has looked at it."]

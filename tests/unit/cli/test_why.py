@@ -1,0 +1,166 @@
+"""An explanation in the terminal: the short answer first, then what it rests on."""
+
+from datetime import UTC, datetime
+
+from grange.api.explanation import (
+    Attempt,
+    Change,
+    Choice,
+    Explanation,
+    NearNode,
+    ReasonCount,
+    State,
+)
+from grange.cli.printers import explanation
+from grange.cli.why import anything, replicationcontrollers
+
+NOW = datetime(2026, 1, 1, 12, 5, 0, tzinfo=UTC)
+
+
+def test_a_pod_that_waits() -> None:
+    found = Explanation(
+        state=State.UNSCHEDULABLE,
+        summary="waits until something changes that may help",
+        waiting_since="2026-01-01T12:00:00Z",
+        until="2026-01-01T12:06:00Z",
+        nodes=12,
+        reasons=(
+            ReasonCount(reason="Insufficient cpu", nodes=10),
+            ReasonCount(reason="node(s) were unschedulable", nodes=2),
+        ),
+        nearest=(NearNode(name="a", missing=("cpu: wants 8, 3 of 4 left", "cordoned")),),
+        changes=(
+            Change(text="if cpu ≤ 3.5", nodes=4, examples=("a", "b", "c")),
+            Change(text="if it tolerates taint k:NoSchedule", nodes=1, examples=("d",)),
+            Change(text="when pod default/x on a ends", nodes=1, examples=("a",)),
+        ),
+        attempts=(
+            Attempt(
+                result="unschedulable",
+                time="2026-01-01T12:04:00Z",
+                since="2025-12-31T23:00:00Z",
+                times=7,
+                message="0/12 nodes are available: 12 Insufficient cpu.",
+            ),
+        ),
+    )
+    assert explanation.render("pod/big", found, now=NOW) == [
+        "pod/big waits until something changes that may help",
+        "  since 12:00:00Z (5m ago), tried again at 12:06:00Z at the latest (in 60s)",
+        "",
+        "0 of 12 nodes would do:",
+        "  10  Insufficient cpu",
+        "   2  node(s) were unschedulable",
+        "",
+        "It would fit",
+        "  • on 4 nodes (a, b, c, …) if cpu ≤ 3.5",
+        "  • on d if it tolerates taint k:NoSchedule",
+        "  • when pod default/x on a ends",
+        "",
+        "Nearest nodes:",
+        "  a   cpu: wants 8, 3 of 4 left",
+        "      cordoned",
+        "",
+        "Attempts:",
+        "  2025-12-31 23:00:00Z to 12:04:00Z, 7 times   "
+        "0/12 nodes are available: 12 Insufficient cpu.",
+    ]
+
+
+def test_a_pod_that_is_placed() -> None:
+    found = Explanation(
+        state=State.PLACED,
+        summary="is on a",
+        nodes=3,
+        feasible=2,
+        choice=Choice(
+            node="a",
+            score=470,
+            parts={"TaintToleration": 300, "NodeResourcesFit": 170},
+            candidates=2,
+            runner_up="b",
+            runner_up_score=389,
+            runner_up_parts={"TaintToleration": 300, "NodeResourcesFit": 89},
+        ),
+        attempts=(
+            Attempt(
+                result="scheduled",
+                time="2026-01-01T12:04:00Z",
+                since="2026-01-01T12:04:00Z",
+                node="a",
+                score=470,
+            ),
+        ),
+    )
+    assert explanation.render("pod/web", found, now=NOW) == [
+        "pod/web is on a",
+        "",
+        "Why a (2 of 3 nodes would do, as things are now and without counting the pod itself):",
+        "                      a    b",
+        "  TaintToleration   300  300",
+        "  NodeResourcesFit  170   89",
+        "  total             470  389",
+        "",
+        "Attempts:",
+        "  12:04:00Z   a (score 470)",
+    ]
+
+
+def test_where_it_would_go_and_what_has_changed_since() -> None:
+    choice = Choice(node="a", score=1, candidates=2, runner_up="b", runner_up_score=1)
+    equal = Explanation(state=State.ACTIVE, nodes=2, feasible=2, choice=choice)
+    assert "It would go to a now (2 of 2 nodes would do):" in explanation.render(
+        "pod/x", equal, now=NOW
+    )
+    assert any("Equal" in line for line in explanation.render("pod/x", equal, now=NOW))
+    worse = Choice(node="a", score=1, candidates=2, runner_up="b", runner_up_score=9)
+    later = Explanation(state=State.PLACED, nodes=2, feasible=2, choice=worse)
+    assert any("Today b" in line for line in explanation.render("pod/x", later, now=NOW))
+    only = Choice(node="a", score=1, candidates=1)
+    found = Explanation(state=State.PLACED, nodes=2, feasible=1, choice=only)
+    assert "1 of 2 nodes would do: a is the only one." in explanation.render(
+        "pod/x", found, now=NOW
+    )
+
+
+def test_attempts_within_a_second_have_one_time() -> None:
+    at = "2026-01-01T12:04:00Z"
+    tried = Attempt(result="unschedulable", time=at, since=at, times=2, message="full")
+    found = Explanation(state=State.UNSCHEDULABLE, summary="waits", attempts=(tried,))
+    assert explanation.render("pod/x", found, now=NOW)[-1] == "  12:04:00Z, 2 times   full"
+
+
+def test_a_hint_comes_early() -> None:
+    found = Explanation(state=State.GATED, summary="is held back by its gates: a", hint="do this")
+    assert explanation.render("pod/x", found, now=NOW) == [
+        "pod/x is held back by its gates: a",
+        "What to do: do this.",
+    ]
+
+
+def test_a_controller_that_nobody_has_looked_at_says_where_to_look() -> None:
+    fresh = {"metadata": {"generation": 1}}
+    assert "grange farm status" in replicationcontrollers.unseen_lines(fresh)[0]
+    seen = {**fresh, "status": {"observedGeneration": 1}}
+    assert replicationcontrollers.unseen_lines(seen) == []
+
+
+def test_conditions_that_say_that_something_is_wrong() -> None:
+    conditions = [
+        {"type": "Ready", "status": "True"},
+        {"type": "MemoryPressure", "status": "False"},
+        {"type": "Paused", "status": "False"},
+        {"type": "InsufficientNodes", "status": "False"},
+        {"type": "Misplaced", "status": "False"},
+        {"type": "RolloutFailed", "status": "False"},
+        {"type": "Misplaced", "status": "True", "reason": "Static"},
+        {"type": "DiskPressure", "status": "True", "reason": "Full"},
+        {"type": "Available", "status": "False"},
+    ]
+    document = {"status": {"conditions": conditions}}
+    assert [item["type"] for item in anything.unmet(document)] == [
+        "Misplaced",
+        "DiskPressure",
+        "Available",
+    ]
+    assert anything.unmet_lines({}) == []
