@@ -5,7 +5,7 @@ overcommitted. When the faults stop, everything that fits is placed, nothing is 
 the world comes to rest.
 """
 
-from grange.api.kinds import NODE, POD
+from grange.api.kinds import NODE, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.status import NotFound
 from grange.base.clock import Clock
@@ -33,6 +33,16 @@ class Users:
         self.pods = 0
         self.nodes = 0
 
+    async def add_classes(self) -> None:
+        for value in range(3):
+            # Nobody preempts here; tests/sim/test_preemption.py is about that.
+            document = {
+                "metadata": {"name": f"p{value}"},
+                "value": value,
+                "preemptionPolicy": "Never",
+            }
+            await self.world.client.create(PRIORITYCLASS, document)
+
     async def add_node(self) -> None:
         self.nodes += 1
         document = builders.node_document(f"n{self.nodes}", capacity=CAPACITY)
@@ -50,7 +60,7 @@ class Users:
         self.pods += 1
         cpu = self.rng.choice(["100m", "500m", "1", "1500m"])
         document = builders.pod_document(
-            f"p{self.pods}", requests={"cpu": cpu}, priority=self.rng.integer(0, 2)
+            f"p{self.pods}", requests={"cpu": cpu}, priorityClassName=f"p{self.rng.integer(0, 2)}"
         )
         await self.world.client.create(POD, document, "default")
 
@@ -111,6 +121,7 @@ async def test_faults_never_overcommit_and_everything_settles(
 
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         users = Users(world, luck.fork("users"))
+        await users.add_classes()
         for _ in range(4):
             await users.add_node()
         world.add("scheduler", scheduler)

@@ -1,10 +1,10 @@
 """A disk that may be full, as a wrapper around any store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grange.base.rng import Stream
-from grange.store.errors import StorageFull
-from grange.store.interface import Entry, Page, Store, Subscription
+from grange.store.errors import RevisionMismatch, StorageFull
+from grange.store.interface import Entry, Page, Store, Subscription, Write
 
 
 class WeakDisk:
@@ -55,6 +55,11 @@ class WeakDisk:
         """See ``Store``; raises ``StorageFull`` before anything is accepted."""
         self._check()
         return await self._inner.put(key, value, expect=expect)
+
+    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+        """See ``Store``; raises ``StorageFull`` before anything is accepted."""
+        self._check()
+        return await self._inner.put_group(writes)
 
     async def delete(
         self,

@@ -5,6 +5,7 @@ that does not hold raises ``InvariantError`` with the facts. They are written wi
 work they judge: no scheduler cache, no placement kernels, only the objects.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,7 @@ from grange.base.errors import invariant
 from grange.store.interface import Event, Store
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
+_GPU_MILLI, _GPU_DEVICES, _WHOLE = "grange.dev/gpu-milli", "grange.dev/gpu-devices", 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +247,53 @@ class OnePodPerNode:
             )
 
 
+class DevicesHeldOnce:
+    """A pod that asks for GPUs is bound with its devices, and no device is promised twice."""
+
+    def __init__(self) -> None:
+        self._pods = _BoundPods()
+        self._nodes: dict[str, int] = {}
+
+    def see(self, change: Change) -> None:
+        """Add up the devices of the node that a pod was just bound to."""
+        if change.concerns(NODE):
+            node = msgspec.convert(change.document, Node)
+            there = quantity.value(node.status.allocatable.get(_GPU_MILLI, 0)) // _WHOLE
+            self._nodes[node.metadata.name] = 0 if change.deleted else there
+        elif change.concerns(POD) and (pod := self._pods.note(change)) is not None:
+            if not _milli(pod):
+                return
+            used: Counter[int] = Counter()
+            for other in self._pods.by_node[pod.spec.node_name].values():
+                want = _milli(other)
+                told = other.metadata.annotations.get(_GPU_DEVICES, "") if want else ""
+                held = [int(word) for word in told.split(",") if word]
+                facts = {"node": pod.spec.node_name, "pod": other.metadata.name, "devices": told}
+                number = max(1, want // _WHOLE) if want else 0
+                invariant(len({*held}) == number, "a pod has the devices it asks for", **facts)
+                for device in held:
+                    used[device] += min(want, _WHOLE)
+                    invariant(used[device] <= _WHOLE, "no device is promised twice", **facts)
+            has = self._nodes.get(pod.spec.node_name)
+            if has:  # unless the node is gone; whoever bound to it could not know yet
+                invariant(max(used) < has, "a device exists", node=pod.spec.node_name, used=used)
+
+
+def _milli(pod: Pod) -> int:
+    requests = [container.resources.requests for container in pod.spec.containers]
+    return sum(quantity.value(item.get(_GPU_MILLI, 0)) for item in requests)
+
+
 def standard() -> list[Invariant]:
     """Every invariant that holds in every world."""
-    return [RevisionsRise(), IdentityIsUnique(), BoundOnce(), NoOvercommit(), OnePodPerNode()]
+    return [
+        RevisionsRise(),
+        IdentityIsUnique(),
+        BoundOnce(),
+        NoOvercommit(),
+        OnePodPerNode(),
+        DevicesHeldOnce(),
+    ]
 
 
 class History:

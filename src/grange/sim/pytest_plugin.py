@@ -33,7 +33,7 @@ from grange.sim.runner import Leak, Runner
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 Records = list[tuple[str, dict[str, object]]]
 
-SEEDS = 25
+SEEDS = 10
 LAST_RECORDS = 2000
 _THREAD_GRACE_S = 2.0  # real seconds for a thread that was told to end
 _TOLERATED = (".hypothesis", ".pytest_cache", "/dev/urandom", "/dev/null", "anon_inode:[pidfd]")

@@ -57,6 +57,7 @@ class World:
         history: every write, judged.
         store: where it is all kept.
         disk: what the store is kept on.
+        witnesses: told of each request that the server handled, whatever becomes of its answer.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class World:
         self.store: Store = self.disk
         self.network = Network(clock=clock, rng=rng.fork("network"), faults=faults)
         self.history = History(self.store)
+        self.witnesses: list[Callable[[Request, Response], None]] = []
         self._rng = rng
         self._log = log
         self._application: Application | None = None
@@ -88,7 +90,10 @@ class World:
     async def _handle(self, request: Request) -> Response:
         if self._application is None:
             raise ServiceUnavailable("the API server is down")
-        return await self._application.handle(request)
+        response = await self._application.handle(request)
+        for witness in self.witnesses:
+            witness(request, response)
+        return response
 
     async def start_server(self) -> None:
         """Start an API server on the store, if none runs.

@@ -1,0 +1,73 @@
+"""A pool of machines for worlds: it lends what it was given, and remembers to whom."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.controllers.replication.machinepool import PoolExhausted
+
+
+def _anything(demand: ReplicationController, name: str) -> bool:
+    """A machine that fits everybody."""
+    return True
+
+
+class SimulatedPool:
+    """Machines that are always there; they become eligible for whoever they are lent to.
+
+    Args:
+        names: of the machines, which are the names of their nodes.
+        fits: whether a machine would do for a controller.
+
+    Attributes:
+        gate: called before every request with its name; raises what the pool is to answer.
+        requests: request ids and the machines lent under them.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        *,
+        fits: Callable[[ReplicationController, str], bool] = _anything,
+    ) -> None:
+        self._holders: dict[str, str] = dict.fromkeys(sorted(names), "")
+        self._fits = fits
+        self.requests: dict[str, tuple[str, ...]] = {}
+        self.gate: Callable[[str], None] = lambda request: None
+
+    async def claim(
+        self, request_id: str, *, holder: str, demand: ReplicationController, count: int
+    ) -> Sequence[str]:
+        """Lend machines.
+
+        Raises:
+            PoolExhausted: there are not so many.
+        """
+        self.gate("claim")
+        known = self.requests.get(request_id)
+        if known is not None:
+            return known
+        free = [n for n, held in self._holders.items() if not held and self._fits(demand, n)]
+        if len(free) < count:
+            raise PoolExhausted(f"{count} machines wanted, {len(free)} can be had: add machines")
+        lent = tuple(free[:count])
+        for name in lent:
+            self._holders[name] = holder
+        self.requests[request_id] = lent
+        return lent
+
+    async def release(self, names: Collection[str], *, holder: str) -> None:
+        """Take machines back that the holder has."""
+        self.gate("release")
+        for name in names:
+            if self._holders.get(name) == holder:
+                self._holders[name] = ""
+        self.requests = {
+            request: lent
+            for request, lent in self.requests.items()
+            if any(self._holders[name] for name in lent)
+        }
+
+    async def holders(self) -> Mapping[str, str]:
+        """Every machine and its holder."""
+        self.gate("holders")
+        return dict(self._holders)

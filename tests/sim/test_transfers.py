@@ -1,0 +1,139 @@
+"""Services that must leave nodes, under faults: nothing lost, nothing doubled, everything recorded."""
+
+from collections import Counter
+from contextlib import suppress
+
+from tests.sim.test_replication import BAD_NETWORK, crashes, kept, service
+
+from grange.agent.runtimes.fake import FakeMachine
+from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.meta import controller_of
+from grange.api.status import ApiError
+from grange.base.clock import LoopClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.controllers import TABLE
+from grange.controllers.replication.controller import ReplicationService
+from grange.sim import population
+from grange.sim.chaos import Chaos
+from grange.sim.invariants import Change
+from grange.sim.machinepool import SimulatedPool
+from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.world import World, simulated
+
+OWN = ("n0", "n1", "n2", "n3")
+LENT = ("p0", "p1", "p2")
+FITS = {"web": "y"}
+
+
+class Births:
+    """Counts the pods that were created, by name."""
+
+    def __init__(self) -> None:
+        self.names: Counter[str] = Counter()
+        self._seen: set[str] = set()
+
+    def see(self, change: Change) -> None:
+        if change.concerns(POD) and change.uid not in self._seen:
+            self._seen.add(change.uid)
+            self.names[change.document["metadata"]["name"]] += 1
+
+
+async def populate(world: World, pool: SimulatedPool) -> dict[str, FakeMachine]:
+    capacity = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+    machines = {
+        name: population.add_node(world, name, capacity=capacity, labels=FITS)
+        for name in (*OWN, *LENT)
+    }
+    for name, factory in TABLE:
+        if name != "replication":
+            world.add(name, factory)
+    world.add("replication", lambda deps: ReplicationService(deps, pool=pool))
+    population.add_scheduler(world)
+
+    async def registered() -> bool:
+        nodes = (await world.client.list(NODE)).items
+        return len([node for node in nodes if node.status.allocatable]) == len(machines)
+
+    await world.until(registered, limit_s=300)
+    return machines
+
+
+async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
+    seed: int, log: Logger, records: Records
+) -> None:
+    clock, rng = LoopClock(EPOCH), Stream(seed)
+    births = Births()
+    async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
+        world.history.add(births)
+        pool = SimulatedPool(LENT)
+        machines = await populate(world, pool)
+        draw = rng.fork("wishes")
+        document = service(
+            "web",
+            draw.integer(1, 3),
+            strategy="Dynamic",
+            nodeSelector={"matchLabels": FITS},
+            rollout={"progressDeadlineSeconds": 60},
+        )
+        await world.client.create(REPLICATIONCONTROLLER, document, "default")
+
+        async def relabel() -> None:
+            name = draw.choice([*OWN, *LENT])
+            value = draw.choice(["y", None])
+            with suppress(ApiError):
+                await world.client.patch(NODE, name, patch={"metadata": {"labels": {"web": value}}})
+
+        async def scale() -> None:
+            with suppress(ApiError):
+                spec = {"replicas": draw.integer(0, 4)}
+                await world.client.patch(
+                    REPLICATIONCONTROLLER, "web", "default", patch={"spec": spec}
+                )
+
+        async def crash_owner() -> None:
+            world.crash("replication")
+            await clock.sleep(draw.uniform(0.0, 5.0))
+            world.restart("replication")
+
+        troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
+        async with Nursery() as nursery:
+            for chaos in troubles:
+                # A pod that somebody deletes as soon as it is made leaves nothing to record.
+                chaos.misfortunes.remove(chaos.delete_pod)
+                chaos.misfortunes += [relabel, relabel, scale, crash_owner, crash_owner]
+                nursery.start(chaos.run(240))
+        await troubles[0].mend()
+        for name in (*OWN, *LENT):
+            await world.client.patch(NODE, name, patch={"metadata": {"labels": FITS}})
+        found = await world.client.get(REPLICATIONCONTROLLER, "web", "default")
+        wanted = {"web": found.spec.replicas}
+
+        async def settled() -> bool:
+            one = await world.client.get(REPLICATIONCONTROLLER, "web", "default")
+            busy = one.status.node_transfers or one.status.outbox
+            return not busy and await kept(world, wanted)
+
+        await world.until(settled, limit_s=1500)
+        await clock.sleep(120)
+        await world.until(settled, limit_s=600)
+        restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
+        assert restless == []
+
+        used = {pod.spec.node_name for pod in (await world.client.list(POD)).items}
+        lent = {name for name, holder in (await pool.holders()).items() if holder}
+        assert lent <= used, "an allocation is lost"
+
+        audit = (await world.client.list(AUDITRECORD)).items
+        told = Counter(item.pod for one in audit for item in one.spec.added)
+        assert told == births.names, "every pod that came is recorded, once"
+        members = [
+            pod.metadata.name
+            for pod in (await world.client.list(POD)).items
+            if controller_of(pod.metadata) is not None
+        ]
+        if audit:
+            last = max(audit, key=lambda one: one.spec.time)
+            assert sorted(item.pod for item in last.spec.members) == sorted(members)
+    assert crashes(records) == []
