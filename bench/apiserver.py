@@ -75,14 +75,14 @@ async def serve(directory: Path) -> None:
     from grange.apiserver.application import Application
     from grange.apiserver.authn import StaticTokens
     from grange.apiserver.listener import Listener
-    from grange.app import pki
+    from grange.app import keymaking
     from grange.base.clock import LoopClock
     from grange.base.log import Logger
     from grange.base.rng import Stream
     from grange.store.sqlite import SQLiteStore
 
     clock, log = LoopClock(), Logger("bench")
-    keys = pki.ensure(directory / "pki", names=("127.0.0.1",), now=clock.now())
+    keys = keymaking.ensure(directory / "pki", names=("127.0.0.1",), now=clock.now())
     store = await SQLiteStore.open(directory / "store", log=log)
     application = Application(
         store, Scheme(BUILT_IN), clock=clock, rng=Stream.from_system(), log=log

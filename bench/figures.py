@@ -61,17 +61,71 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         ),
         Figure("watch_p99_ms", "watch latency p99 at that load", "ms", 50.0),
     ),
-    "scheduler": (
+    "binding": (
         Figure(
-            "bound_per_s",
-            "3,000 waiting pods bound end to end, 5,000 nodes",
+            "bound_3k_per_s",
+            "3,000 waiting pods, 5,000 nodes, decided, written, watched back",
             "/s",
-            2000,
+            2_000,
             at_most=False,
             reference="336 /s",
         ),
-        Figure("engine_basic_per_s", "decisions, one pod shape, 5,000 nodes", "/s"),
-        Figure("engine_ten_shapes_per_s", "decisions, ten pod shapes, 5,000 nodes", "/s"),
+        Figure("bound_basic_per_s", "10,000 waiting pods", "/s", 10_000, at_most=False),
+        Figure(
+            "bound_ten_shapes_per_s",
+            "10,000 waiting pods of ten shapes",
+            "/s",
+            8_000,
+            at_most=False,
+        ),
+        Figure(
+            "bound_spread_per_s",
+            "5,000 with topology spread over 3 zones, DoNotSchedule, maxSkew 5",
+            "/s",
+            6_000,
+            at_most=False,
+            reference="168 /s",
+        ),
+        Figure(
+            "bound_apart_per_s",
+            "3,000 with required anti-affinity by hostname",
+            "/s",
+            6_000,
+            at_most=False,
+            reference="129 /s",
+        ),
+        Figure(
+            "bound_near_per_s",
+            "5,000 with required affinity by zone",
+            "/s",
+            6_000,
+            at_most=False,
+            reference="95 /s",
+        ),
+        Figure(
+            "bound_full_pass_per_s",
+            "3,000 that look at all rows: preferred spread over 5,000 hosts",
+            "/s",
+            3_000,
+            at_most=False,
+        ),
+    ),
+    "scheduler": (
+        Figure(
+            "engine_basic_per_s",
+            "decisions, one pod shape, 5,000 nodes",
+            "/s",
+            100_000,
+            at_most=False,
+            reference="336 /s end to end",
+        ),
+        Figure(
+            "engine_ten_shapes_per_s",
+            "decisions, ten pod shapes interleaved, 5,000 nodes",
+            "/s",
+            30_000,
+            at_most=False,
+        ),
         Figure(
             "engine_spread_per_s",
             "decisions, topology spread over 3 zones, DoNotSchedule, maxSkew 5, 5,000 nodes",
@@ -104,6 +158,69 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
             at_most=False,
         ),
     ),
+    "farm": (
+        Figure(
+            "farm_claimed_s",
+            "10,000 controllers, three member processes: all claimed and reconciled, from their start",
+            "s",
+            60,
+        ),
+        Figure("farm_rest_percent", "the busiest member at rest, of one core", "%", 5.0),
+        Figure("farm_lease_writes_per_s", "Lease writes of a member at rest", "/s", 1.0),
+        Figure("farm_change_ms", "a controller scaled up to its pod created, median", "ms", 20),
+        Figure("farm_change_p99_ms", "the same, p99", "ms", 200),
+        Figure(
+            "farm_taken_over_s", "a member killed: every controller has an owner again", "s", 20
+        ),
+    ),
+    "scale": (
+        Figure("basic_1k_per_s", "decisions, one pod shape, 1,000 nodes", "/s"),
+        Figure("basic_100k_per_s", "decisions, one pod shape, 100,000 nodes", "/s"),
+        Figure(
+            "flat_ratio", "cost of a decision at 100,000 nodes, against 1,000 nodes", "times", 2.0
+        ),
+        Figure("mixed_1k_per_s", "decisions, ten pod shapes interleaved, 1,000 nodes", "/s"),
+        Figure(
+            "mixed_100k_per_s",
+            "decisions, ten pod shapes interleaved, 100,000 nodes",
+            "/s",
+            25_000,
+            at_most=False,
+        ),
+        Figure(
+            "resident_mb",
+            "resident memory of the engine, 100,000 nodes with 500,000 pods",
+            "MB",
+            1024.0,
+        ),
+        Figure(
+            "churn_per_s",
+            "decisions and events, pods and nodes come and go, ten shapes, 5,000 nodes",
+            "/s",
+        ),
+    ),
+    "gangs": (
+        Figure("gangs_8_per_s", "pods of gangs of 8, 5,000 nodes", "/s", 5_000, at_most=False),
+        Figure("gangs_64_per_s", "pods of gangs of 64", "/s", 5_000, at_most=False),
+        Figure("gangs_512_per_s", "pods of gangs of 512", "/s", 5_000, at_most=False),
+        Figure("gangs_64_rack_per_s", "pods of gangs of 64, each in one of 100 racks", "/s"),
+        Figure("gang_refused_ms", "a gang of 512 for which there is no room", "ms"),
+    ),
+    "preemption": (
+        Figure(
+            "preemption_per_s",
+            "pods placed by preemption, 5,000 full nodes, three victims each: both decisions and the "
+            "events of the victims' end",
+            "/s",
+            5_000,
+            at_most=False,
+        ),
+        Figure(
+            "preemption_crowd_per_s",
+            "the same when 1,000 such pods are nominated before the first victim is gone",
+            "/s",
+        ),
+    ),
     "store": (
         Figure("puts_1_per_s", "puts, one writer", "/s"),
         Figure("puts_32_per_s", "puts, 32 writers", "/s"),
@@ -117,8 +234,27 @@ SCENARIOS: dict[str, tuple[Figure, ...]] = {
         Figure("view_bytes", "memory per pod in an informer", "B"),
         Figure("collect_ms", "full garbage collection with 20,000 of them", "ms"),
     ),
+    "rollout": (
+        Figure(
+            "rollout_simulated_s",
+            "rollout of 1,000 packed replicas that start in 1 s, 25 % budget, simulated time",
+            "s",
+            60.0,
+        ),
+        Figure("rollout_cpu_s", "CPU of all its decisions", "s", 2.0),
+        Figure("rollout_passes", "decisions it took", ""),
+    ),
     "api": (
         Figure("check_us", "schema check of a 1.4 KB pod", "µs"),
         Figure("create_path_us", "decode, defaults, checks and encoding of it", "µs"),
+    ),
+    "why": (
+        Figure("why_cpu_ms", "why a pod that is too big waits, 5,000 nodes, 50,000 pods", "ms", 20),
+        Figure("why_apart_ms", "why one with required anti-affinity waits", "ms", 20),
+        Figure("why_placed_ms", "why a pod is where it is", "ms", 20),
+    ),
+    "simulate": (
+        Figure("simulated_best_fit_per_s", "pods simulated, 1,200 GPU nodes, best-fit", "/s"),
+        Figure("simulated_fgd_per_s", "the same, fragmentation gradient descent", "/s"),
     ),
 }

@@ -20,7 +20,8 @@ def listed(found: Iterable[object]) -> str:
 
 
 def tree() -> list[Path]:
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    # In a further worktree .git is a file that names the first one.
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     for folder in FOLDERS:
         found += [p for p in (ROOT / folder).rglob("*") if p.is_file()]
     return sorted(p for p in found if p.suffix not in BINARY and "__pycache__" not in p.parts)

@@ -16,7 +16,7 @@ from grange.api.status import Conflict
 from grange.api.wire import ADMIN, ANONYMOUS, Request, Response
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import BODY_MAX_BYTES, Limits, Listener
-from grange.app import pki
+from grange.app import keymaking
 from grange.base.clock import Clock
 from grange.base.log import Logger
 
@@ -200,7 +200,7 @@ async def test_requests_arrive_decoded_and_answers_leave_whole(start: Start) -> 
 async def test_https_is_spoken_with_our_own_authority(
     start: Start, tmp_path: Path, clock: Clock
 ) -> None:
-    keys = pki.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
+    keys = keymaking.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
     client = ssl.create_default_context(cadata=keys.ca_pem.decode())
     async with start(tls=keys.server_context()) as harness:
         assert harness.listener.url.startswith("https://127.0.0.1:")

@@ -206,6 +206,7 @@ def test_usage_errors_have_an_exit_code_of_their_own(plane: Plane) -> None:
     assert "--for=soon" in plane.grange("wait", "pod/x", "--for", "soon", code=64)
 
 
+@pytest.mark.timeout(150)  # longer than the run itself may take, so that it can clean up
 def test_make_run_does_what_the_readme_says() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "run.py")],
@@ -217,4 +218,8 @@ def test_make_run_does_what_the_readme_says() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("→ Hello from web-") == 6
     assert "is back as a new pod" in done.stdout
+    assert "0 failed, at least 2 replicas ready" in done.stdout
+    assert done.stdout.count(" works on vm-") == 6
+    assert "over quota of queue training: pods 6 of 3, borrowing none" in done.stdout
+    assert "fgd        allocates" in done.stdout
     assert "Summary" in done.stdout

@@ -1,0 +1,156 @@
+"""The farm with real processes: taking over after SIGKILL, and sharing between processes."""
+
+import asyncio
+import http.server
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from tests.e2e.planes import GRANGE, Plane, eventually
+
+from grange.app.alerting import post_to
+from grange.reconcile.farm.webhook import Post
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+TTL_S = 15
+NOBODY = json.dumps(
+    {
+        "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "a", "user": {"token": "none"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }
+)
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    made = Plane(tmp_path / "data")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def controller(name: str, replicas: int = 0) -> str:
+    template = {"spec": {"containers": [{"name": "main", "command": ["sleep", "1000"]}]}}
+    return json.dumps(
+        {
+            "apiVersion": "grange.dev/v1alpha1",
+            "kind": "ReplicationController",
+            "metadata": {"name": name},
+            "spec": {"replicas": replicas, "placement": "Packed", "template": template},
+        }
+    )
+
+
+def owners(plane: Plane) -> Counter[str]:
+    """How many controllers each session has."""
+    items = plane.get("grc")["items"]
+    said = [item["metadata"].get("annotations", {}).get("grange.dev/owner", "") for item in items]
+    return Counter(said)
+
+
+def test_a_new_control_plane_takes_over_at_once_after_sigkill(plane: Plane) -> None:
+    """The lock on the data directory says that the other is dead: nobody waits for its Lease."""
+    plane.start()
+    plane.grange("apply", "-f", "-", "--wait", stdin=controller("web", 1))
+    plane.kill()
+    plane.start()
+    started = time.monotonic()
+    plane.grange("scale", "grc/web", "--replicas", "2", "--wait", "--timeout", "10s")
+    assert time.monotonic() - started < TTL_S / 2
+
+
+def test_processes_share_the_work_and_take_over_from_each_other(
+    plane: Plane, tmp_path: Path
+) -> None:
+    plane.words = ("--disable", "controllers")
+    plane.start()
+    manifests = "\n---\n".join(controller(f"web-{number}") for number in range(12))
+    plane.grange("apply", "-f", "-", stdin=manifests)
+    crews = {}
+    try:
+        for name in ("one", "two"):
+            with (tmp_path / f"{name}.log").open("w") as output:
+                words = ["controllers", "--kubeconfig", str(plane.kubeconfig), "--member", name]
+                crews[name] = subprocess.Popen([*GRANGE, *words], stdout=output, stderr=output)
+
+        def shared() -> bool:
+            loads = owners(plane)
+            return sorted(loads.values()) == [6, 6] and "" not in loads
+
+        eventually(shared, "twelve controllers are shared by two processes")
+        eventually(lambda: "6" in plane.grange("farm", "status"), "the status shows it")
+        crews["one"].kill()
+        killed = time.monotonic()
+        eventually(
+            lambda: {owner.split("_")[0] for owner in owners(plane)} == {"two"},
+            "the other has all of them",
+            limit_s=TTL_S + 10,
+        )
+        assert time.monotonic() - killed < TTL_S + 8
+        plane.grange("apply", "-f", "-", "--wait", stdin=controller("web-3", 1))
+        crews["two"].terminate()
+        assert crews["two"].wait(20) == 0, (tmp_path / "two.log").read_text()
+    finally:
+        for crew in crews.values():
+            crew.kill()
+            crew.wait(20)
+
+
+class _Receiver(http.server.BaseHTTPRequestHandler):
+    taken: ClassVar[list[tuple[str, bytes]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.taken.append((self.path, body))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+def test_alerts_are_posted_and_a_secret_stays_out_of_errors() -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), _Receiver)
+    thread = threading.Thread(target=server.handle_request)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}/hook/secret"
+    assert asyncio.run(post(post_to(url))) == 204
+    thread.join(10)
+    server.server_close()
+    assert _Receiver.taken == [("/hook/secret", b"{}")]
+    with pytest.raises(ConnectionError) as caught:
+        asyncio.run(post(post_to(url)))
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+async def post(to: Post) -> int:
+    return await to(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--only", "replicas"), "--only: no controller 'replicas'; there are replication,"),
+        (("--selector", "a in"), '--selector: label selector "a in"'),
+        (("--member", "A b"), "member 'A b': must be"),
+        (("--alert-webhook", "me"), "--alert-webhook: write a URL"),
+    ],
+)
+def test_nonsense_for_controllers_is_refused_by_name(
+    plane: Plane, words: tuple[str, ...], message: str
+) -> None:
+    """Before anything is connected to: nobody serves there."""
+    plane.kubeconfig.parent.mkdir(parents=True)
+    plane.kubeconfig.write_text(NOBODY)
+    assert message in plane.grange("controllers", *words, code=64)
