@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
-EXAMPLES = ("quickstart",)
+EXAMPLES = ("quickstart", "replication", "gang", "simulate")
 HERE = Path(__file__).resolve().parent
 NODES = 3
+INTERRUPTED = 130
 
 
 class ExampleFailed(RuntimeError):
@@ -58,7 +59,7 @@ class Stage:
             ExampleFailed: it exited with another code than 0.
         """
         command = [sys.executable, "-m", "grange", *words]
-        if words[0] not in {"up", "down"}:
+        if words[0] not in {"up", "down", "simulate"}:
             command += ["--kubeconfig", str(self.kubeconfig)]
         if not quiet:
             self.say(f"$ grange {' '.join(words)}")
@@ -93,15 +94,20 @@ def main() -> int:
     up = ("up", "--data-dir", str(directory), "--listen", "127.0.0.1:0", "--no-switch", "--detach")
     code = 1
     try:
-        with stage.step(f"start a control plane with {NODES} nodes"):
-            stage.grange(*up, "--nodes", str(NODES))
         try:
+            with stage.step(f"start a control plane with {NODES} nodes"):
+                stage.grange(*up, "--nodes", str(NODES))
             for name in EXAMPLES:
                 import_module(f"{name}.example").run(stage)
             code = 0
         finally:
-            with stage.step("stop the control plane"):
-                stage.grange("down", "--data-dir", str(directory))
+            if (directory / "up.json").exists():
+                with stage.step("stop the control plane"):
+                    stage.grange("down", "--data-dir", str(directory))
+    except KeyboardInterrupt:
+        shutil.rmtree(directory, ignore_errors=True)
+        print("\ninterrupted; nothing is left", file=sys.stderr)
+        return INTERRUPTED
     except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
         code = 1
         print(f"\nFAILED: {error}", file=sys.stderr)

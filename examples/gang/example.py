@@ -1,0 +1,65 @@
+"""Two gangs share a queue that has room for one: they take turns, each with all members or none."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+MANIFEST = Path(__file__).resolve().parent / "gangs.yaml"
+GANGS = ("blue", "green")
+LIMIT_S = 40.0
+
+
+class Stage(Protocol):
+    """What the driver gives an example."""
+
+    def say(self, text: str) -> None: ...
+    def step(self, title: str) -> Any: ...
+    def grange(self, *words: str, quiet: bool = False) -> str: ...
+
+
+def groups(stage: Stage) -> dict[str, dict[str, Any]]:
+    """The status of each group."""
+    listing = json.loads(stage.grange("get", "podgroups", "-o", "json", quiet=True))
+    return {item["metadata"]["name"]: item.get("status") or {} for item in listing["items"]}
+
+
+def until(stage: Stage, wanted: str, count: int) -> dict[str, dict[str, Any]]:
+    """Wait until so many groups are in a phase."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        found = groups(stage)
+        if sum(status.get("phase") == wanted for status in found.values()) >= count:
+            return found
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no {count} groups {wanted} after {LIMIT_S:.0f} s: {found}")
+        time.sleep(0.05)
+
+
+def times(stage: Stage, gang: str) -> tuple[list[str], list[str]]:
+    """When the members began, and when they ended."""
+    label = f"scheduling.x-k8s.io/pod-group={gang}"
+    listing = json.loads(stage.grange("get", "pods", "-l", label, "-o", "json", quiet=True))
+    ended = [
+        item["status"]["containerStatuses"][0]["state"]["terminated"] for item in listing["items"]
+    ]
+    return [item["startedAt"] for item in ended], [item["finishedAt"] for item in ended]
+
+
+def run(stage: Stage) -> None:
+    """The whole example."""
+    with stage.step("apply two gangs of three, and a queue with room for three pods"):
+        stage.grange("apply", "-f", str(MANIFEST))
+        found = until(stage, "Running", 1)
+        for name, status in found.items():
+            for told in status.get("conditions", ()):
+                if told["status"] == "False":
+                    stage.say(f"  {name} waits: {told['message']}")
+        stage.grange("get", "podgroups")
+    with stage.step("see them take turns"):
+        until(stage, "Finished", 2)
+        spans = sorted(times(stage, gang) for gang in GANGS)
+        if max(spans[0][1]) > min(spans[1][0]):
+            raise RuntimeError(f"members of both gangs ran at the same time: {spans}")
+        stage.grange("logs", "-l", "scheduling.x-k8s.io/pod-group in (blue,green)")
+        stage.grange("delete", "-f", str(MANIFEST), quiet=True)
