@@ -7,6 +7,9 @@ STAMP  := $(VENV)/.installed
 # Where Python may not keep what it compiles, every start of a process compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# `make test` judges a change by the same examples every time; `make sim` looks for new ones.
+REPEATABLE := --hypothesis-profile=ci
+
 .DEFAULT_GOAL := help
 .PHONY: help run test check fix unit e2e bench sim update lock clean
 
@@ -35,14 +38,15 @@ fix: $(STAMP)  ## format and mend what can be mended by machine
 	@$(BIN)/ruff check --fix .
 
 unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
-	@$(BIN)/python -m pytest -q -n auto tests/unit tests/contract tests/sim tests/arch
+	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) tests/unit tests/contract tests/sim tests/arch
 
 e2e: $(STAMP)  ## real processes, sockets, disk, kubectl
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
-	@$(BIN)/python -m pytest -q -n 2 tests/e2e
+	@$(BIN)/python -m pytest -q -n 2 $(REPEATABLE) tests/e2e
 
-sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds
+sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties with fresh examples
 	@$(BIN)/python -m pytest -q -n auto tests/sim --seeds 1000
+	@$(BIN)/python -m pytest -q -n auto -m hypothesis tests/unit tests/contract
 
 bench: $(STAMP)  ## measure the figures of docs/benchmarks.md
 	@$(BIN)/python -m bench
