@@ -73,7 +73,9 @@ def test_scaling_by_the_verb(plane: Plane) -> None:
     said = plane.grange("scale", "grc/web", "--replicas", "1", "--current-replicas", "3", "--wait")
     assert said.startswith("replicationcontroller.grange.dev/web scaled\n")
     assert "1/1 ready" in said
-    assert len(plane.grange("get", "pods", "-o", "name").split()) == 1
+    eventually(
+        lambda: len(plane.grange("get", "pods", "-o", "name").split()) == 1, "two pods went away"
+    )
     path = "jsonpath={.spec.replicas}"
     refused = plane.grange("scale", "grc", "web", "--replicas=2", "--current-replicas=3", code=1)
     assert "Expected replicas to be 3, was 1" in refused
