@@ -20,6 +20,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import identity, logic, writes
 from grange.controllers.replication.controller import ReplicationService
+from grange.reconcile.expectations import Expectations
 
 
 async def started(there: World, *nodes: str, replicas: int, **spec: Any) -> ReplicationService:
@@ -301,7 +302,7 @@ async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
         await there.client.patch(
             POD, "web-a", "default", patch={"metadata": {"ownerReferences": [other]}}
         )
-        deleting = writes.Writes(there.client, service._expectations, service._recorder)
+        deleting = writes.Writes(there.client, Expectations(clock), service._recorder)
         plan = logic.Plan(delete=(logic.Removal(ours, "Surplus"),))
         assert await deleting.carry_out(owner, plan) is None
         assert "web-a" in await there.names()

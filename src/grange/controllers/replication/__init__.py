@@ -6,5 +6,5 @@ Never: a pod of somebody else, a node, a placement decision (the scheduler check
 Flow: change of a controller, pod or node → key → ``logic.claim`` and ``logic.plan`` (pure) →
     ``writes`` (fenced, in slow-start batches) → ``status`` (one write, only when it changed).
 Concurrency: passes of one key are serial, keys run side by side; a pass awaits only writes.
-Start reading at: ``logic``, then ``controller``.
+Start reading at: ``logic``, then ``passes``; ``controller`` puts it together.
 """

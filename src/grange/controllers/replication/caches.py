@@ -1,0 +1,104 @@
+"""What the replication controller knows of the world: copies of objects, found by what it asks for."""
+
+from collections.abc import Container, Sequence
+
+from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, node as nodes
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey, controller_of
+from grange.controllers.replication import identity
+from grange.reconcile.indexer import Indexer
+from grange.reconcile.informer import InformerFactory
+
+_BY_OWNER = "replication/owner-uid"  # pods by the uid of their controller
+_BY_MARK = "replication/orphan-of"  # orphans by namespace and name label
+_BY_NODE = "replication/node"  # pods by the node they are bound to
+_BY_LABEL = "replication/label"  # controllers by namespace and the label value of their name
+
+
+class Caches:
+    """Controllers, pods and nodes as they were told last.
+
+    Args:
+        informers: where they come from.
+
+    Attributes:
+        controllers, pods, nodes: the informers.
+    """
+
+    def __init__(self, informers: InformerFactory) -> None:
+        self.controllers = informers.informer(REPLICATIONCONTROLLER)
+        self.pods = informers.informer(POD)
+        self.nodes = informers.informer(NODE)
+        self.pods.store.add_index(_BY_OWNER, _owner)
+        self.pods.store.add_index(_BY_MARK, _mark)
+        self.pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
+        self.controllers.store.add_index(_BY_LABEL, _label)
+
+    async def wait_synced(self) -> None:
+        """Wait until each has shown a complete state."""
+        for informer in (self.controllers, self.pods, self.nodes):
+            await informer.synced.wait()
+
+    def uids(self) -> set[str]:
+        """Of all controllers."""
+        return {one.metadata.uid for one in self.controllers.store.list()}
+
+    def candidates(self, controller: ReplicationController) -> list[Pod]:
+        """The pods that are the controller's, and the orphans that it might adopt."""
+        meta = controller.metadata
+        return [
+            *self.pods.store.by_index(_BY_OWNER, meta.uid),
+            *self.pods.store.by_index(_BY_MARK, _name_mark(controller)),
+        ]
+
+    def adopters(self, orphan: Pod) -> Sequence[ReplicationController]:
+        """The controllers that might adopt a pod."""
+        label = orphan.metadata.labels.get(identity.RC_NAME_LABEL)
+        if label is None:
+            return ()
+        return self.controllers.store.by_index(_BY_LABEL, f"{orphan.metadata.namespace}/{label}")
+
+    def on_node(self, name: str) -> Sequence[Pod]:
+        """The pods that are bound to a node."""
+        return self.pods.store.by_index(_BY_NODE, name)
+
+    def is_up(self, name: str) -> bool:
+        """Whether a node is there and Ready."""
+        node = self.nodes.store.get(ObjectKey("", name))
+        return node is not None and nodes.is_ready(node)
+
+    def taken(self, namespace: str, *, besides: Sequence[Pod]) -> Container[str]:
+        """The names of a namespace's pods except some, without listing them."""
+        return _Taken(self.pods.store, namespace, besides)
+
+
+def _owner(pod: Pod) -> Sequence[str]:
+    reference = controller_of(pod.metadata)
+    return () if reference is None else (reference.uid,)
+
+
+def _mark(pod: Pod) -> Sequence[str]:
+    label = pod.metadata.labels.get(identity.RC_NAME_LABEL)
+    if label is None or controller_of(pod.metadata) is not None:
+        return ()
+    return (f"{pod.metadata.namespace}/{label}",)
+
+
+def _label(controller: ReplicationController) -> Sequence[str]:
+    return (_name_mark(controller),)
+
+
+def _name_mark(controller: ReplicationController) -> str:
+    meta = controller.metadata
+    return f"{meta.namespace}/{identity.label_value(meta.name)}"
+
+
+class _Taken:
+    def __init__(self, store: Indexer[Pod], namespace: str, besides: Sequence[Pod]) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._besides = {pod.metadata.name for pod in besides}
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self._besides and ObjectKey(self._namespace, str(name)) in self._store

@@ -1,0 +1,49 @@
+"""What a process remembers of its controllers from one pass to the next.
+
+None of it must not be lost: the next owner starts without, and is patient instead.
+"""
+
+from collections.abc import Sequence
+
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.controllers.replication.config import ReplicationConfig
+from grange.controllers.replication.echoes import Echoes
+from grange.controllers.replication.readiness import Readiness
+from grange.controllers.replication.replacements import Replacements
+from grange.controllers.replication.transfers import Transfers
+from grange.reconcile.expectations import Expectations
+
+
+class Memory:
+    """Passes and news share it.
+
+    Args:
+        config: how patient.
+        clock: for patience.
+        log: what happened.
+
+    Attributes:
+        expectations: what each controller waits to see in the cache.
+        echoes: versions of controllers that the cache has yet to show.
+        readiness: how long pods have been ready.
+        replacements: how often pods finished lately.
+        transfers: node transfers, and what failed of them lately.
+        eligible: the nodes that the last pass acted on, by the controller's uid.
+    """
+
+    def __init__(self, config: ReplicationConfig, *, clock: Clock, log: Logger) -> None:
+        self.expectations = Expectations(clock)
+        self.echoes = Echoes(clock)
+        self.readiness = Readiness(clock)
+        self.replacements = Replacements(config.replacement, config.replacement_reset_s)
+        self.transfers = Transfers(clock=clock, log=log)
+        self.eligible: dict[str, Sequence[str]] = {}
+
+    def forget(self, uid: str) -> None:
+        """The controller is gone."""
+        self.expectations.forget(uid)
+        self.replacements.forget(uid)
+        self.transfers.forget(uid)
+        self.echoes.forget(uid)
+        self.eligible.pop(uid, None)

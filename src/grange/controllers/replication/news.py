@@ -1,0 +1,149 @@
+"""Which controllers a piece of news concerns: changes of controllers, pods and nodes become keys."""
+
+import asyncio
+
+import msgspec
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey
+from grange.base.clock import Clock
+from grange.base.errors import GrangeError
+from grange.controllers.replication import scheduling
+from grange.controllers.replication.caches import Caches
+from grange.controllers.replication.memory import Memory
+from grange.controllers.replication.writes import owner_key
+from grange.reconcile.controller import Controller
+
+_SETTLE_S = 0.02  # nodes change in bursts; one look at the controllers serves many changes
+_SETTLE_SHARE = 10  # looking at the controllers takes at most a tenth of the time
+
+
+class News:
+    """Hears what the caches are told, keeps the memory up to date, and wakes whom it concerns.
+
+    Args:
+        caches: where the news comes from; it is heard from now on.
+        memory: what passes wait for.
+        loop: to which keys go.
+        selector: remembers answers that hold until nodes change.
+        clock: for bursts.
+    """
+
+    def __init__(
+        self,
+        caches: Caches,
+        memory: Memory,
+        loop: Controller,
+        *,
+        selector: scheduling.NodeSelectorScheduler,
+        clock: Clock,
+    ) -> None:
+        self._caches = caches
+        self._memory = memory
+        self._loop = loop
+        self._selector = selector
+        self._clock = clock
+        self._nodes_moved = asyncio.Event()
+        caches.controllers.add_handler(
+            self._controller_added, self._controller_changed, self._controller_gone
+        )
+        caches.pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        caches.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
+
+    async def watch_nodes(self, scheduler: scheduling.Scheduler) -> None:
+        """Wake the controllers whose eligible nodes have changed since they last acted on them."""
+        while True:
+            await self._nodes_moved.wait()
+            self._nodes_moved.clear()
+            started = self._clock.monotonic()
+            for controller in self._caches.controllers.store.list():
+                try:
+                    eligible = await scheduler.eligible_nodes(controller)
+                except (GrangeError, msgspec.ValidationError):
+                    continue  # its own pass reports it
+                if eligible != self._memory.eligible.get(controller.metadata.uid):
+                    self._loop.enqueue(controller.key)
+            took_s = self._clock.monotonic() - started
+            await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
+
+    # --- controllers --------------------------------------------------------------------------
+
+    def _controller_added(self, controller: ReplicationController) -> None:
+        self._loop.enqueue(controller.key)
+
+    def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
+        if old.metadata.generation != new.metadata.generation:
+            self._loop.queue.forget(new.key)  # a new spec deserves a prompt first attempt
+        if _facts(old) != _facts(new) or self._memory.echoes.awaited(new.metadata.uid):
+            self._loop.enqueue(new.key)
+
+    def _controller_gone(self, controller: ReplicationController) -> None:
+        self._memory.forget(controller.metadata.uid)
+
+    # --- pods ---------------------------------------------------------------------------------
+
+    def _pod_added(self, pod: Pod) -> None:
+        self._memory.readiness.appeared(pod)
+        owner = owner_key(pod)
+        if owner is not None:
+            key, uid = owner
+            if pod.metadata.deletion_timestamp:
+                self._memory.expectations.deletion_observed(uid, pod.metadata.uid)
+            self._memory.expectations.creation_observed(uid, pod.metadata.name)
+            self._enqueue_owner(key, uid)
+        else:
+            self._enqueue_adopters(pod)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        self._memory.readiness.changed(old, new)
+        before, owner = owner_key(old), owner_key(new)
+        if before is not None and before != owner:
+            self._enqueue_owner(*before)
+        if owner is None:
+            self._enqueue_adopters(new)
+            return
+        if new.metadata.deletion_timestamp:
+            self._memory.expectations.deletion_observed(owner[1], new.metadata.uid)
+        self._enqueue_owner(*owner)
+
+    def _pod_gone(self, pod: Pod) -> None:
+        self._memory.readiness.gone(pod)
+        owner = owner_key(pod)
+        if owner is not None:
+            self._memory.expectations.deletion_observed(owner[1], pod.metadata.uid)
+            self._enqueue_owner(*owner)
+        # Whoever wanted this name for a pod of their own can have it now; they retry by themselves.
+
+    def _enqueue_owner(self, key: ObjectKey, uid: str) -> None:
+        controller = self._caches.controllers.store.get(key)
+        if controller is not None and controller.metadata.uid == uid:
+            self._loop.enqueue(key)
+
+    def _enqueue_adopters(self, pod: Pod) -> None:
+        for controller in self._caches.adopters(pod):
+            self._loop.enqueue(controller.key)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    def _node_updated(self, old: Node, new: Node) -> None:
+        if scheduling.placement_facts(old) != scheduling.placement_facts(new):
+            self._node_changed(new)
+
+    def _node_changed(self, node: Node) -> None:
+        self._selector.nodes_changed()
+        self._nodes_moved.set()
+        for pod in self._caches.on_node(node.metadata.name):
+            if (owner := owner_key(pod)) is not None:
+                self._enqueue_owner(*owner)
+
+
+def _facts(controller: ReplicationController) -> tuple[object, ...]:
+    """What a pass depends on, besides pods and nodes.
+
+    Not the status, which is our own: every failed pass writes there what it was about to do, and
+    that must not bring about the next one past its backoff.
+    """
+    meta = controller.metadata
+    return meta.generation, meta.labels, meta.annotations, meta.deletion_timestamp

@@ -1,0 +1,347 @@
+"""One pass over one controller: read the caches, decide with ``logic``, carry it out with ``writes``.
+
+What is about to be done is stored before it is done, so a pass may end at any await: whoever is next
+goes on from what is stored and from what there is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+import msgspec
+from msgspec import structs
+
+from grange.api import conditions
+from grange.api.kinds import REPLICATIONCONTROLLER, pod as pods
+from grange.api.kinds.membership import OutboxEntry, drained_nodes
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Condition, Document, ObjectKey
+from grange.api.selectors import SelectorError
+from grange.api.status import Conflict, NotFound
+from grange.base.errors import GrangeError
+from grange.controllers.replication import (
+    audit,
+    budget,
+    health,
+    identity,
+    logic,
+    orders,
+    rollout,
+    scheduling,
+    status,
+    transfer,
+)
+from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.caches import Caches
+from grange.controllers.replication.events import FAILURES, Reason
+from grange.controllers.replication.memory import Memory
+from grange.controllers.replication.metrics import instruments
+from grange.controllers.replication.vouching import vouched
+from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
+from grange.reconcile.controller import Done, Requeue, Result, Terminal
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.errors import DeletionsHeld
+from grange.reconcile.recorder import NORMAL, WARNING, Recorder
+
+_AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
+
+
+class Passes:
+    """Makes passes, for any number of controllers side by side.
+
+    Args:
+        deps: client, clock, log, metrics.
+        caches: the world as it was told.
+        memory: what earlier passes left.
+        scheduler: names eligible nodes.
+        recorder: tells users.
+        burst: so many pods at most are created, and deleted, in one pass.
+    """
+
+    def __init__(
+        self,
+        deps: Deps,
+        caches: Caches,
+        memory: Memory,
+        *,
+        scheduler: scheduling.Scheduler,
+        recorder: Recorder,
+        burst: int,
+    ) -> None:
+        self._client = deps.client
+        self._clock = deps.clock
+        self._log = deps.log
+        self._caches = caches
+        self._memory = memory
+        self._scheduler = scheduler
+        self._recorder = recorder
+        self._burst = burst
+        self._instruments = instruments(deps.metrics)
+        self._writes = Writes(deps.client, memory.expectations, recorder)
+        self._journal = audit.Journal(deps.client, clock=deps.clock)
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Bring one controller's pods and status a step closer to its spec.
+
+        Raises:
+            Terminal: the spec cannot be acted on.
+            GrangeError: a write failed; to be tried again.
+        """
+        controller = self._caches.controllers.store.get(key)
+        if controller is None:
+            return Done()
+        uid = controller.metadata.uid
+        if not self._memory.expectations.satisfied(uid):
+            return Requeue(self._memory.expectations.remaining_s(uid))
+        if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
+            return Requeue(wait_s)
+        claim = logic.claim(controller, self._caches.candidates(controller))
+        if await orders.finish_transfer(controller, client=self._client, log=self._log):
+            return Requeue(_AGAIN_S)  # their news comes sooner
+        adopted: list[Pod] = []
+        failure: Exception | None = None
+        if not controller.spec.paused:
+            adopted, failure = await self._writes.claim(controller, claim)
+        situation, held_s, trouble = await self._situation(controller, [*claim.owned, *adopted])
+        audited = await self._audited(situation)
+        moves, decision = await self._judge(situation, known=trouble is None)
+        situation = replace(
+            situation, eligible=[n for n in situation.eligible if n not in moves.released]
+        )
+        situation = replace(
+            situation,
+            controller=decision.controller,
+            limits=decision.limits if decision.sides is not None else None,
+            sides=decision.sides,
+        )
+        try:
+            plan = self._plan(situation, moves, known=trouble is None)
+        except logic.InvalidController as error:
+            self._refuse(controller, error)
+        plan = await vouched(self._client, situation, plan)
+        expected = plan
+        plan = audited.unseen(plan)
+        entries = audit.entries(controller, plan, moves, decision, self._clock.now())
+        controller = await self._intend(controller, moves, entries, decision, audited.members)
+        situation = replace(situation, controller=controller)
+        failure = await self._writes.carry_out(controller, plan) or failure
+        left: Sequence[OutboxEntry] = entries
+        recorded = audited.members
+        if failure is None or isinstance(failure, StaleCache):
+            if entries:
+                recorded = await self._journal.publish(controller, entries, audited.pods(situation))
+            left = ()
+        failure = failure or trouble
+        outcome = status.observe(
+            situation,
+            expected,
+            now=self._clock.now(),
+            moves=moves,
+            readiness=self._memory.readiness,
+            failure=str(failure) if failure is not None and not is_quiet(failure) else "",
+            cause=_cause(failure, trouble),
+        )
+        written = await self._write_status(outcome, left, recorded)
+        if failure is not None and not is_quiet(failure):
+            raise failure
+        waits = [
+            wait
+            for wait in (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s)
+            if wait is not None
+        ]
+        if failure is not None or not written or plan != expected:
+            waits.append(_AGAIN_S)
+        if moves.after != moves.stored or moves.released:
+            waits.append(0.0)  # what is stored now can be acted on
+        return Requeue(min(waits)) if waits else Done()
+
+    async def _audited(self, situation: logic.Situation) -> audit.Recorded:
+        """The members that are recorded, once everything up to now is."""
+        controller, owned = situation.controller, situation.owned
+        found = audit.fingerprint(audit.members(owned))
+        if not controller.status.outbox and found == controller.status.audited:
+            return audit.Recorded(found)
+        return await self._journal.settle(controller, owned)
+
+    async def _judge(
+        self, situation: logic.Situation, *, known: bool
+    ) -> tuple[Advance, rollout.Decision]:
+        """How transfers and the rollout go on; both stay where they are while nodes are not known."""
+        if not known:
+            controller = situation.controller
+            stored = list(controller.status.node_transfers)
+            return Advance(stored=stored, after=stored), rollout.Decision(
+                controller, None, budget.limits(controller)
+            )
+        moves = await self._memory.transfers.advance(situation, self._scheduler)
+        eligible = [name for name in situation.eligible if name not in moves.released]
+        situation = orders.obeyed(replace(situation, eligible=eligible))
+        return moves, self._decide(transfer.hidden(situation, moves.after))
+
+    def _plan(self, situation: logic.Situation, moves: Advance, *, known: bool) -> logic.Plan:
+        """What to do in this pass, transfers included; at most ``burst`` of each."""
+        now = self._clock.now()
+        going = orders.condemned(situation.controller, situation.owned)
+        plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
+        if not known:
+            plan = logic.careful(plan, situation.controller)
+        ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
+        plan = replace(plan, delete=(*ordered, *transfer.spared(plan, moves.after).delete))
+        plan = logic.bounded(plan, self._burst)
+        if not moves.stored:
+            return plan
+        available = situation.available or frozenset()
+        leaving = available & {removal.pod.metadata.uid for removal in plan.delete}
+        spare = len(available) - len(leaving) - budget.limits(situation.controller).minimum
+        return transfer.with_acts(plan, situation, moves.stored, spare=spare, now=now)
+
+    def _decide(self, situation: logic.Situation) -> rollout.Decision:
+        """What the rollout of the template comes to, on the pods that count."""
+        return rollout.decide(
+            rollout.Facts(
+                situation.controller,
+                [pod for pod in situation.owned if logic.is_active(pod)],
+                situation.available or frozenset(),
+                situation.eligible,
+                situation.down,
+                self._clock.now(),
+            )
+        )
+
+    async def _intend(
+        self,
+        controller: ReplicationController,
+        moves: Advance,
+        entries: Sequence[OutboxEntry],
+        decision: rollout.Decision,
+        audited: str,
+    ) -> ReplicationController:
+        """Store what is about to be done, unless the controller changed meanwhile.
+
+        Returns:
+            The controller with the template that pods are made from.
+
+        Raises:
+            Conflict: it did; the pass was about a controller that is not there any more.
+        """
+        now_stored = controller.status
+        transfers = tuple(moves.after)
+        spread = status.rollout_of(decision.controller.status)
+        if spread == status.rollout_of(now_stored):
+            spread = {}
+        if not (spread or entries or now_stored.outbox or transfers != now_stored.node_transfers):
+            return decision.controller
+        intent = {
+            "nodeTransfers": msgspec.to_builtins(transfers),
+            "outbox": msgspec.to_builtins(entries),
+            **spread,
+            "audited": audited,
+        }
+        written = await self._patch_status(
+            controller, {**status.fence_of(controller), "status": intent}
+        )
+        if spread:
+            self._instruments.steps.inc()
+        for event, _ in moves.records:
+            self._instruments.transfers.labels(event).inc()
+        for reason, message in decision.news:
+            self._instruments.rollouts.labels(reason.value).inc()
+            kind = WARNING if reason in FAILURES else NORMAL
+            self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
+        return structs.replace(written, spec=decision.controller.spec)
+
+    async def _patch_status(
+        self, controller: ReplicationController, patch: Document
+    ) -> ReplicationController:
+        meta = controller.metadata
+        written = await self._client.patch(
+            REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch, subresource="status"
+        )
+        self._memory.echoes.wrote(written)
+        return written
+
+    async def _situation(
+        self, controller: ReplicationController, owned: list[Pod]
+    ) -> tuple[logic.Situation, float | None, GrangeError | None]:
+        """What the plan depends on, seconds until the next held place is due, and why nodes are unknown."""
+        uid = controller.metadata.uid
+        trouble: GrangeError | None = None
+        try:
+            eligible = await self._scheduler.eligible_nodes(controller)
+        except (SelectorError, msgspec.ValidationError) as error:
+            self._refuse(controller, error)
+        except GrangeError as error:
+            trouble = error  # what needs no further node goes on
+            eligible = sorted({identity.node_of(pod) for pod in owned} - {""})
+        self._memory.eligible[uid] = eligible
+        if left := drained_nodes(controller):
+            eligible = [name for name in eligible if name not in left]
+        finished = [
+            pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
+        ]
+        held, due_s = self._memory.replacements.held(uid, finished, self._clock.monotonic())
+        bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
+        down = frozenset(name for name in bound if not self._caches.is_up(name))
+        active = [pod for pod in owned if logic.is_active(pod)]
+        seen = health.observe(controller, active, down, self._clock.now(), self._memory.readiness)
+        situation = logic.Situation(
+            controller,
+            owned,
+            eligible,
+            down=down,
+            taken=self._caches.taken(controller.metadata.namespace, besides=owned),
+            held=held,
+            available=seen.available,
+        )
+        return situation, due_s, trouble
+
+    def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
+        self._recorder.event(
+            controller, WARNING, Reason.INVALID, str(error), kind=REPLICATIONCONTROLLER
+        )
+        raise Terminal(f"{controller.key}: {error}") from error
+
+    async def _write_status(
+        self, outcome: status.Outcome, outbox: Sequence[OutboxEntry], audited: str
+    ) -> bool:
+        """Write the status if it changed; False if the controller changed meanwhile."""
+        controller = outcome.controller
+        wanted = msgspec.structs.replace(
+            status.status_of(outcome, self._clock.now()), outbox=tuple(outbox), audited=audited
+        )
+        if wanted == controller.status:
+            return True
+        try:
+            await self._patch_status(controller, status.patch_of(controller, wanted))
+        except NotFound:
+            return True
+        except Conflict:
+            return False
+        for reason in status.skips(controller.status.conditions, wanted.conditions):
+            self._instruments.skips.labels(reason).inc()
+        self._tell_shortage(controller, wanted.conditions)
+        return True
+
+    def _tell_shortage(
+        self, controller: ReplicationController, now_said: Sequence[Condition]
+    ) -> None:
+        said = conditions.find(controller.status.conditions, "InsufficientNodes")
+        short = conditions.find(now_said, "InsufficientNodes")
+        if short is None or short.status != "True":
+            return
+        if said is None or said.message != short.message or said.status != "True":
+            self._recorder.event(
+                controller,
+                WARNING,
+                Reason.INSUFFICIENT_NODES,
+                short.message,
+                kind=REPLICATIONCONTROLLER,
+            )
+
+
+def _cause(failure: Exception | None, trouble: GrangeError | None) -> str:
+    """What the condition names as the reason of a failure."""
+    if isinstance(failure, DeletionsHeld):
+        return "DeletionsHeld"
+    return "NodesUnknown" if failure is not None and failure is trouble else "WriteFailed"
