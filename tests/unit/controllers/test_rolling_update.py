@@ -7,12 +7,13 @@ a rollout is the rollout's own status and events, with the audit of both control
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import Sick, Tools, Watchman, tools, version
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
 from grange.api.status import InternalError, NotFound
 from grange.api.wire import Request
@@ -214,6 +215,29 @@ async def test_check_u12_the_old_controller_goes_when_it_is_empty_and_not_before
 
 
 # --- refusals and crashes ---------------------------------------------------------------------
+
+
+async def test_the_old_controller_goes_when_its_last_pods_are_recorded(tools: Tools) -> None:
+    """Its outbox would go with it."""
+    async with world(*tools) as there:
+        await begun(there, 3)
+
+        def gate(request: Request) -> InternalError | None:
+            if request.method != "POST" or not request.path.endswith("/auditrecords"):
+                return None
+            told = msgspec.json.decode(request.body)["spec"]
+            last = told["controller"] == "one" and not told.get("replicas")
+            return InternalError("not now") if last else None
+
+        there.gate = gate
+        await roll(there)
+        await there.settle(30.0)
+        assert await counts(there) == (0, 3)
+        there.gate = lambda request: None
+        await there.until(lambda: phase(there, "Complete"))
+        records = (await there.client.list(AUDITRECORD, "default")).items
+        removed = [item.pod for one in records for item in one.spec.removed]
+        assert sorted(removed) == ["one-0", "one-1", "one-2"]
 
 
 async def test_check_u15_a_second_rollout_of_a_controller_is_refused_by_name(tools: Tools) -> None:

@@ -336,9 +336,17 @@ class _Step:
         old = self.facts.old
         if old is not None and (self.facts.old_pods.desired or self.facts.old_pods.current):
             return False  # its last pods are still there
+        delete_old = old is not None and not self.spec.leave_old
+        if delete_old and not self._is_recorded():
+            return False  # the word of its last pods would go with it
         self._advance(Event.COMPLETED)
         self.news.append((Reason.ROLLOUT_COMPLETE, f"{self.spec.new} has all replicas"))
-        return old is not None and not self.spec.leave_old
+        return delete_old
+
+    def _is_recorded(self) -> bool:
+        """Whether the audit says of the old controller, which is empty, that it has no pods."""
+        old = self.facts.old
+        return old is None or not (old.status.outbox or old.status.audited)
 
     # --- words --------------------------------------------------------------------------------
 
