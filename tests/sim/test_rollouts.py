@@ -11,6 +11,7 @@ import msgspec
 from tests.sim.test_replication import BAD_NETWORK, ROOMY, crashes, populate, service
 
 from grange.api.kinds import (
+    AUDITRECORD,
     NODE,
     POD,
     REPLICATIONCONTROLLER,
@@ -229,4 +230,12 @@ async def test_replicas_move_between_controllers_among_misfortunes(
         await clock.sleep(200)  # news that is on its way may unsettle it once more
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
+        ended = (await world.client.get(ROLLINGUPDATE, "roll", "default")).status.phase
+        told = [
+            item.spec.event
+            for item in (await world.client.list(AUDITRECORD)).items
+            if item.spec.message.startswith("RollingUpdate ")
+        ]
+        ends = {"Complete": "RolloutCompleted", "RolledBack": "RolloutRolledBack"}
+        assert sorted(told) == sorted(["RolloutStarted", ends[ended]])
     assert crashes(records) == []

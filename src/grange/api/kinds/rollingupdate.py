@@ -6,11 +6,14 @@ import msgspec
 
 from grange.api import described, names
 from grange.api.fields import readers
+from grange.api.kinds.membership import OUTBOX_SCHEMA, OutboxEntry
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
+
+DAY_S = 86_400  # so long a rollout that is over can be looked at: over a night, not for ever
 
 
 class Counts(View, frozen=True):
@@ -36,6 +39,7 @@ class RollingUpdateSpec(View, frozen=True):
         auto_rollback: do so by itself when it gets no further.
         progress_deadline_seconds: getting no further for so long is failure.
         starting_replicas: refuse to begin unless the controllers have these counts.
+        ttl_seconds_after_finished: it is removed when it has been over for so long.
     """
 
     new: str
@@ -50,6 +54,7 @@ class RollingUpdateSpec(View, frozen=True):
     auto_rollback: bool = False
     progress_deadline_seconds: int = 600
     starting_replicas: Counts | None = None
+    ttl_seconds_after_finished: int = DAY_S
 
 
 class RollingUpdateStatus(View, frozen=True):
@@ -62,7 +67,9 @@ class RollingUpdateStatus(View, frozen=True):
         began: the counts that it began with.
         replicas: the counts that the controllers are to have now.
         mark: the furthest that it got; only going further moves the deadline.
-        started_at, progressed_at: when it began, and last got further; RFC 3339.
+        started_at, progressed_at, finished_at: when it began, last got further, and was over; RFC
+            3339.
+        outbox: what is not recorded yet.
         conditions: ``Progressing``, ``Complete``, ``RolloutFailed``.
     """
 
@@ -75,6 +82,8 @@ class RollingUpdateStatus(View, frozen=True):
     mark: int = 0
     started_at: str = ""
     progressed_at: str = ""
+    finished_at: str = ""
+    outbox: tuple[OutboxEntry, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
 
@@ -106,7 +115,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
 
 def _check_counts(spec: dict[str, Any], faults: Faults) -> None:
     negative = False
-    for field in ("desired", "minimum", "maxSurge", "canary", "progressDeadlineSeconds"):
+    for field in _COUNTS:
         value = spec.get(field)
         if value is None:
             if field in ("desired", "minimum"):
@@ -132,6 +141,14 @@ def _check_counts(spec: dict[str, Any], faults: Faults) -> None:
             faults.invalid(f"spec.startingReplicas.{field}", value, message)
 
 
+_COUNTS = (
+    "desired",
+    "minimum",
+    "maxSurge",
+    "canary",
+    "progressDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+)
 _NAME = "dev.grange.v1alpha1.RollingUpdate"
 
 DEFINITIONS: dict[str, Document] = {
@@ -169,6 +186,9 @@ DEFINITIONS: dict[str, Document] = {
             "startingReplicas": described.reference(
                 f"{_NAME}Counts", "Counts without which it does not begin."
             ),
+            "ttlSecondsAfterFinished": described.whole(
+                "Removed when it has been over for so long; its audit records stay.", default=DAY_S
+            ),
         },
         status={
             "observedGeneration": described.observed_generation(),
@@ -184,6 +204,10 @@ DEFINITIONS: dict[str, Document] = {
             ),
             "startedAt": described.text("When it began."),
             "progressedAt": described.text("When it last got further."),
+            "finishedAt": described.text("When it was over."),
+            "outbox": described.several(
+                OUTBOX_SCHEMA, "Changes whose audit records are not written yet."
+            ),
             "conditions": described.conditions(),
         },
     ),

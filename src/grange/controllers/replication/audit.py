@@ -34,7 +34,7 @@ from grange.controllers.replication.events import Reason
 from grange.reconcile import owners
 
 _PAGE = 500
-_OF_ROLLOUTS = {
+OF_ROLLOUTS = {
     Reason.ROLLOUT_STARTED: auditrecord.ROLLOUT_STARTED,
     Reason.ROLLOUT_COMPLETE: auditrecord.ROLLOUT_COMPLETED,
     Reason.ROLLED_BACK: auditrecord.ROLLOUT_ROLLED_BACK,
@@ -91,9 +91,9 @@ def entries(
         for number, (event, item) in enumerate(moves.records, start=1)
     ]
     found += [
-        entry(controller, _OF_ROLLOUTS[reason], now, message=message, number=number)
+        entry(controller, OF_ROLLOUTS[reason], now, message=message, number=number)
         for number, (reason, message) in enumerate(decision.news, start=len(found) + 1)
-        if reason in _OF_ROLLOUTS
+        if reason in OF_ROLLOUTS
     ]
     if plan.create or plan.delete:
         found.append(entry(controller, RETARGET, now, plan=plan))
@@ -117,6 +117,16 @@ def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
     return replace(found, added=added, removed=removed) if added or removed else None
 
 
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """The controller that a record is about: where it is, its name and uid, and what it wants."""
+
+    namespace: str
+    name: str
+    uid: str
+    replicas: int
+
+
 def record(
     controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
 ) -> Document:
@@ -127,13 +137,22 @@ def record(
         done: what was done.
         members: the pods that belong to it afterwards.
     """
+    return record_of(_whose(controller), done, members)
+
+
+def _whose(controller: ReplicationController) -> Whose:
     meta = controller.metadata
+    return Whose(meta.namespace, meta.name, meta.uid, controller.spec.replicas)
+
+
+def record_of(whose: Whose, done: OutboxEntry, members: Iterable[Member]) -> Document:
+    """The record of an entry, also of a controller that is not there any more."""
     spec = AuditSpec(
         event=done.event,
         time=done.time,
-        controller=meta.name,
-        controller_uid=meta.uid,
-        replicas=controller.spec.replicas,
+        controller=whose.name,
+        controller_uid=whose.uid,
+        replicas=whose.replicas,
         added=done.added,
         removed=done.removed,
         members=tuple(sorted(members, key=lambda item: item.pod)),
@@ -142,12 +161,22 @@ def record(
     )
     return {
         "metadata": {
-            "name": f"{names.digest(meta.uid)}-{done.id}",
-            "namespace": meta.namespace,
-            "labels": {NAME_LABEL: names.label_value(meta.name), ID_LABEL: meta.uid},
+            "name": f"{names.digest(whose.uid)}-{done.id}",
+            "namespace": whose.namespace,
+            "labels": {NAME_LABEL: names.label_value(whose.name), ID_LABEL: whose.uid},
         },
         "spec": msgspec.to_builtins(spec),
     }
+
+
+async def write(client: Client, document: Document) -> None:
+    """Create a record, unless an earlier try has.
+
+    Raises:
+        ApiError: it is not there.
+    """
+    with suppress(AlreadyExists):
+        await client.create(AUDITRECORD, document, document["metadata"]["namespace"])
 
 
 def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
@@ -285,10 +314,7 @@ class Journal:
     async def _write(
         self, controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
     ) -> None:
-        with suppress(AlreadyExists):  # an earlier try got as far as this
-            await self._client.create(
-                AUDITRECORD, record(controller, done, members), controller.metadata.namespace
-            )
+        await write(self._client, record(controller, done, members))
 
     # --- retention ----------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     ROLLING_BACK = "RollingBack"
     ROLLED_BACK = "RolledBack"
     ROLLOUT_REFUSED = "RolloutRefused"
+    AUDIT_FAILED = "FailedAudit"
 
 
 FAILURES = frozenset(

@@ -20,7 +20,8 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.client.replication import Refused
 from grange.client.transfers import settle, transfer_replicas
-from grange.controllers.replication import handover, logic
+from grange.controllers.replication import endings, handover, logic
+from grange.controllers.replication.endings import Endings, Pair
 from grange.controllers.replication.events import FAILURES
 from grange.controllers.replication.handover import OVER, Census, Decision
 from grange.controllers.replication.phases import Phase
@@ -59,6 +60,7 @@ class RollingUpdateService:
             metrics=deps.metrics,
         )
         self._readiness = Readiness(deps.clock)
+        self._endings = Endings(deps.client, self._recorder, clock=deps.clock)
         self._updates = deps.informers.informer(ROLLINGUPDATE)
         self._controllers = deps.informers.informer(REPLICATIONCONTROLLER)
         self._pods = deps.informers.informer(POD)
@@ -103,17 +105,34 @@ class RollingUpdateService:
             GrangeError: a write failed, or was overtaken; to be tried again.
         """
         update = self._updates.store.get(key)
-        if update is None or update.metadata.deletion_timestamp:
+        if update is None:
             return Done()
-        if update.status.phase and Phase(update.status.phase) in OVER:
+        over = bool(update.status.phase) and Phase(update.status.phase) in OVER
+        if update.metadata.deletion_timestamp:
+            pair = await self._pair(update, settled=not over)
+            await self._endings.cancel(update, pair, over=over)
             return Done()
-        if update.spec.old:
-            await settle(self._client, key.namespace, update.spec.old)
-        await settle(self._client, key.namespace, update.spec.new)
-        old = await self._find(key.namespace, update.spec.old)
-        if old is not None and update.status.old_uid not in {"", old.metadata.uid}:
-            old = None  # another one under its name is not ours to empty
-        new = await self._find(key.namespace, update.spec.new)
+        if over:
+            left_s = await self._endings.finish(update, (await self._pair(update)).new)
+            return Requeue(left_s) if left_s else Done()
+        pair = await self._pair(update, settled=True)
+        await self._endings.publish(update, pair.new)
+        return await self._step(update, pair)
+
+    async def _pair(self, update: RollingUpdate, *, settled: bool = False) -> Pair:
+        """The controllers, of those that it began with; others under their names are not ours."""
+        namespace, status = update.metadata.namespace, update.status
+        found = []
+        for name, uid in ((update.spec.old, status.old_uid), (update.spec.new, status.new_uid)):
+            if name and settled:
+                await settle(self._client, namespace, name)
+            controller = await self._find(namespace, name)
+            ours = controller is not None and uid in {"", controller.metadata.uid}
+            found.append(controller if ours else None)
+        return Pair(*found)
+
+    async def _step(self, update: RollingUpdate, pair: Pair) -> Result:
+        old, new = pair.old, pair.new
         decision = handover.decide(
             handover.Facts(
                 update,
@@ -127,7 +146,10 @@ class RollingUpdateService:
         )
         if decision.delete_old and old is not None:
             await self._delete(old)  # before it is said that all is over
-        await self._store(update, decision)
+            pair = Pair(None, new)
+        if decision.status.began is not None:
+            update = await self._endings.hold(update)
+        await self._store(update, pair, decision)
         if decision.split is not None and new is not None:
             await self._move(update, old, new, decision.split)
         if Phase(decision.status.phase) in OVER:
@@ -170,6 +192,7 @@ class RollingUpdateService:
                 _BY_CONTROLLER, f"{update.metadata.namespace}/{name}"
             )
             if other.metadata.uid != update.metadata.uid
+            and not other.metadata.deletion_timestamp
             and (not other.status.phase or Phase(other.status.phase) not in OVER)
             and (
                 other.status.began is not None
@@ -180,9 +203,13 @@ class RollingUpdateService:
 
     # --- writes -------------------------------------------------------------------------------
 
-    async def _store(self, update: RollingUpdate, decision: Decision) -> None:
-        """Write the decision, unless the rollout changed meanwhile."""
-        status = _with_conditions(update, decision, timestamps.rfc3339(self._clock.now()))
+    async def _store(self, update: RollingUpdate, pair: Pair, decision: Decision) -> None:
+        """Write the decision and what is to be recorded of it, unless the rollout changed meanwhile."""
+        now = self._clock.now()
+        status = _with_conditions(update, decision, timestamps.rfc3339(now))
+        if Phase(status.phase) in OVER:
+            status = replace(status, finished_at=timestamps.rfc3339(now))
+        status = replace(status, outbox=endings.entries(update, pair, decision.news, now))
         if status != update.status:
             meta = update.metadata
             fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -341,4 +368,8 @@ def _whole(status: RollingUpdateStatus) -> Document:
         for key, value in (("began", status.began), ("replicas", status.replicas))
         if value is not None
     }
-    return {**found, **counts, "conditions": msgspec.to_builtins(status.conditions)}
+    lists = {
+        "conditions": msgspec.to_builtins(status.conditions),
+        "outbox": msgspec.to_builtins(status.outbox),
+    }
+    return {**found, **counts, **lists}

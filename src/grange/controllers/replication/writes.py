@@ -146,7 +146,7 @@ class Writes:
             self._expectations.creation_failed(uid, item.name, error)
             if isinstance(error, AlreadyExists) and await self._is_there(controller, item.name):
                 return False
-            if not _is_terminating(error):
+            if not is_terminating(error):
                 message = f"Error creating pod {item.name}: {error.message}"
                 self._tell(controller, Reason.CREATE_FAILED, message, WARNING)
             raise
@@ -231,7 +231,7 @@ class Writes:
         self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
 
 
-def _is_terminating(error: ApiError) -> bool:
+def is_terminating(error: ApiError) -> bool:
     """Whether the namespace is on its way out: pods are not wanted in it any more."""
     return isinstance(error, Forbidden) and any(
         cause.reason == "NamespaceTerminating" for cause in error.causes
@@ -241,7 +241,7 @@ def _is_terminating(error: ApiError) -> bool:
 def is_quiet(error: Exception) -> bool:
     """Whether an error is a normal race, not worth a condition."""
     return isinstance(error, (StaleCache, Conflict)) or (
-        isinstance(error, ApiError) and _is_terminating(error)
+        isinstance(error, ApiError) and is_terminating(error)
     )
 
 

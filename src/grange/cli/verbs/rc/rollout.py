@@ -1,7 +1,5 @@
 """``grange rc rollout``: how a change of the template, or of the controller, spreads."""
 
-from contextlib import suppress
-
 import click
 
 from grange.api import rollouts, timestamps
@@ -17,6 +15,8 @@ from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 
 _FAILED = {"Failed", "RolledBack", "Refused"}
+_RECORDED_S = 10.0  # longer, and whoever writes records is not there
+_LOOK_S = 0.1
 _OVER = {"Complete", "RolledBack", "Refused"}
 
 
@@ -111,8 +111,18 @@ async def _clear(opened: session.Session, name: str) -> None:
             f"replicas are on their way from {found.spec.old} to {name} already: "
             f"wait for it (grange rc rollout status {name}) or undo it"
         )
-    with suppress(NotFound):
-        await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
+    try:
+        async with opened.around.clock.timeout(_RECORDED_S):
+            await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
+            while True:  # it stays until its end is recorded
+                await opened.client.get(ROLLINGUPDATE, name, where)
+                await opened.around.clock.sleep(_LOOK_S)
+    except NotFound:
+        return
+    except TimeoutError as error:
+        raise click.ClickException(
+            f"the record of the last rollout to {name} is not written yet: do controllers run?"
+        ) from error
 
 
 @command.command("status")

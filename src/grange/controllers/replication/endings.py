@@ -1,0 +1,221 @@
+"""The audit of rollouts between two controllers, and the end of their objects.
+
+What the audit tells of a rollout is announced in the rollout's outbox by the write that makes it so;
+the next pass writes the record, under a name made from rollout and event, and drops the entry. A
+finalizer keeps a rollout that moves replicas until its records are written: deleting it half-way is
+a change like any other, and the record is there before the rollout is gone.
+
+One that is over goes by itself after ``ttlSecondsAfterFinished``; its records stay.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from grange.api import names, timestamps
+from grange.api.kinds import POD, ROLLINGUPDATE, auditrecord
+from grange.api.kinds.membership import Member, OutboxEntry
+from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
+from grange.api.kinds.rollingupdate import RollingUpdate
+from grange.api.meta import Document, controller_of
+from grange.api.status import ApiError, NotFound
+from grange.base.clock import Clock
+from grange.client.client import Client
+from grange.controllers.replication import audit
+from grange.controllers.replication.events import Reason
+from grange.controllers.replication.writes import is_terminating
+from grange.reconcile.recorder import WARNING, Recorder
+
+FINALIZER = "grange.dev/rollout-audit"
+"""Keeps a rollout that has begun until its records are written."""
+
+_WORDS = {
+    auditrecord.ROLLOUT_STARTED: "begins",
+    auditrecord.ROLLOUT_COMPLETED: "is complete",
+    auditrecord.ROLLOUT_ROLLED_BACK: "went back",
+    auditrecord.ROLLOUT_CANCELLED: "was deleted half-way",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two controllers as they are after the change; None for one that is not there."""
+
+    old: ReplicationController | None
+    new: ReplicationController | None
+
+
+def entries(
+    update: RollingUpdate, pair: Pair, news: Sequence[tuple[Reason, str]], now: datetime
+) -> tuple[OutboxEntry, ...]:
+    """What the audit tells of a decision; times differ, because records are told in their order."""
+    told = [audit.OF_ROLLOUTS[reason] for reason, _ in news if reason in audit.OF_ROLLOUTS]
+    return tuple(
+        _entry(update, pair, event, now + timedelta(microseconds=number))
+        for number, event in enumerate(told)
+    )
+
+
+def _entry(update: RollingUpdate, pair: Pair, event: str, now: datetime) -> OutboxEntry:
+    """An entry; a rollout has at most one of each event, so rollout and event identify it."""
+    spec = update.spec
+    held = [_count(spec.old, pair.old)] if spec.old else []
+    message = f"RollingUpdate {update.metadata.name} {_WORDS[event]}: "
+    message += ", ".join([*held, _count(spec.new, pair.new)])
+    if event == auditrecord.ROLLOUT_STARTED:
+        message += f"; {spec.desired} wanted"
+    return OutboxEntry(
+        id=names.digest(update.metadata.uid, event),
+        event=event,
+        time=timestamps.rfc3339_micro(now),
+        message=message,
+    )
+
+
+def _count(name: str, controller: ReplicationController | None) -> str:
+    return f"{name} is gone" if controller is None else f"{name} has {controller.spec.replicas}"
+
+
+def _replicas(update: RollingUpdate, new: ReplicationController | None, event: str) -> int:
+    """What the new controller wanted when it happened, which may be a crash ago."""
+    status = update.status
+    then = status.began if event == auditrecord.ROLLOUT_STARTED else status.replicas
+    if then is None or event == auditrecord.ROLLOUT_CANCELLED:
+        return 0 if new is None else new.spec.replicas
+    return then.new
+
+
+class Endings:
+    """Writes the records of rollouts, and lets rollouts go.
+
+    Args:
+        client: where to.
+        recorder: tells of a record that cannot be written, which keeps the rollout where it is.
+        clock: when.
+    """
+
+    def __init__(self, client: Client, recorder: Recorder, *, clock: Clock) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+
+    async def hold(self, update: RollingUpdate) -> RollingUpdate:
+        """Keep a rollout from vanishing before its end is recorded.
+
+        Returns:
+            The rollout as it is then.
+
+        Raises:
+            ApiError: it changed meanwhile, or is not there any more.
+        """
+        held = update.metadata.finalizers
+        if FINALIZER in held:
+            return update
+        return await self._patch(update, {"metadata": {"finalizers": [*held, FINALIZER]}})
+
+    async def publish(
+        self,
+        update: RollingUpdate,
+        new: ReplicationController | None,
+        told: Sequence[OutboxEntry] | None = None,
+    ) -> None:
+        """Write the records of entries, those of the outbox unless given.
+
+        Args:
+            update: the rollout.
+            new: its new controller, for the count that it has now.
+            told: the entries.
+
+        Raises:
+            ApiError: not all are written; the entries must stay.
+        """
+        told = update.status.outbox if told is None else told
+        if not told:
+            return
+        spec, status = update.spec, update.status
+        try:
+            members = await self._members(update)
+            for item in told:
+                count = _replicas(update, new, item.event)
+                whose = audit.Whose(update.metadata.namespace, spec.new, status.new_uid, count)
+                await audit.write(self._client, audit.record_of(whose, item, members))
+        except ApiError as error:
+            if is_terminating(error):
+                return  # its records would go with the namespace
+            message = f"Error writing audit records: {error.message}"
+            self._recorder.event(update, WARNING, Reason.AUDIT_FAILED, message, kind=ROLLINGUPDATE)
+            raise
+
+    async def cancel(self, update: RollingUpdate, pair: Pair, *, over: bool) -> None:
+        """Record the end of a rollout that is being deleted, and let it go.
+
+        Args:
+            update: the rollout.
+            pair: its controllers.
+            over: it ended before, which is recorded or in the outbox.
+
+        Raises:
+            ApiError: a record is not written, or the rollout changed; try again.
+        """
+        if FINALIZER not in update.metadata.finalizers:
+            return
+        told = list(update.status.outbox)
+        if update.status.began is not None and not over:
+            told.append(_entry(update, pair, auditrecord.ROLLOUT_CANCELLED, self._clock.now()))
+        await self.publish(update, pair.new, told)
+        await self._let_go(update)
+
+    async def finish(self, update: RollingUpdate, new: ReplicationController | None) -> float:
+        """Record the end of a rollout that is over; remove it when it has been over long enough.
+
+        Returns:
+            Seconds until it is to be looked at again; 0.0 when it is removed.
+
+        Raises:
+            ApiError: a record is not written, or the rollout changed; try again.
+        """
+        await self.publish(update, new)
+        if update.status.outbox or not update.status.finished_at:
+            at = update.status.finished_at or timestamps.rfc3339(self._clock.now())
+            change = {"status": {"outbox": [], "finishedAt": at}}
+            update = await self._patch(update, change, subresource="status")
+        update = await self._let_go(update)
+        ended = timestamps.parse(update.status.finished_at)
+        due = ended + timedelta(seconds=update.spec.ttl_seconds_after_finished)
+        left_s = (due - self._clock.now()).total_seconds()
+        if left_s <= 0.0:
+            meta = update.metadata
+            version = meta.resource_version
+            with suppress(NotFound):
+                await self._client.delete(
+                    ROLLINGUPDATE, meta.name, meta.namespace, uid=meta.uid, resource_version=version
+                )
+        return max(0.0, left_s)
+
+    async def _let_go(self, update: RollingUpdate) -> RollingUpdate:
+        held = update.metadata.finalizers
+        if FINALIZER not in held:
+            return update
+        left = [item for item in held if item != FINALIZER]
+        return await self._patch(update, {"metadata": {"finalizers": left}})
+
+    async def _patch(
+        self, update: RollingUpdate, change: Document, *, subresource: str = ""
+    ) -> RollingUpdate:
+        """Change the rollout, if it is as it was read."""
+        meta = update.metadata
+        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        patch = {**change, "metadata": {**change.get("metadata", {}), **fence}}
+        return await self._client.patch(
+            ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource=subresource
+        )
+
+    async def _members(self, update: RollingUpdate) -> list[Member]:
+        """The new controller's pods as the server has them."""
+        uid = update.status.new_uid
+        listing = await self._client.list(
+            POD, update.metadata.namespace, labels=f"{ID_LABEL}={uid}"
+        )
+        owners = [(pod, controller_of(pod.metadata)) for pod in listing.items]
+        return audit.members(pod for pod, owner in owners if owner is not None and owner.uid == uid)
