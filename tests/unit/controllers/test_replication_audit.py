@@ -223,7 +223,7 @@ async def recorded(there: World, count: int) -> bool:
     return not outbox and len(await records(there)) == count
 
 
-async def test_a4_a_change_that_is_not_announced_is_not_made(
+async def test_a4_t4_a_change_that_is_not_announced_is_not_made(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
