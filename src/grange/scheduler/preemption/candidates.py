@@ -9,17 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from grange.placement.columns import Integers
 from grange.scheduler.framework import Status
 from grange.scheduler.preemption.victims import Victims
 
 T = TypeVar("T")
 
-UNKNOWN, NOBODY, BREAKING, HARMLESS = range(4)  # what is known of a row
-_STEP = 64  # rows at a time, when few more are wanted
+UNKNOWN, NOBODY, BREAKING, HARMLESS = range(4)  # what is known of a node
+_STEP = 64  # nodes at a time, when few more are wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,39 +69,39 @@ def dry_run(
 
 
 def first_candidates(
-    states: NDArray[np.int8], order: Integers, wanted: int, judge: Callable[[int], None]
-) -> Integers:
-    """The same candidates as ``dry_run`` from what is known by row, in the order of the rows.
+    states: bytearray, start: int, wanted: int, judge: Callable[[int], None]
+) -> int:
+    """How many places hold the same candidates as ``dry_run`` finds, from what is known by place.
 
     Args:
-        states: what is known of each row.
-        order: rows in the order in which they are tried.
+        states: what is known of each place; they stand in the order in which nodes are tried.
+        start: where the search starts; after the last place comes the first.
         wanted: how many candidates are enough.
-        judge: finds out about a row that is unknown. It may be asked about a few rows more than
+        judge: finds out about a place that is unknown. It may be asked about a few more than
             needed, which is not lost where what it finds is kept.
     """
-    parts: list[Integers] = []
-    count, at, harmless = 0, 0, False
-    while at < len(order):
-        rows = order[at : at + max(_STEP, wanted - count)]
-        at += len(rows)
-        seen = states[rows]
-        if not seen.all():
-            for row in rows[seen == UNKNOWN].tolist():
-                judge(row)
-            seen = states[rows]
-        places = (seen >= BREAKING).nonzero()[0]
-        least = wanted - count
-        if not harmless:
-            good = (seen == HARMLESS).nonzero()[0]
-            harmless = bool(len(good))
-            if harmless:  # everybody up to the first such one is looked at in any case
-                least = max(least, int(places.searchsorted(good[0])) + 1)
-        if harmless and len(places) >= least:
-            parts.append(rows[places[:least]])
+    size = len(states)
+    looked = found = 0
+    harmless = -1  # how many places it takes to come by the first such one
+    while looked < size and (found < wanted or harmless < 0):
+        at = (start + looked) % size
+        end = min(at + max(_STEP, wanted - found), size if at >= start else start)
+        unknown = states.find(UNKNOWN, at, end)
+        while unknown >= 0:
+            judge(unknown)
+            unknown = states.find(UNKNOWN, unknown + 1, end)
+        if harmless < 0:
+            first = states.find(HARMLESS, at, end)
+            if first >= 0:
+                harmless = looked + first - at + 1
+        found += end - at - states.count(NOBODY, at, end)
+        looked += end - at
+    if harmless < 0:
+        return looked
+    while looked > harmless:
+        # The last step may have gone too far: back to the last one that is wanted.
+        found -= states[(start + looked - 1) % size] != NOBODY
+        if found < wanted:
             break
-        parts.append(rows[places])
-        count += len(places)
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        looked -= 1
+    return looked

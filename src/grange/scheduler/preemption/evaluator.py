@@ -125,7 +125,6 @@ class Evaluator:
             return None
         offset = handle.offset(len(order))
         wanted = self._settings.wanted(len(order))
-        order = np.concatenate([order[offset:], order[:offset]])
         nominated = self._nominated(pod)
 
         def trying(row: int) -> Victims | Status:
@@ -135,12 +134,12 @@ class Evaluator:
         if self._by_load(kept, trial):
             verdicts = kept.verdicts
             if verdicts is None:
-                hopeless = ~self._hopeful(pod)
-                verdicts = kept.verdicts = Verdicts(handle, kept.loads, priority, hopeless)
+                verdicts = kept.verdicts = Verdicts(handle, kept.loads, priority, order)
             judged = verdicts.judged
-            best = verdicts.best(order, wanted, nominated, trying)
+            best = verdicts.best(offset, wanted, nominated, trying)
             self.tried += verdicts.judged - judged
             return best
+        order = np.concatenate([order[offset:], order[:offset]])
         found = dry_run(order[self._hopeful(pod)[order]].tolist(), wanted, trying)
         return pick_one(found) if found else None
 

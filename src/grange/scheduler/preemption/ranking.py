@@ -1,46 +1,64 @@
-"""The ranks of many rows as one number each, so that the least of many is found at once.
+"""The ranks of many nodes as one number each, so that the least of many is found at once.
 
 Equal ranks have equal numbers, and a smaller rank a smaller number: one that is new gets a number
 between those of its neighbours. When there is no room left between two, all are numbered anew.
 """
 
 from bisect import bisect_left
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grange.placement.columns import Integers
 from grange.scheduler.preemption.victims import Rank
 
-_MOST = 4096  # ranks that are kept beside those of the rows
+_MOST = 4096  # ranks that are kept beside those of the places
 
 
 class Ranking:
-    """The rank of each row.
+    """The rank of each place.
 
     Args:
-        size: how many rows.
+        size: how many places; none of them has a rank.
     """
 
-    __slots__ = ("_numbers", "_order", "_ranks", "_rows")
+    __slots__ = ("_by_place", "_numbers", "_order", "_ranks")
 
     def __init__(self, size: int) -> None:
-        self._rows: NDArray[np.float64] = np.zeros(size)
+        self._by_place: NDArray[np.float64] = np.full(size, inf)
         self._ranks: list[Rank | None] = [None] * size
         self._order: list[Rank] = []  # every rank that has a number, ascending
         self._numbers: dict[Rank, float] = {}
 
-    def put(self, row: int, rank: Rank) -> None:
-        """A row has this rank from now on."""
+    def put(self, place: int, rank: Rank) -> None:
+        """A place has this rank from now on."""
         number = self._numbers.get(rank)
-        self._ranks[row] = rank
+        self._ranks[place] = rank
         if number is None:
             number = self._new(rank)
-        self._rows[row] = number
+        self._by_place[place] = number
 
-    def least(self, rows: Integers) -> int:
-        """Which of these rows, each of which has a rank, has the least; among equals the first."""
-        return int(rows[self._rows[rows].argmin()])
+    def drop(self, place: int) -> None:
+        """A place has no rank any more."""
+        self._ranks[place] = None
+        self._by_place[place] = inf
+
+    def least(self, start: int, count: int) -> int:
+        """Which of some places has the least rank; among equals the first; -1 if none has any.
+
+        Args:
+            start: the first of them.
+            count: how many; after the last place comes the first.
+        """
+        if not count:
+            return -1
+        numbers, end = self._by_place, start + count
+        best = start + int(numbers[start:end].argmin())
+        if end > len(numbers):
+            other = int(numbers[: end - len(numbers)].argmin())
+            if numbers[other] < numbers[best]:
+                best = other
+        return -1 if numbers[best] == inf else best
 
     def _new(self, rank: Rank) -> float:
         order, numbers = self._order, self._numbers
@@ -59,10 +77,10 @@ class Ranking:
         return numbers[rank]
 
     def _renumber(self) -> None:
-        """Number the ranks of the rows from 0 on; others are forgotten."""
+        """Number the ranks of the places from 0 on; others are forgotten."""
         self._order = sorted({rank for rank in self._ranks if rank is not None})
         self._numbers.clear()
         self._numbers.update({rank: float(at) for at, rank in enumerate(self._order)})
-        for row, rank in enumerate(self._ranks):
+        for place, rank in enumerate(self._ranks):
             if rank is not None:
-                self._rows[row] = self._numbers[rank]
+                self._by_place[place] = self._numbers[rank]

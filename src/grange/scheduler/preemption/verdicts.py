@@ -1,16 +1,17 @@
-"""What is known of every node for pods of one class and priority: the victims there, kept by row.
+"""What is known of every node for pods of one class and priority: the victims there, kept by place.
 
 Where node objects and loads decide alone, the victims on a node follow from its pods, the pods
-nominated to it and the budgets that are about any of them. So a row is judged when a search first
+nominated to it and the budgets that are about any of them. So a node is judged when a search first
 comes by, and again only when one of these changed: the snapshot, the nominator and the budgets each
-keep a log of that. The search itself is then a look at arrays.
+keep a log of that. Nodes stand in the order in which searches go; what is known of them lies side by
+side, and a search is a look at one stretch of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from grange.placement.columns import Integers, Mask
+from grange.placement.columns import Integers
 from grange.placement.loads import Load
 from grange.placement.requests import Request
 from grange.scheduler.framework import SUCCESS, Handle, Status
@@ -25,47 +26,49 @@ from grange.scheduler.preemption.candidates import (
     first_candidates,
 )
 from grange.scheduler.preemption.ranking import Ranking
-from grange.scheduler.preemption.victims import Victims, importance, rank_of
+from grange.scheduler.preemption.victims import Standing, Victims, rank_of, standings
 
 _PATTERNS_MAX = 4096
 
 _Pods = tuple[PodInfo, ...]
+_NOBODY: tuple[_Pods, int] = (), 0
 _PatternKey = tuple[Load, tuple[int, ...], tuple[int, ...]]
 
 
 class Verdicts:
-    """The victims on each node, for one class and priority, as long as rows stay what they are.
+    """The victims on each node, for one class and priority, as long as nodes stay what they are.
 
     Args:
         handle: the parts of the scheduling loop; its snapshot follows versions.
         loads: what loads say to the class.
         priority: pods below it may be victims.
-        hopeless: rows that are known to hold no candidate now.
+        order: the rows whose nodes do not refuse the class, in the order in which they are tried.
 
     Attributes:
-        judged: how many rows were judged (a work counter).
+        judged: how many nodes with pods of lower priority were judged (a work counter).
     """
 
-    def __init__(self, handle: Handle, loads: LoadTrial, priority: int, hopeless: Mask) -> None:
+    def __init__(self, handle: Handle, loads: LoadTrial, priority: int, order: Integers) -> None:
         self._handle = handle
         self._loads = loads
         self._priority = priority
         self.judged = 0
-        size = handle.snapshot.table.size
-        self._states = np.zeros(size, np.int8)
-        self._states[hopeless] = NOBODY
-        self._state = self._states.data
-        self._ranking = Ranking(size)
-        # By row, who has to go and how many of them break a budget.
-        self._victims: list[tuple[Sequence[PodInfo], int]] = [((), 0)] * size
+        self._rows: list[int] = order.tolist()
+        places = np.full(handle.snapshot.table.size, -1)
+        places[order] = np.arange(len(order))
+        self._places: list[int] = places.tolist()  # by row
+        self._states = bytearray(len(order))
+        self._ranking = Ranking(len(order))
+        # Who has to go and how many of them break a budget.
+        self._victims: list[tuple[_Pods, int]] = [_NOBODY] * len(order)
         # By load, what the candidates ask and what the nominated ask: who has to go.
         self._patterns: dict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = {}
-        self._about: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
+        self._about: dict[tuple[str, str], dict[int, None]] = {}  # places by budget
         self._note_positions()
 
     def best(
         self,
-        order: Integers,
+        start: int,
         wanted: int,
         nominated: Nominated,
         fallback: Callable[[int], Victims | Status],
@@ -73,110 +76,133 @@ class Verdicts:
         """The best of the first candidates; None when there are none.
 
         Args:
-            order: rows in the order in which they are tried.
+            start: the place where the search starts.
             wanted: how many candidates are enough, if one of them breaks no budget.
             nominated: what a pod of the class has to know of nominations.
             fallback: the victims on a row where loads do not decide alone.
         """
         self._catch_up()
-        snapshot = self._handle.snapshot
-        passing: list[int] = []  # rows whose verdict is good for this pod alone
+        snapshot, states, level = self._handle.snapshot, self._states, nominated.level
+        passing: list[int] = []  # places whose verdict is good for this pod alone
+        own = -1
+        if nominated.first in snapshot.table.rows:
+            own = self._places[snapshot.table.rows[nominated.first]]
+            if own >= 0:
+                states[own] = UNKNOWN
+                passing.append(own)
 
-        def judge(row: int) -> None:
+        def judge(place: int) -> None:
+            row = self._rows[place]
             node = snapshot.by_row[row]
-            beside = nominated.on(node.name)
-            if beside and any(info.has_required_anti_affinity for info in beside):
-                found = fallback(row)
-                if isinstance(found, Victims):
-                    self._keep(row, found.pods, found.violations)
-                else:
-                    self._state[row] = NOBODY
-                passing.append(row)
-            else:
-                self._judge(node, row, beside)
-            if node.name == nominated.first:
-                passing.append(row)
+            beside = level.get(node.name, ()) if place != own else nominated.on(node.name)
+            for info in beside:
+                if info.has_required_anti_affinity:
+                    passing.append(place)
+                    found = fallback(row)
+                    if isinstance(found, Victims):
+                        self._keep(place, found)
+                    else:
+                        self._clear(place)
+                    return
+            self._judge(place, node, beside)
 
-        own = snapshot.table.rows.get(nominated.first)
-        if own is not None:
-            self._state[own] = UNKNOWN
-        found = first_candidates(self._states, order, wanted, judge)
-        best = None
-        if len(found):
-            row = self._ranking.least(found)
-            gone, violations = self._victims[row]
-            best = Victims(snapshot.by_row[row].name, tuple(gone), violations)
-        for row in passing:
-            self._state[row] = UNKNOWN
-        return best
+        count = first_candidates(states, start, wanted, judge)
+        place = self._ranking.least(start, count)
+        for at in passing:
+            states[at] = UNKNOWN
+        if place < 0:
+            return None
+        gone, violations = self._victims[place]
+        return Victims(snapshot.by_row[self._rows[place]].name, gone, violations)
 
-    # --- one row -----------------------------------------------------------------------------
+    # --- one node ----------------------------------------------------------------------------
 
-    def _keep(self, row: int, gone: Sequence[PodInfo], violations: int) -> None:
-        self._victims[row] = gone, violations
-        self._state[row] = BREAKING if violations else HARMLESS
-        self._ranking.put(row, rank_of(gone, violations))
+    def _keep(self, place: int, victims: Victims) -> None:
+        self._victims[place] = victims.pods, victims.violations
+        self._states[place] = BREAKING if victims.violations else HARMLESS
+        self._ranking.put(place, victims.rank)
 
-    def _judge(self, node: NodeInfo, row: int, nominated: _Pods) -> None:
-        self.judged += 1
-        self._state[row] = NOBODY
-        limit = self._priority
-        candidates = [info for info in node.pods if info.pod.spec.priority < limit]
+    def _clear(self, place: int) -> None:
+        self._victims[place] = _NOBODY
+        self._states[place] = NOBODY
+        self._ranking.drop(place)
+
+    def _judge(self, place: int, node: NodeInfo, nominated: _Pods) -> None:
+        candidates = standings(node.pods, self._priority)
         if not candidates:
+            self._clear(place)
             return
+        self.judged += 1
         if len(candidates) > 1:
-            candidates.sort(key=importance)
-        budgets, breaking = self._handle.budgets, 0
-        ordered = candidates
-        if budgets:
-            for key in budgets.about(candidates):
-                self._about.setdefault(key, {})[row] = None
-            first, others = budgets.split(candidates)
-            breaking = len(first)
-            ordered = first + others
-        places = self._pattern(node.load, ordered, nominated)
-        if not places:
+            candidates.sort()
+        if self._handle.budgets:
+            self._judge_by_budgets(place, node.load, candidates, nominated)
             return
-        gone = tuple([ordered[at] for at in places])
-        violations = 0
-        if breaking:
-            gone = tuple(sorted(gone, key=importance))
-            violations = sum(at < breaking for at in places)
-        self._keep(row, gone, violations)
+        at = self._pattern(node.load, candidates, nominated)
+        if not at:
+            self._clear(place)
+            return
+        gone = [candidates[number] for number in at]
+        self._victims[place] = tuple([one[3] for one in gone]), 0
+        self._states[place] = HARMLESS
+        self._ranking.put(place, rank_of(gone, 0))
 
-    def _pattern(self, load: Load, ordered: list[PodInfo], nominated: _Pods) -> tuple[int, ...]:
-        """Who has to go, by place in the order in which they are spared; nobody if it is no use."""
-        pods = (*ordered, *nominated)
-        for info in pods:
+    def _judge_by_budgets(
+        self, place: int, load: Load, candidates: list[Standing], nominated: _Pods
+    ) -> None:
+        budgets = self._handle.budgets
+        pods = [one[3] for one in candidates]
+        for key in budgets.about(pods):
+            self._about.setdefault(key, {})[place] = None
+        breaking, others = budgets.split(pods)
+        standing = {one[2]: one for one in candidates}
+        ordered = [standing[info.uid] for info in (*breaking, *others)]
+        at = self._pattern(load, ordered, nominated)
+        if not at:
+            self._clear(place)
+            return
+        gone = sorted([ordered[number] for number in at])
+        violations = sum(number < len(breaking) for number in at)
+        self._victims[place] = tuple([one[3] for one in gone]), violations
+        self._states[place] = BREAKING if violations else HARMLESS
+        self._ranking.put(place, rank_of(gone, violations))
+
+    def _pattern(self, load: Load, ordered: list[Standing], nominated: _Pods) -> tuple[int, ...]:
+        """Who has to go, by number in the order in which they are spared; nobody if it is no use."""
+        held = load.usage
+        if held.ports or held.devices.tenants:  # perhaps of one of these pods
+            return self._spare(load, ordered, nominated)
+        for info in nominated:
             if info.ports or info.devices:
                 return self._spare(load, ordered, nominated)
         # Pods that ask the same mostly share one object, which is kept along with its number.
         key = (
             load,
-            tuple([id(info.request) for info in ordered]),
-            tuple([id(info.request) for info in nominated]),
+            tuple([id(one[3].request) for one in ordered]),
+            tuple([id(info.request) for info in nominated]) if nominated else (),
         )
         known = self._patterns.get(key)
         if known is None:
             if len(self._patterns) >= _PATTERNS_MAX:
                 self._patterns.clear()
-            places = self._spare(load, ordered, nominated)
-            known = self._patterns[key] = (places, [info.request for info in pods])
+            at = self._spare(load, ordered, nominated)
+            requests = [one[3].request for one in ordered] + [info.request for info in nominated]
+            known = self._patterns[key] = (at, requests)
         return known[0]
 
-    def _spare(self, load: Load, ordered: list[PodInfo], nominated: _Pods) -> tuple[int, ...]:
+    def _spare(self, load: Load, ordered: list[Standing], nominated: _Pods) -> tuple[int, ...]:
         loads = self._loads
-        for info in ordered:
-            load = discharged(load, info)
+        for one in ordered:
+            load = discharged(load, one[3])
         if loads.beside(load, nominated) is not SUCCESS:
             return ()
         gone = []
-        for at, info in enumerate(ordered):
-            more = charged(load, info)
+        for number, one in enumerate(ordered):
+            more = charged(load, one[3])
             if loads.beside(more, nominated) is SUCCESS:
                 load = more
             else:
-                gone.append(at)
+                gone.append(number)
         return tuple(gone)
 
     # --- what changed ------------------------------------------------------------------------
@@ -186,28 +212,29 @@ class Verdicts:
         self._changes = snapshot.changes.position
         self._versions = snapshot.follow_versions().position
         self._moves = handle.nominator.moves.position
-        self._budgets = handle.budgets.moves.position
+        self._allowed = handle.budgets.moves.position
 
     def _catch_up(self) -> None:
-        """Forget what is known of rows where something changed."""
-        handle, snapshot, state = self._handle, self._handle.snapshot, self._state
+        """Forget what is known of nodes where something changed."""
+        handle, snapshot = self._handle, self._handle.snapshot
+        states, places = self._states, self._places
         changed = snapshot.changes.tail(self._changes)
         exchanged = snapshot.follow_versions().tail(self._versions)
         moved = handle.nominator.moves.since(self._moves)
-        budgets = handle.budgets.moves.since(self._budgets)
-        if changed is None or exchanged is None or moved is None or budgets is None:
-            self._states[:] = UNKNOWN
-            self._about.clear()
-        else:
-            for entry in changed:
-                state[entry >> 1] = UNKNOWN
-            for entry in exchanged:
-                state[entry >> 1] = UNKNOWN
-            for name in moved:
-                row = snapshot.table.rows.get(name)
-                if row is not None:
-                    state[row] = UNKNOWN
-            for key in budgets:
-                for row in self._about.pop(key, ()):
-                    state[row] = UNKNOWN
+        budgets = handle.budgets.moves.since(self._allowed)
         self._note_positions()
+        if changed is None or exchanged is None or moved is None or budgets is None:
+            states[:] = bytes(len(states))
+            self._about.clear()
+            return
+        rows = snapshot.table.rows
+        found = [entry >> 1 for entry in changed]
+        found += [entry >> 1 for entry in exchanged]
+        found += [rows[name] for name in moved if name in rows]
+        for row in found:
+            place = places[row]
+            if place >= 0:
+                states[place] = UNKNOWN
+        for key in budgets:
+            for place in self._about.pop(key, ()):
+                states[place] = UNKNOWN

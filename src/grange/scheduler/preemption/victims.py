@@ -4,8 +4,8 @@ All that are less important go first; then as many as possible are spared again,
 first, and before all others those whose going would break a disruption budget.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 
@@ -17,6 +17,8 @@ from grange.scheduler.trial import Trial, WhatIf
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 Rank = tuple[int, int, int, int, float]
+# A pod and its ``importance``; the UID is unique, so the pods themselves are never compared.
+Standing = tuple[int, float, str, PodInfo]
 
 _OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never sum to more
 _NONE = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
@@ -30,19 +32,21 @@ class Victims:
         node_name: from which node.
         pods: the victims, the most important first; at least one.
         violations: how many of them break a disruption budget.
-        rank: for the choice of the node; the least is the best. Fewest broken budgets; the least
-            important of the most important victims; the smallest sum of priorities; fewest victims;
-            of the most important victims' earliest starts, the latest.
     """
 
     node_name: str
     pods: tuple[PodInfo, ...]
     violations: int = 0
-    rank: Rank = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Rank them once: they may be compared many times."""
-        object.__setattr__(self, "rank", rank_of(self.pods, self.violations))
+    @property
+    def rank(self) -> Rank:
+        """For the choice of the node; the least is the best.
+
+        Fewest broken budgets; the least important of the most important victims; the smallest sum
+        of priorities; fewest victims; of the most important victims' earliest starts, the latest.
+        """
+        gone = sorted(self.pods, key=importance)
+        return rank_of([(*importance(info), info) for info in gone], self.violations)
 
 
 @lru_cache(maxsize=65_536)
@@ -59,18 +63,13 @@ def started(info: PodInfo) -> float:
     return _seconds(since) if since else inf
 
 
-def rank_of(pods: Sequence[PodInfo], violations: int) -> Rank:
-    """The ``Victims.rank`` of these pods, the most important first."""
-    highest = pods[0].pod.spec.priority
-    total, earliest = 0, inf
-    for info in pods:
-        priority = info.pod.spec.priority
-        total += priority + _OFFSET
-        if priority == highest:
-            since = info.pod.status.start_time
-            if since:
-                earliest = min(earliest, _seconds(since))
-    return violations, highest, total, len(pods), -earliest
+def rank_of(gone: Sequence[Standing], violations: int) -> Rank:
+    """The ``Victims.rank`` of pods, the most important first."""
+    count = len(gone)
+    # Of the most important ones, who started earliest stands first.
+    priority, since, _, _ = gone[0]
+    total = count * _OFFSET - sum([one[0] for one in gone])
+    return violations, -priority, total, count, -since
 
 
 def importance(info: PodInfo) -> tuple[int, float, str]:
@@ -79,6 +78,18 @@ def importance(info: PodInfo) -> tuple[int, float, str]:
     The UID decides between equals, since the order of a node's pods carries no meaning.
     """
     return -info.pod.spec.priority, started(info), info.uid
+
+
+def standings(pods: Iterable[PodInfo], limit: int) -> list[Standing]:
+    """The pods whose priority is below a limit, as they stand; in the given order."""
+    found: list[Standing] = []
+    for info in pods:
+        pod = info.pod
+        priority = pod.spec.priority
+        if priority < limit:
+            since = pod.status.start_time
+            found.append((-priority, _seconds(since) if since else inf, info.uid, info))
+    return found
 
 
 def select_victims(
