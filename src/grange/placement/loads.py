@@ -2,7 +2,7 @@
 
 Loads are immutable values, and most nodes of a cluster have one of few: they are alike and hold alike
 pods. Equal loads are therefore one object (as long as the register has room), which remembers what it
-becomes with one more pod. Charging a pod is then a look-up, and whoever has judged a load need not
+becomes with one pod more or less. Charging a pod is then a look-up, and whoever has judged a load need not
 judge it again for the next node. Nothing relies on the sharing for its results.
 """
 
@@ -26,13 +26,14 @@ class Load:
         usage: what its pods need.
     """
 
-    __slots__ = ("_after", "allocatable", "usage")
+    __slots__ = ("_after", "_before", "allocatable", "usage")
 
     def __init__(self, allocatable: Resources, usage: Usage) -> None:
         self.allocatable = allocatable
         self.usage = usage
         # By the request's identity; the request is kept, so that nobody else gets its number.
         self._after: dict[int, tuple[Request, Load]] = {}
+        self._before: dict[int, tuple[Request, Load]] = {}
 
     def charged(self, request: Request, ports: tuple[HostPort, ...]) -> "Load":
         """The load with one more pod."""
@@ -48,7 +49,15 @@ class Load:
 
     def discharged(self, request: Request, ports: tuple[HostPort, ...]) -> "Load":
         """The load with one pod less: the exact inverse of ``charged``."""
-        return of(self.allocatable, requests.discharged(self.usage, request, ports))
+        found = self._before.get(id(request))
+        if found is not None and not ports:
+            return found[1]
+        load = of(self.allocatable, requests.discharged(self.usage, request, ports))
+        if not ports:
+            if len(self._before) >= _AFTER_MAX:
+                self._before.clear()
+            self._before[id(request)] = (request, load)
+        return load
 
     def holding(self, want: int, held: Sequence[int]) -> "Load":
         """The load with so much of these devices in use by one pod more."""
@@ -67,6 +76,7 @@ class Load:
     def forget(self) -> None:
         """Drop what it remembers of other loads."""
         self._after.clear()
+        self._before.clear()
 
 
 _register: dict[Hashable, Load] = {}
