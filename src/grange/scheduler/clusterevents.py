@@ -1,7 +1,7 @@
 """Events that may make a waiting pod schedulable, and who wants to hear of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
 
 from grange.api.kinds.node import Node
@@ -17,6 +17,9 @@ class Subject(Enum):
     NODE = "Node"
     NAMESPACE = "Namespace"
     ANY = "*"
+
+
+_ANY = Subject.ANY  # looking a member up takes longer than all else in matches
 
 
 class Action(IntFlag):
@@ -52,11 +55,19 @@ class ClusterEvent:
     subject: Subject
     action: Action
     label: str = ""
+    # The action as a plain integer: events come by the thousand, and flags are slow to intersect.
+    _bits: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Take the flags apart once."""
+        object.__setattr__(self, "_bits", self.action.value)
 
     def matches(self, happened: "ClusterEvent") -> bool:
         """Whether an event is one of those registered here."""
-        subject = self.subject in (happened.subject, Subject.ANY)
-        return (subject or happened.subject is Subject.ANY) and bool(self.action & happened.action)
+        mine, its = self.subject, happened.subject
+        if mine is not its and mine is not _ANY and its is not _ANY:
+            return False
+        return bool(self._bits & happened._bits)
 
 
 WILDCARD = ClusterEvent(Subject.ANY, EVERYTHING, "wildcard")
