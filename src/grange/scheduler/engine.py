@@ -106,14 +106,15 @@ class Engine:
         key = self._key(pod)
         one = self._classes.get(key)
         each = self._for_each(pod) if one is None else one.each
-        if nominated is not None or each or not snapshot.node_info_list:
+        sampled = nominated is not None and self._sampler is not None
+        if each or sampled or not snapshot.node_info_list:
             state = state or CycleState()
             narrowed = pre_filter(self._profile, state, pod, snapshot)
             if isinstance(narrowed, Rejection):
                 return narrowed
             names = narrowed.node_names
             few = names is not None and (self._sampler is not None or len(names) <= _FEW_NAMES)
-            if few or (nominated is not None and self._sampler is not None):
+            if few or sampled:
                 self.statistics.serial += 1
                 return serial.choose(
                     self._profile, state, pod, snapshot, narrowed, self._rotation, nominated
