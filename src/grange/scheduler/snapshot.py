@@ -273,11 +273,13 @@ class NodeInfoSnapshot:
             self._affinity_flipped = True
         if mine.claims is not entry.claims and mine.claims.keys() != entry.claims.keys():
             self._claims_changed = True
+        near = mine.pods_with_affinity or entry.pods_with_affinity
         mine.assign(entry)
         self._write(mine, before)
         if mine.pods is not pods:
             row = self.table.rows[mine.name]
-            self.index.change(row, pods, mine.pods)
+            if near or self.index.counting:
+                self.index.change(row, pods, mine.pods)
             if self.versions is not None:
                 self.versions.note(row, node=False)
 
