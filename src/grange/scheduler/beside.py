@@ -92,8 +92,9 @@ class Beside:
                 if one.flat and not known.barred[row]:
                     state.score = best >> TIE_BITS
                     return names[row]
-                feasible = one.open_rows(snapshot) & ~known.barred
-                if feasible.any():
+                feasible = one.open_rows(snapshot)
+                np.greater(feasible, known.barred, out=feasible)
+                if np.count_nonzero(feasible):
                     return self._best(one, feasible, state)
             return known.rejection(nominated, judge)
         finally:

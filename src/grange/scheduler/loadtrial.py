@@ -24,13 +24,14 @@ class LoadTrial:
         asked: how many loads the filters were asked about (a work counter).
     """
 
-    __slots__ = ("_filters", "_known", "_pod", "_state", "_stub", "asked")
+    __slots__ = ("_filters", "_known", "_pod", "_refusals", "_state", "_stub", "asked")
 
     def __init__(self, trial: Trial) -> None:
         self._pod = trial.pod
         self._state = trial.state
         self._filters = trial.by_usage
         self._known: dict[Load, Status] = {}
+        self._refusals: dict[Status, Status] = {}  # equal ones are one object
         self._stub = NodeInfo("")
         self.asked = 0
 
@@ -51,6 +52,7 @@ class LoadTrial:
         if found is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
+                self._refusals.clear()
             found = self._known[load] = self._ask(load)
         return found
 
@@ -69,5 +71,6 @@ class LoadTrial:
         for name, plugin in self._filters:
             status = plugin.filter(self._state, self._pod, stub)
             if status is not SUCCESS and not status.ok:
-                return Status(status.code, status.reasons, name)
+                refusal = Status(status.code, status.reasons, name)
+                return self._refusals.setdefault(refusal, refusal)
         return SUCCESS

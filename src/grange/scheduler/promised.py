@@ -55,6 +55,7 @@ class Promised:
         self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
         self._counts: list[int] = [0]
         self._fixed: list[tuple[str, list[tuple[str, int]]]] = []
+        self._rejection: Rejection | None = None  # while no count changes
 
     def passes(self, row: int, nominated: Nominated) -> bool | None:
         """Whether the load of a row lets a pod in, whose nominations these are; None if unknown."""
@@ -111,19 +112,22 @@ class Promised:
         """Why each node refuses. ``catch_up`` was called for the pod."""
         if self._codes is None:
             self._count(nominated, judge)
-        tally = Tally()
-        for plugin, reasons in self._fixed:
-            tally.add(plugin, reasons)
-        for status, count in zip(self._refusals, self._counts, strict=True):
-            if count and status is not SUCCESS:
-                tally.add(status.plugin, [(reason, count) for reason in status.reasons])
-        return tally.rejection(self._snapshot.num_nodes)
+        if self._rejection is None:
+            tally = Tally()
+            for plugin, reasons in self._fixed:
+                tally.add(plugin, reasons)
+            for status, count in zip(self._refusals, self._counts, strict=True):
+                if count and status is not SUCCESS:
+                    tally.add(status.plugin, [(reason, count) for reason in status.reasons])
+            self._rejection = tally.rejection(self._snapshot.num_nodes)
+        return self._rejection
 
     def _look(self, row: int, pods: tuple[PodInfo, ...]) -> None:
-        if _shy(pods):
+        if pods and _shy(pods):
             self._shy[row] = None
             return
-        self._shy.pop(row, None)
+        if self._shy:
+            self._shy.pop(row, None)
         self._statistics.beside += 1
         if pods:
             load = self._snapshot.by_row[row].load
@@ -134,10 +138,14 @@ class Promised:
             self.barred[row] = False
 
     def _tell(self, row: int, status: Status, *, beside: bool) -> None:
-        self.barred[row] = beside and not status.ok
+        self.barred[row] = beside and status is not SUCCESS
         codes = self._codes
-        if codes is not None and codes[row] != _FIXED:
-            self._counts[codes[row]] -= 1
+        if codes is None:
+            return
+        code = codes[row]
+        if code != _FIXED and self._refusals[code] is not status:
+            self._rejection = None
+            self._counts[code] -= 1
             codes[row] = code = self._code(status)
             self._counts[code] += 1
 
@@ -157,6 +165,7 @@ class Promised:
         self._statistics.diagnosed += 1
         snapshot, pod, table = self._snapshot, self._pod, self._snapshot.table
         self._refusals, self._counts, self._fixed = [SUCCESS], [0], []
+        self._rejection = None
         self._numbers.clear()
         codes = [_FIXED] * table.size
         rows = np.flatnonzero(table.valid[table.all])

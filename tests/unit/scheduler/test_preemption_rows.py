@@ -10,11 +10,19 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.scheduler.preemptionworld import HOST, PROFILE, REQUIRED, World, leaving, pod
 
 from grange.api.selectors import Labels
-from grange.scheduler import serial
+from grange.scheduler import plugins, serial
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.decision import Rejection
 from grange.scheduler.engine import Engine
-from grange.scheduler.framework import Code, CycleState, Status
+from grange.scheduler.framework import (
+    PASS,
+    Code,
+    CycleState,
+    Plugin,
+    PreFilterResult,
+    Profile,
+    Status,
+)
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.preemption.budgets import Budget
 from grange.scheduler.preemption.candidates import (
@@ -29,6 +37,7 @@ from grange.scheduler.preemption.candidates import (
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.ranking import Ranking
 from grange.scheduler.preemption.victims import Rank, Victims
+from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
 EARLY, LATE = "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z"
@@ -419,6 +428,39 @@ def test_each_preemption_looks_at_the_rows_that_the_last_one_changed() -> None:
     assert statistics.beside <= 3 * 100
     # Each row once; after that the one that was promised, and nothing else.
     assert world.evaluator.tried <= 300 + 100
+
+
+def test_a_rejection_is_told_again_while_nothing_else_is_to_be_told() -> None:
+    """Nobody counts 5,000 nodes, nor a handful of reasons, to say the same once more."""
+    world = crowded(50)
+    room(world, 0)
+    first = world.decide(pod("one", 9, "3"))
+    room(world, 1)  # another node is promised, and refuses for the same reason as before
+    assert world.decide(pod("two", 9, "3")) is first
+    world.cache.update_node(None, builders.node("n7", unschedulable=True))
+    assert world.decide(pod("three", 9, "3")) != first
+
+
+def test_prefilter_plugins_are_asked_about_a_class_not_about_each_promise() -> None:
+    asked: list[str] = []
+
+    class Counts:
+        def for_each(self, pod: PodInfo) -> bool:
+            return bool(pod.claims)
+
+        def pre_filter(self, _: CycleState, pod: PodInfo, __: NodeInfoSnapshot) -> PreFilterResult:
+            asked.append(pod.pod.metadata.name)
+            return PASS
+
+    world = crowded(10)
+    profile = Profile([*plugins.DEFAULT, Plugin("Counts", pre_filter=Counts())])
+    engine = Engine(profile, world.snapshot)
+    world.nominator.put(pod("first", 9, "3"), "n1")
+    world.cache.update_node_info_snapshot(world.snapshot)
+    for name in ("first", "second", "third"):
+        wanting = pod(name, 9, "3")
+        engine.decide(wanting, CycleState(), world.nominator.beside(wanting))
+    assert asked == ["first"]
 
 
 def test_a_budget_that_allows_more_or_less_concerns_its_own_pods_alone() -> None:

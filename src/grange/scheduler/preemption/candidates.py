@@ -82,26 +82,34 @@ def first_candidates(
     """
     size = len(states)
     looked = found = 0
-    harmless = -1  # how many places it takes to come by the first such one
-    while looked < size and (found < wanted or harmless < 0):
+    harmless = 0  # how many places it takes to come by the first such one
+    while looked < size:
         at = (start + looked) % size
         end = min(at + max(_STEP, wanted - found), size if at >= start else start)
         unknown = states.find(UNKNOWN, at, end)
         while unknown >= 0:
             judge(unknown)
             unknown = states.find(UNKNOWN, unknown + 1, end)
-        if harmless < 0:
+        if not harmless:
             first = states.find(HARMLESS, at, end)
             if first >= 0:
                 harmless = looked + first - at + 1
-        found += end - at - states.count(NOBODY, at, end)
+        here = end - at - states.count(NOBODY, at, end)
+        if harmless and found + here >= wanted:
+            return max(harmless, looked + _stretch(states, at, end, wanted - found))
+        found += here
         looked += end - at
-    if harmless < 0:
-        return looked
-    while looked > harmless:
-        # The last step may have gone too far: back to the last one that is wanted.
-        found -= states[(start + looked - 1) % size] != NOBODY
-        if found < wanted:
-            break
-        looked -= 1
     return looked
+
+
+def _stretch(states: bytearray, at: int, end: int, wanted: int) -> int:
+    """How many places from one on hold so many candidates; there are as many before the end."""
+    low = max(0, wanted)
+    high = end - at
+    while low < high:
+        middle = (low + high) // 2
+        if middle - states.count(NOBODY, at, at + middle) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low

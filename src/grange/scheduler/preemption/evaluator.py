@@ -83,21 +83,21 @@ class Evaluator:
         """What to do for a pod that no node has room for."""
         handle = self._handle
         trial = Trial(handle.profile, state, pod, handle.snapshot)
-        why = self._waits(trial, pod)
+        nominated = handle.nominator.beside(pod) or _NOTHING
+        why = self._waits(trial, pod, nominated)
         if why:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (why,)))
-        best = self._best(trial, pod)
+        best = self._best(trial, pod, nominated)
         if best is None:
-            cleared = "" if handle.nominator.node_of(pod.uid) else None
+            cleared = "" if nominated.first else None
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (_NOT_HELPFUL,)), cleared)
-        priority = pod.pod.spec.priority
-        cleared_pods = handle.nominator.less_important(best.node_name, priority)
-        victims = tuple(info for info in best.pods if not info.pod.metadata.deletion_timestamp)
-        return PostFilterResult(SUCCESS, best.node_name, victims, tuple(cleared_pods))
+        cleared_pods = handle.nominator.less_important(best.node_name, pod.pod.spec.priority)
+        victims = [info for info in best.pods if not info.pod.metadata.deletion_timestamp]
+        return PostFilterResult(SUCCESS, best.node_name, tuple(victims), tuple(cleared_pods))
 
     # --- whether -----------------------------------------------------------------------------
 
-    def _waits(self, trial: Trial, pod: PodInfo) -> str:
+    def _waits(self, trial: Trial, pod: PodInfo, nominated: Nominated) -> str:
         """Why the pod does not preempt now; empty if it may."""
         if pod.pod.spec.preemption_policy == NEVER:
             return "not eligible due to preemptionPolicy=Never."
@@ -105,27 +105,25 @@ class Evaluator:
         if pod.uid in nominator.evicting:
             nominator.evicting[pod.uid] = True
             return "not eligible while its victims are being deleted."
-        name = nominator.node_of(pod.uid)
-        node = self._handle.snapshot.node_info_map.get(name)
+        node = self._handle.snapshot.node_info_map.get(nominated.first)
         if node is None or not any(_makes_room(info, pod) for info in node.pods):
             return ""
         with trial.on(node) as what_if:
-            if what_if.status(self._nominated(pod).on(name)).code is Code.UNRESOLVABLE:
+            if what_if.status(nominated.on(nominated.first)).code is Code.UNRESOLVABLE:
                 return ""
         return "not eligible due to a terminating pod on the nominated node."
 
     # --- where -------------------------------------------------------------------------------
 
-    def _best(self, trial: Trial, pod: PodInfo) -> Victims | None:
+    def _best(self, trial: Trial, pod: PodInfo, nominated: Nominated) -> Victims | None:
         """The best candidate, if there is any."""
         handle, snapshot = self._handle, self._handle.snapshot
-        kept, priority = self._of(trial, pod), pod.pod.spec.priority
+        kept = self._of(trial, pod)
         order = kept.order
         if not len(order):
             return None
         offset = handle.offset(len(order))
         wanted = self._settings.wanted(len(order))
-        nominated = self._nominated(pod)
 
         def trying(row: int) -> Victims | Status:
             node = snapshot.by_row[row]
@@ -134,6 +132,7 @@ class Evaluator:
         if self._by_load(kept, trial):
             verdicts = kept.verdicts
             if verdicts is None:
+                priority = pod.pod.spec.priority
                 verdicts = kept.verdicts = Verdicts(handle, kept.loads, priority, order)
             judged = verdicts.judged
             best = verdicts.best(offset, wanted, nominated, trying)
@@ -166,9 +165,6 @@ class Evaluator:
             if status.code is Code.UNRESOLVABLE:
                 return status
         return select_victims(trial, node, self._handle.budgets, nominated=nominated)
-
-    def _nominated(self, pod: PodInfo) -> Nominated:
-        return self._handle.nominator.beside(pod) or _NOTHING
 
     def _of(self, trial: Trial, pod: PodInfo) -> _Kept:
         """What is known for pods of this class, brought up to date."""
