@@ -104,7 +104,7 @@ class NodeTable:
         self._left: Integers | None = None  # of each device, by row; kept once somebody asks
         self._stale: dict[int, None] = {}  # rows where that may be wrong
         self._free: list[int] = []
-        self._unwritten: list[int] = []
+        self._unwritten: dict[int, None] = {}
         self.valid: Mask = np.zeros(capacity, np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, np.bool_)
         self.taint_set: Ids = np.zeros(capacity, np.int32)
@@ -227,9 +227,7 @@ class NodeTable:
         if old is usage or (old.pods == usage.pods and old == usage):
             return False
         self._row_usage[row] = usage
-        self._unwritten.append(row)
-        if len(self._unwritten) > len(self.valid):
-            self._write()
+        self._unwritten[row] = None
         if old.scalars is not usage.scalars:
             for scalar in {**old.scalars, **usage.scalars}:
                 used = min(usage.scalars.get(scalar, 0), _AMOUNT_LIMIT)
@@ -241,7 +239,7 @@ class NodeTable:
         return True
 
     def _write(self) -> None:
-        rows = self._unwritten
+        rows = [*self._unwritten]
         if not rows:
             return
         used = [self._row_usage[row] for row in rows]
@@ -249,7 +247,7 @@ class NodeTable:
             self._write_rows(rows, used)
         except OverflowError:  # only a flood of absurd pods bound by hand gets here
             self._write_rows(rows, [_clamped(usage) for usage in used])
-        rows.clear()
+        self._unwritten.clear()
 
     def _write_rows(self, rows: list[int], used: list[Usage]) -> None:
         self._cpu_used[rows] = [usage.cpu_milli for usage in used]

@@ -15,7 +15,7 @@ Everything else about such labels, and classes whose other scores are normalised
 the feasible nodes, takes the way over all rows: the same steps, with each row a place of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from grange.scheduler.framework import Points, Profile, Ranking, Rule
 from grange.scheduler.leaders import Leaders
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.podclass import EngineStatistics, PodClass
-from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
+from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
 _CELLS_MAX = 256
 # Up to so many cells a loop is cheaper than a dozen array operations.
@@ -154,10 +154,9 @@ class ClusterClass(PodClass):
         self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
         # By cell, and a last one for rows without a node: who leads, and the largest key.
         self._led: list[Leaders | None] = []
-        self._tops: Integers = np.zeros(0, np.int64)
-        self._top = self._tops.data
+        self._top: list[int] = []
         self._stale: list[int] = []
-        self._order = self._top
+        self._order = np.zeros(0, np.int64).data
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
@@ -221,32 +220,33 @@ class ClusterClass(PodClass):
             return
         self._order = snapshot.order
         self._led = [None] * (cells.count + 1)
-        self._tops = np.full(cells.count + 1, -1, np.int64)
-        np.maximum.at(self._tops, cells.of_row, self._keys)
-        self._top = self._tops.data
+        tops = np.full(cells.count + 1, -1, np.int64)
+        np.maximum.at(tops, cells.of_row, self._keys)
+        self._top = tops.tolist()
         self._stale = []
 
-    def _rose(self, row: int, key: int) -> None:
+    def _moved(self, row: int, before: int, key: int) -> None:
         if self._cells is None:
-            super()._rose(row, key)
+            super()._moved(row, before, key)
             return
         cell = self._cells.of[row]
         led = self._led[cell]
-        if led is not None and key > led.floor:
-            led.put(key)
         top = self._top[cell]
+        if led is not None:
+            led.change(before, key)
+            if before == top:
+                self._top[cell] = led.best()
+                return
         if key > top:
             self._top[cell] = key
-        elif top >= 0 and self._order[TIE_MAX - (top & TIE_MAX)] == row:
+        elif before == top and top >= 0:
             self._stale.append(cell)
 
     def _freshen(self) -> None:
         """Find the largest key of the cells where it may have fallen."""
         for cell in self._stale:
             led = self._led[cell]
-            if led is None:
-                led = self._leaders_of(cell)
-            self._top[cell] = led.best()
+            self._top[cell] = (self._leaders_of(cell) if led is None else led).best()
         self._stale.clear()
 
     def _leaders_of(self, cell: int) -> Leaders:
@@ -280,14 +280,23 @@ class ClusterClass(PodClass):
     def _best_cell(self, cells: _Cells) -> int:
         if self._stale:
             self._freshen()
-        if cells.count == 1 and not self._by_cell:
-            return self._top[0]
+        top = self._top
+        largest = max(top)
+        if largest < 0:
+            return -1
+        if not self._rankings or cells.count == 1:
+            leading = top.index(largest)
+            for opens, domains in self._checks:
+                if not opens(domains[leading]):
+                    break
+            else:
+                return largest
         if cells.count <= _FEW_CELLS:
             found = self._open_cells(cells)
             if len(found) <= 1 or not self._rankings:
                 # Where there is one cell, or nothing to rank them, scores decide nothing.
                 return max(found, default=-1)
-        best = self._tops[: cells.count]
+        best = np.array(self._top[: cells.count], np.int64)
         feasible: Mask = best >= 0
         for rule in self._by_cell:
             feasible &= rule.verdicts()[cells.domains(rule.key)]
@@ -298,20 +307,12 @@ class ClusterClass(PodClass):
         return int(best[feasible].max())
 
     def _open_cells(self, cells: _Cells) -> list[int]:
-        """The largest key of each cell that is open; without rankings, of those that may lead."""
-        found: list[int] = []
-        best, top, ranked = -1, self._top, bool(self._rankings)
-        for at in range(cells.count):
-            key = top[at]
-            if key > best:
-                for opens, domains in self._checks:
-                    if not opens(domains[at]):
-                        break
-                else:
-                    found.append(key)
-                    if not ranked:
-                        best = key
-        return found
+        """The largest key of each cell that is open and has a feasible row."""
+        found: Iterable[int] = range(cells.count)
+        for opens, domains in self._checks:
+            found = [at for at in found if opens(domains[at])]
+        top = self._top
+        return [top[at] for at in found if top[at] >= 0]
 
     def _best_row(self, snapshot: NodeInfoSnapshot) -> int:
         self._statistics.by_row += 1
@@ -322,8 +323,8 @@ class ClusterClass(PodClass):
         return int(keys[feasible].max())
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
-        table, points = snapshot.table, _Rows(snapshot.table)
-        feasible: Mask = self._feasible[table.all].copy()
+        points = _Rows(snapshot.table)
+        feasible = self._open_now(snapshot)
         for _, rule in self._rules:
             feasible &= rule.verdicts()[points.domains(rule.key)]
         return feasible

@@ -166,12 +166,13 @@ class Cycle:
         Args:
             now: monotonic seconds.
         """
-        queued = self._queue.pop(now)
+        queue = self._queue
+        queued = queue.pop(now)
         if queued is None:
             return None
         info = queued.info
         if info.pod.metadata.deletion_timestamp or self._cache.tracks(info.uid):
-            self._queue.done(queued)
+            queue.done(queued)
             return Dropped(queued)
         if self.units is not None:
             seen = self.units.before(queued, now)
@@ -183,21 +184,36 @@ class Cycle:
             self._cache.update_node_info_snapshot(self.snapshot)
         except SnapshotInconsistent as error:
             return self._fail(queued, str(error), now)
-        nominated = self.nominator.beside(info)
-        found = self._engines[self._profiles.of(info)].decide(info, state, nominated)
+        profile = self._profiles.of(info)
+        found = self._engines[profile].decide(info, state, self.nominator.beside(info))
         if isinstance(found, Rejection):
-            if found.error:
-                self._queue.fail(queued, now)
-                return Unplaced(queued, found)
-            room = self._make_room(info, state, found)
-            if room is not None and room.victims and self.units is not None:
-                room = replace(room, victims=self.units.dragged(room.victims, info))
-            self._queue.turn_down(queued, found.plugins, now)
-            if room is not None and room.nominated == "":
-                # Its promised room is for others now, up to its own importance.
-                self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)
-            return Unplaced(queued, found, room)
-        return self._assume(queued, found, state, now)
+            return self._turn_down(queued, info, state, found, now)
+        info = queued.info
+        if profile.has_a_say or info.request.resources.scalars:
+            return self._assume(queued, found, state, now)
+        # What ``hold`` comes to where no plugin has anything to reserve, to allot or to permit.
+        placed = Placed(queued, info.on(found), found, state)
+        self._cache.assume_pod(placed.info, self.snapshot)
+        self.nominator.remove(info.uid)
+        queue.done(queued)
+        if self.units is not None:
+            self.units.placed(placed)
+        return placed
+
+    def _turn_down(
+        self, queued: QueuedPod, info: PodInfo, state: CycleState, found: Rejection, now: float
+    ) -> Outcome:
+        if found.error:
+            self._queue.fail(queued, now)
+            return Unplaced(queued, found)
+        room = self._make_room(info, state, found)
+        if room is not None and room.victims and self.units is not None:
+            room = replace(room, victims=self.units.dragged(room.victims, info))
+        self._queue.turn_down(queued, found.plugins, now)
+        if room is not None and room.nominated == "":
+            # Its promised room is for others now, up to its own importance.
+            self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)
+        return Unplaced(queued, found, room)
 
     def take_back(self, placed: Placed) -> None:
         """Undo an assumption: reservations in reverse order, then the charge."""

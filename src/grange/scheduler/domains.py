@@ -7,6 +7,7 @@ from grange.scheduler.podindex import Counter
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _FEW = 32  # up to so many, a loop is quicker than the array
+_UNKNOWN = -1
 
 
 class Domains:
@@ -31,14 +32,14 @@ class Domains:
         self.count = self.counts.data
         self.present: Integers = np.zeros(0, np.int64)
         self.total = 0
+        self._least = _UNKNOWN
         self._few: list[int] = []
         self._snapshot = snapshot
         self._index = snapshot.index
         self._counter = counter
         self._position = -1
         self._nodes = -1
-        self._domain = np.zeros(0, np.int32).data  # by row
-        self._inside = np.zeros(0, np.bool_).data
+        self._domain = np.zeros(0, np.int64).data  # by row; -1 for those that do not count
         self._changed: list[int] | None = None
 
     def eligible(self) -> Mask | None:
@@ -56,21 +57,32 @@ class Domains:
                 self._build()
                 return
             self._position = counter.position
-            inside, ids, counts, changed = self._inside, self._domain, self.count, self._changed
+            ids, changed = self._domain, self._changed
             for row, amount in changes:
-                if inside[row]:
-                    domain = ids[row]
-                    counts[domain] += amount
-                    self.total += amount
+                domain = ids[row]
+                if domain >= 0:
+                    self._add(domain, amount)
                     if changed is not None:
                         changed.append(domain)
 
+    def _add(self, domain: int, amount: int) -> None:
+        before = self.count[domain]
+        self.count[domain] = now = before + amount
+        self.total += amount
+        if now < self._least:
+            self._least = now
+        elif before == self._least:
+            self._least = _UNKNOWN  # unless another has as few
+
     def least(self) -> int:
         """The smallest sum of a domain that has a node that counts; there is one."""
-        if len(self._few) == len(self.present):
-            count = self.count
-            return min([count[domain] for domain in self._few])
-        return int(self.counts[self.present].min())
+        if self._least == _UNKNOWN:
+            if len(self._few) == len(self.present):
+                count = self.count
+                self._least = min([count[domain] for domain in self._few])
+            else:
+                self._least = int(self.counts[self.present].min())
+        return self._least
 
     def changes(self) -> list[int] | None:
         """Take in what changed, and tell the domains whose sum did; None for all."""
@@ -81,22 +93,16 @@ class Domains:
             # By far the most frequent case: one pod more or less.
             self._position = counter.position
             row, amount = counter.log[-1]
-            if not self._inside[row]:
-                return changed
             domain = self._domain[row]
-            self.count[domain] += amount
-            self.total += amount
+            if domain < 0:
+                return changed
+            self._add(domain, amount)
             return [domain]
         if count or self._nodes != self._index.nodes:
             self.update()
             changed = self._changed
         if changed is None or changed:
             self._changed = []
-        return changed
-
-    def take_changed(self) -> list[int] | None:
-        """The domains whose sum changed since they were last taken; None for all."""
-        changed, self._changed = self._changed, []
         return changed
 
     def _build(self) -> None:
@@ -109,7 +115,7 @@ class Domains:
         also = self.eligible()
         if also is not None:
             inside &= also
-        self._domain, self._inside = ids.copy().data, inside.data
+        self._domain = np.where(inside, ids, -1).data
         ids = ids[inside]
         length = len(column.values) + 1
         # Sums of counts below 2⁵³ are exact in floating point.
@@ -119,4 +125,5 @@ class Domains:
         self.present = np.flatnonzero(np.bincount(ids, minlength=length))
         self._few = self.present[:_FEW].tolist()
         self.total = int(self.counts.sum())
+        self._least = _UNKNOWN
         self._changed = None

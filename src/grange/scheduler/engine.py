@@ -46,8 +46,19 @@ _FEW_DOMAINS = 64
 _KEYS_MAX = 20_000
 
 _Concerns = tuple[tuple[int, ...], ...]
-# The pod's signature; and what of the placed pods matters to it, if anything does.
-_Key = int | tuple[int, _Concerns]
+
+
+class _Concerned:
+    """Pods of one signature whom the same placed pods concern; compared by identity, so quickly."""
+
+    __slots__ = ("concerns",)
+
+    def __init__(self, concerns: _Concerns) -> None:
+        self.concerns = concerns
+
+
+# The number of a signature, for pods whom no placed pod concerns.
+_Key = int | _Concerned
 
 
 class Engine:
@@ -82,6 +93,7 @@ class Engine:
             self._sampler = Sampler(profile, snapshot, self._rotation)
         self._classes: OrderedDict[_Key, PodClass] = OrderedDict()
         self._keys: dict[tuple[int, Kin], _Key] = {}
+        self._concerned: dict[tuple[int, _Concerns], _Concerned] = {}
         self._known = 0
         self._latest: PodClass | None = None
         self._unconcerned: _Concerns = tuple([()] * len(profile.cluster))
@@ -151,6 +163,7 @@ class Engine:
             self._epoch = index.epoch
             self._classes.clear()
             self._keys.clear()
+            self._concerned.clear()
         number = pod.signature
         if number is None:
             number = self._profile.sign(pod)
@@ -164,15 +177,23 @@ class Engine:
         key = self._keys.get(of)
         if key is None:
             concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.cluster])
-            key = (number, concerns) if any(concerns) else number
+            key = self._together(number, concerns) if any(concerns) else number
             if len(self._keys) >= _KEYS_MAX:
                 self._keys.clear()
             self._keys[of] = key
         return key
 
+    def _together(self, number: int, concerns: _Concerns) -> _Concerned:
+        found = self._concerned.get((number, concerns))
+        if found is None:
+            if len(self._concerned) >= _KEYS_MAX:
+                self._concerned.clear()
+            found = self._concerned[number, concerns] = _Concerned(concerns)
+        return found
+
     def _make(self, pod: PodInfo, key: _Key) -> PodClass:
         one = self._classes[key] = self._new(
-            pod, self._unconcerned if isinstance(key, int) else key[1]
+            pod, self._unconcerned if isinstance(key, int) else key.concerns
         )
         one.each = self._for_each(pod)
         limit = max(8, self._kept_rows // max(1, self._snapshot.table.size))

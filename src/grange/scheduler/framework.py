@@ -487,6 +487,7 @@ class Profile:
         self.post_filter = [(item.name, item.post_filter) for item in plugins if item.post_filter]
         self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]
+        self.has_a_say = bool(self.reserve or self.permit)
         self.events = {item.name: item.events for item in plugins}
         # Whose hints are functions of the pod's signature, so that one answer serves its class.
         self.signed = frozenset(

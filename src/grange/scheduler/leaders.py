@@ -9,7 +9,7 @@ Exact, because every row whose key is above the floor has that key in the heap, 
 taken only if it is a row's key now: so no row has a larger one.
 """
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
@@ -25,16 +25,13 @@ class Leaders:
     """Finds the largest key.
 
     Args:
-        keys: by row; unique except for -1. Whoever writes a key also calls ``put`` if it is above
-            the floor.
+        keys: by row; unique except for -1. Whoever writes a key tells ``change``.
         order: the row that each tie stands for, from the largest tie down.
         rows: the rows to look at; None for all.
 
-    Attributes:
-        floor: larger keys must be put.
     """
 
-    __slots__ = ("_heap", "_keys", "_limit", "_now", "_order", "_rows", "_used", "floor")
+    __slots__ = ("_floor", "_heap", "_keys", "_limit", "_now", "_order", "_rows", "_used")
 
     def __init__(self, keys: Integers, order: memoryview, rows: Integers | None = None) -> None:
         self._keys = keys
@@ -44,19 +41,25 @@ class Leaders:
         self._heap: list[int] = []
         self._limit = 0
         self._used = False
-        self.floor = _COLD
+        self._floor = _COLD
 
     def __len__(self) -> int:
         """How many entries the heap has, leftovers included."""
         return len(self._heap)
 
-    def put(self, key: int) -> None:
-        """A row has this key now, which is above the floor."""
+    def change(self, before: int, key: int) -> None:
+        """A row has another key now."""
         heap = self._heap
-        heappush(heap, -key)
-        if len(heap) > self._limit:  # more leftovers than keys
-            heap.clear()
-            self.floor = _COLD
+        if heap and heap[0] == -before:  # the leader: as a rule it was just chosen
+            if key > self._floor:
+                heapreplace(heap, -key)
+            else:
+                heappop(heap)
+        elif key > self._floor:
+            heappush(heap, -key)
+            if len(heap) > self._limit:  # more leftovers than keys
+                heap.clear()
+                self._floor = _COLD
 
     def best(self) -> int:
         """The largest key; -1 when there is none."""
@@ -66,7 +69,7 @@ class Leaders:
             if now[order[TIE_MAX - (key & TIE_MAX)]] == key:
                 return key
             heappop(heap)
-        if self.floor < 0:
+        if self._floor < 0:
             return -1
         if not self._used:
             # Many classes are asked once; a heap pays from the second time on.
@@ -80,9 +83,9 @@ class Leaders:
         few = max(_FEW, len(keys) // _SHARE)
         if len(keys) > 2 * few:
             keys = np.partition(keys, len(keys) - few)[-few:]
-            self.floor = max(-1, int(keys[0]) - 1)
+            self._floor = max(-1, int(keys[0]) - 1)
         else:
-            self.floor = -1
+            self._floor = -1
         self._heap = np.sort(-keys[keys >= 0]).tolist()
         self._limit = 4 * len(keys) + _FEW
         return -self._heap[0] if self._heap else -1

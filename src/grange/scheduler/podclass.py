@@ -87,12 +87,10 @@ class _Normalised:
 class _Views:
     """Arrays of which one element at a time is read and written; quicker than by the arrays."""
 
-    __slots__ = ("allowed", "feasible", "keys", "worth")
+    __slots__ = ("allowed", "keys")
 
-    def __init__(self, allowed: Mask, feasible: Mask, worth: Integers, keys: Integers) -> None:
+    def __init__(self, allowed: Mask, keys: Integers) -> None:
         self.allowed = allowed.data
-        self.feasible = feasible.data
-        self.worth = worth.data
         self.keys = keys.data
 
 
@@ -136,12 +134,13 @@ class PodClass:
         self._allowed: Mask = np.zeros(0, np.bool_)
         self._feasible: Mask = np.zeros(0, np.bool_)
         self._worth: Integers = np.zeros(0, np.int64)
+        self._behind = False  # these two are, and keys tell (``_settle``)
         self._extra: Integers | None = None  # what the fixed scores add
         self._normalised: list[_Normalised] = []
         self._flat = True
         self._constant = 0  # what the normalised scores add when they are flat
         self._keys: Integers = np.zeros(0, np.int64)
-        self._views = _Views(self._allowed, self._feasible, self._worth, self._keys)
+        self._views = _Views(self._allowed, self._keys)
         self._leaders: Leaders = Leaders(self._keys, self._keys.data)
         self._alone = True  # one set of leaders for all rows
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
@@ -156,6 +155,10 @@ class PodClass:
     def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
         """Where the pod may go, by row."""
         self._catch_up(snapshot)
+        return self._open_now(snapshot)
+
+    def _open_now(self, snapshot: NodeInfoSnapshot) -> Mask:
+        self._settle()
         return self._feasible[snapshot.table.all].copy()
 
     def allows(self, snapshot: NodeInfoSnapshot, row: int) -> bool:
@@ -170,6 +173,7 @@ class PodClass:
 
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
         """The score of every row if just these were feasible; anything for the others."""
+        self._settle()
         rows = snapshot.table.all
         total = self._worth[rows].copy()
         for score in self._normalised:
@@ -221,7 +225,9 @@ class PodClass:
             self._build(snapshot)
         elif (count := changes.position - self._position) or also:
             entries = changes.entries[-count:] if count else []
-            if len(entries) < count or count + len(also) > _FEW_LOADS or not self._flat:
+            if count == 1 and not also and self._flat:
+                self._patch_flat(snapshot, entries)
+            elif len(entries) < count or count + len(also) > _FEW_LOADS or not self._flat:
                 self._patch(snapshot, changes.since(self._position), also)
             else:
                 for row in also:
@@ -236,6 +242,7 @@ class PodClass:
         if rows is None:
             self._build(snapshot)
             return
+        self._settle()
         for row in also:
             rows.setdefault(row, False)
         if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
@@ -270,7 +277,8 @@ class PodClass:
         self._flat = all(score.flat for score in self._normalised)
         self._constant = sum(score.one(0) for score in self._normalised) if self._flat else 0
         self._keys = np.full(table.size, -1, np.int64)
-        self._views = _Views(self._allowed, self._feasible, self._worth, self._keys)
+        self._views = _Views(self._allowed, self._keys)
+        self._behind = False
         self._find_maxima()
         self._rekey(snapshot)
 
@@ -317,43 +325,46 @@ class PodClass:
         """Every key may be another."""
         self._leaders = Leaders(self._keys, snapshot.order)
 
-    def _rose(self, row: int, key: int) -> None:
+    def _moved(self, row: int, before: int, key: int) -> None:
         """A row has another key."""
-        if key > self._leaders.floor:
-            self._leaders.put(key)
+        self._leaders.change(before, key)
 
     # --- what changed ------------------------------------------------------------------------
 
     def _patch_flat(self, snapshot: NodeInfoSnapshot, entries: list[int]) -> None:
         """Rows whose usage changed, where no maximum enters a key."""
-        views, by_row, ties = self._views, snapshot.by_row, snapshot.tie
-        keys, feasible, worths, allowed = views.keys, views.feasible, views.worth, views.allowed
-        judged, barred, extra, constant = self._judged, self._barred, self._extra, self._constant
+        keys, allowed, judged = self._views.keys, self._views.allowed, self._judged
+        by_row, ties, barred, extra = snapshot.by_row, snapshot.tie, self._barred, self._extra
         leaders = self._leaders if self._alone else None
         self._statistics.patched += len(entries)
         self.rejection = None
+        self._behind = True
         for entry in entries:
             if entry & 1:
                 self._patch(snapshot, merged(entries), ())
                 return
             row = entry >> 1
-            load = by_row[row].load
+            before, load = keys[row], by_row[row].load
             worth = judged.get(load)
             if worth is None:
                 worth = self._judge(by_row[row])
             if worth < 0 or not allowed[row] or (barred is not None and barred[row]):
-                feasible[row] = False
                 keys[row] = key = -1
             else:
                 if extra is not None:
                     worth += int(extra[row])
-                feasible[row] = True
-                worths[row] = worth
-                keys[row] = key = ((worth + constant) << TIE_BITS) + ties[row]
+                keys[row] = key = ((worth + self._constant) << TIE_BITS) + ties[row]
             if leaders is None:
-                self._rose(row, key)
-            elif key > leaders.floor:
-                leaders.put(key)
+                self._moved(row, before, key)
+            else:
+                leaders.change(before, key)
+
+    def _settle(self) -> None:
+        """Read off the keys what is feasible and what it is worth, where they alone were kept."""
+        if self._behind:
+            self._behind = False
+            self._feasible = self._keys >= 0
+            self._worth = (self._keys >> TIE_BITS) - self._constant
 
     def _judge(self, info: NodeInfo) -> int:
         """What the node's load is worth; -1 where the pod does not fit."""
@@ -393,8 +404,8 @@ class PodClass:
                 for score in self._normalised:
                     total += score.one(row)
                 key = (total << TIE_BITS) + snapshot.tie[row]
-            keys[row] = key
-            self._rose(row, key)
+            before, keys[row] = keys[row], key
+            self._moved(row, before, key)
 
     def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:
         """Bring verdict and scores up to date; True if a maximum may have moved."""
@@ -455,9 +466,10 @@ class PodClass:
             self._statistics.rescaled += 1
             self._rekey(snapshot)
             return
-        keys = self._keys[rows] = self._made(snapshot, rows)
-        for row, key in zip(changed, keys.tolist(), strict=True):
-            self._rose(row, key)
+        before, keys = self._keys[rows].tolist(), self._made(snapshot, rows)
+        self._keys[rows] = keys
+        for row, was, key in zip(changed, before, keys.tolist(), strict=True):
+            self._moved(row, was, key)
 
 
 def _passes(filters: list[Filter], state: CycleState, pod: PodInfo, info: NodeInfo) -> bool:

@@ -71,9 +71,11 @@ class Counter:
 
     def add(self, row: int, amount: int) -> None:
         """Change a row's number."""
-        if row >= len(self._one):
+        try:
+            self._one[row] += amount
+        except IndexError:
             self._grow(max(row + 1, 2 * len(self._one)))
-        self._one[row] += amount
+            self._one[row] += amount
         log = self.log
         log.append((row, amount))
         self.position += 1
@@ -208,41 +210,35 @@ class PodIndex:
             if changed and self._by_namespace:
                 self._restart()
 
-    def added(self, row: int, info: PodInfo) -> None:
-        """A pod joined the others."""
-        if self.counting or info.has_affinity:
-            self._count(row, info, 1)
-
     def change(self, row: int, before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> None:
         """A node's pods changed."""
         had = len(before)
         if len(after) == had + 1 and after[:had] == before:
-            self.added(row, after[-1])
+            self.count(row, after[-1], 1)
             return
         if len(after) == had:
             for old, new in zip(before, after, strict=True):
                 if old is not new and not _alike(old, new):
-                    self._count(row, old, -1)
-                    self._count(row, new, 1)
+                    self.count(row, old, -1)
+                    self.count(row, new, 1)
             return
         stay = {info.uid: info for info in after}
         for old in before:
             now = stay.pop(old.uid, None)
             if now is old or (now is not None and _alike(old, now)):
                 continue
-            self._count(row, old, -1)
+            self.count(row, old, -1)
             if now is not None:
-                self._count(row, now, 1)
+                self.count(row, now, 1)
         for info in stay.values():
-            self._count(row, info, 1)
+            self.count(row, info, 1)
 
     def node_changed(self) -> None:
         """A node object came, changed or went."""
         self.nodes += 1
 
-    # --- inside ------------------------------------------------------------------------------
-
-    def _count(self, row: int, info: PodInfo, amount: int) -> None:
+    def count(self, row: int, info: PodInfo, amount: int) -> None:
+        """A pod joined those of a row (1), or left them (-1)."""
         if self.counting:
             if info.pod.metadata.deletion_timestamp:
                 chosen = self._choosing(info)
@@ -260,6 +256,8 @@ class PodIndex:
             terms = info.terms
             for counter in self._held.get(terms) or self._holding(terms):
                 counter.add(row, amount)
+
+    # --- inside ------------------------------------------------------------------------------
 
     def _holding(self, terms: Terms) -> list[Counter]:
         """The counters of a pod's own terms, one for each."""
@@ -316,7 +314,7 @@ class PodIndex:
         self._held.clear()
         for name, entry in self._entries.items():
             for info in entry.pods_with_affinity:
-                self._count(self._table.rows[name], info, 1)
+                self.count(self._table.rows[name], info, 1)
 
 
 def _demanded(selectors: Sequence[PodSelector]) -> tuple[str, str] | None:

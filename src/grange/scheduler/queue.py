@@ -34,6 +34,7 @@ from grange.scheduler.pools import (
 )
 
 _IN_FLIGHT = Pool.IN_FLIGHT  # looking a member up takes longer than all else in pop
+_COUNTED = (Pool.BACKOFF, Pool.ERROR_BACKOFF, Pool.UNSCHEDULABLE)
 
 
 class _Requeue(Enum):
@@ -75,7 +76,7 @@ class SchedulingQueue:
         self._tickets = 0
         self._check_due = -inf
         self._early = (-1, 0)
-        self._counts = dict.fromkeys(Pool, 0)
+        self._counts = dict.fromkeys(_COUNTED, 0)  # the others are counted when somebody asks
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -124,7 +125,7 @@ class SchedulingQueue:
         if pod is None:
             return
         self._leave(pod)
-        self._counts[pod.pool] -= 1
+        self._uncount(pod)
         pod.gone = True
 
     def clear(self) -> None:
@@ -142,11 +143,9 @@ class SchedulingQueue:
         pod = self._active.pop()
         if pod is None:
             pod = self._pop_early(now)
-        if pod is None:
-            return None
-        counts = self._counts
-        counts[pod.pool] -= 1
-        counts[_IN_FLIGHT] += 1
+            if pod is None:
+                return None
+            self._uncount(pod)
         pod.pool = _IN_FLIGHT
         pod.attempts += 1
         self._in_flight[pod.info.uid] = self._log_start + len(self._log)
@@ -160,8 +159,9 @@ class SchedulingQueue:
         else:
             self._in_flight.pop(uid, None)
         if self._pods.get(uid) is pod:
-            self._counts[pod.pool] -= 1
             del self._pods[uid]
+            if pod.pool is not _IN_FLIGHT:
+                self._uncount(pod)
 
     def turn_down(
         self,
@@ -229,7 +229,6 @@ class SchedulingQueue:
         pod.info, pod.gone = info, False
         pod.pool = Pool.IN_FLIGHT
         self._pods[info.uid] = pod
-        self._counts[pod.pool] += 1
         if not rejector:
             self.fail(pod, now)
             return
@@ -320,15 +319,16 @@ class SchedulingQueue:
 
     def statistics(self) -> QueueStatistics:
         """How many pods wait where."""
-        counts = self._counts
+        counts, pods = self._counts, self._pods
+        flying = sum(uid in pods and pods[uid].pool is _IN_FLIGHT for uid in self._in_flight)
         return QueueStatistics(
-            active=counts[Pool.ACTIVE],
+            active=len(pods) - flying - sum(counts.values()),
             backoff=counts[Pool.BACKOFF] + counts[Pool.ERROR_BACKOFF],
             unschedulable=counts[Pool.UNSCHEDULABLE],
             gated=sum(
                 1 for pods in self._unschedulable.values() for pod in pods.values() if pod.gate
             ),
-            in_flight=counts[Pool.IN_FLIGHT],
+            in_flight=flying,
         )
 
     def pool_of(self, uid: str) -> Pool | None:
@@ -360,9 +360,14 @@ class SchedulingQueue:
     # --- inside ------------------------------------------------------------------------------
 
     def _move_to(self, pod: QueuedPod, pool: Pool) -> None:
-        self._counts[pod.pool] -= 1
-        self._counts[pool] += 1
+        self._uncount(pod)
+        if pool in self._counts:
+            self._counts[pool] += 1
         pod.pool = pool
+
+    def _uncount(self, pod: QueuedPod) -> None:
+        if pod.pool in self._counts:
+            self._counts[pod.pool] -= 1
 
     def _push(self, pod: QueuedPod, heap: Heap) -> None:
         key = self._sort.sort_key(pod.info, pod.timestamp)

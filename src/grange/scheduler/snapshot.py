@@ -48,8 +48,8 @@ class Changes:
         self.position = 0
         self.limit = LOG_MIN
 
-    def note(self, row: int, *, node: bool) -> None:
-        """A row changed: its node object too, or only what its pods use."""
+    def note(self, row: int, *, node: bool = False) -> None:
+        """A row changed: what its pods use, or its node object too."""
         self.entries.append(row * 2 + node)
         self.position += 1
         if len(self.entries) > self.limit:
@@ -190,7 +190,7 @@ class NodeInfoSnapshot:
             and self._tree_version == tree.version
             and self.index.namespaces is namespaces
             and not (self._assumed or self._taken or self._unfinished)
-            and len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes
+            and len(self.node_info_list) == len(self.node_info_map)
         )
 
     def lacks_nothing(self, generation: int) -> bool:
@@ -204,23 +204,25 @@ class NodeInfoSnapshot:
             entry: the cache's entry, charged.
             info: the pod.
         """
-        mine = self.node_info_map.get(entry.name)
+        name = entry.name
+        mine = self.node_info_map.get(name)
         if mine is None or info.claims:
             return  # left to the next update
         self.copies += 1
+        row = self.table.rows[name]
+        load = entry.load
+        if mine.load is not load and self.table.put_usage(row, load.usage):
+            self.changes.note(row)
+        self.generation = entry.generation
         if info.has_affinity:
             self._affinity_flipped = True
-            mine.assign(entry)
-        else:
-            mine.load = entry.load
-            mine.pods = entry.pods
-            mine.generation = entry.generation
-        row = self.table.rows[entry.name]
-        self.generation = entry.generation
-        if self.table.put_usage(row, entry.load.usage):
-            self.changes.note(row, node=False)
+            mine.pods_with_affinity = entry.pods_with_affinity
+            mine.pods_with_required_anti_affinity = entry.pods_with_required_anti_affinity
+        mine.load = load
+        mine.pods = entry.pods
+        mine.generation = entry.generation
         if info.has_affinity or self.index.counting:
-            self.index.added(row, info)
+            self.index.count(row, info, 1)
 
     def follow_exchange(self, entry: NodeInfo, old: PodInfo, new: PodInfo) -> None:
         """The cache put another version of a pod in its place, which is all that this one lacks.
@@ -245,11 +247,11 @@ class NodeInfoSnapshot:
         row = self.table.rows[entry.name]
         self.generation = entry.generation
         if self.table.put_usage(row, entry.load.usage):
-            self.changes.note(row, node=False)
+            self.changes.note(row)
         if neighbourly or self.index.counting:
             self.index.change(row, (old,), (new,))
         if self.versions is not None:
-            self.versions.note(row, node=False)
+            self.versions.note(row)
 
     def put(self, entry: NodeInfo) -> None:
         """Copy one entry that changed; it has a node object."""
@@ -281,7 +283,7 @@ class NodeInfoSnapshot:
             if near or self.index.counting:
                 self.index.change(row, pods, mine.pods)
             if self.versions is not None:
-                self.versions.note(row, node=False)
+                self.versions.note(row)
 
     def follow_versions(self) -> Changes:
         """The log of rows whose pods were exchanged; kept from the first call on."""
@@ -370,7 +372,7 @@ class NodeInfoSnapshot:
             return
         row = self.table.rows[mine.name]
         if self.table.put_usage(row, mine.usage):
-            self.changes.note(row, node=False)
+            self.changes.note(row)
 
     # --- trials ------------------------------------------------------------------------------
 

@@ -23,9 +23,9 @@ class Board:
     def score(self, row: int, score: int) -> None:
         """Give the row a score; -1 takes it out."""
         key = -1 if score < 0 else (score << TIE_BITS) + self.tie[row]
+        before = int(self.keys[row])
         self.keys[row] = key
-        if key > self.leaders.floor:
-            self.leaders.put(key)
+        self.leaders.change(before, key)
 
     def largest(self) -> int:
         keys = self.keys if self.among is None else self.keys[self.among]

@@ -189,12 +189,14 @@ class _Presence:
 
     def refresh(self) -> list[int] | None:
         """Take in what changed."""
-        total = 0
-        for domains in self._group:
-            domains.update()
-            total += domains.total
+        changed = self._domains.changes()
+        total = self._domains.total
+        if len(self._group) > 1:
+            total = 0
+            for domains in self._group:
+                domains.update()
+                total += domains.total
         first = self._meets_itself and not total
-        changed = self._domains.take_changed()
         if first is not self._first:
             self._first = first
             return None
