@@ -109,8 +109,9 @@ class Frames(Generic[R]):
             events: list[WatchEvent[R]] = self._decode(lines)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return self._one_by_one(lines)
-        if any(event.type == "ERROR" for event in events):
-            return self._one_by_one(lines)
+        for event in events:  # mostly there is one: a generator for ``any`` would cost more
+            if event.type == "ERROR":
+                return self._one_by_one(lines)
         return events
 
     def finish(self) -> None:

@@ -30,8 +30,8 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.client import Client, WatchEvent
-from grange.reconcile import sharing
 from grange.reconcile.indexer import Indexer
+from grange.reconcile.sharing import Sharing
 
 R = TypeVar("R", bound=Resource)
 
@@ -53,12 +53,15 @@ class InformerSettings:
         watch_s: how long a watch lasts before the server ends it and it is resumed; drawn anew
             for every watch from [watch_s, 2·watch_s], so that many do not end at once.
         backoff: delays after consecutive failures.
+        share_from: from so many objects on they are stored with shared parts (see ``sharing``);
+            below, there is little to gain.
     """
 
     page: int = 500
     stale_after_s: float = 150.0
     watch_s: float = 300.0
     backoff: Exponential = _BACKOFF
+    share_from: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class Informer(Generic[R]):
     ) -> None:
         self.store: Indexer[R] = Indexer()
         self.synced = asyncio.Event()
-        self._sharing = sharing.Sharing()
+        self._sharing = Sharing()
         self._client = client
         self._kind = kind
         self._namespace = namespace
@@ -142,6 +145,7 @@ class Informer(Generic[R]):
         self._rng = rng
         self._log = log.bind(informer=kind.qualified)
         self._settings = settings or InformerSettings()
+        self._share_from = self._settings.share_from
         self._handlers: list[_Handler[R]] = []
         self._version = ""  # resume from here; empty means list first
         self._seen = 0  # the same as a number, where it is one
@@ -263,7 +267,7 @@ class Informer(Generic[R]):
                         self._undecodable += 1
                         self._log.error("object left out", error=message)
                     for obj in page.items:
-                        many = len(listed) >= sharing.FROM
+                        many = len(listed) >= self._share_from
                         listed[obj.key] = self._sharing.slim(obj) if many else obj
                     # The first page's: should later ones be newer, the watch tells it again.
                     version = version or page.resource_version
@@ -281,7 +285,7 @@ class Informer(Generic[R]):
         for key in [obj.key for obj in self.store if obj.key not in listed]:
             self._forget(key)
         for key, obj in listed.items():
-            self._store(key, obj)
+            self._store(key, obj, listed=True)
 
     # --- watch ------------------------------------------------------------------------------
 
@@ -375,7 +379,7 @@ class Informer(Generic[R]):
 
     # --- store, then handlers ---------------------------------------------------------------
 
-    def _store(self, key: ObjectKey, obj: R) -> None:
+    def _store(self, key: ObjectKey, obj: R, *, listed: bool = False) -> None:
         old = self.store.get(key)
         if old is not None:
             if old.metadata.uid != obj.metadata.uid:
@@ -384,8 +388,8 @@ class Informer(Generic[R]):
             elif old.metadata.resource_version == obj.metadata.resource_version:
                 self._dropped += 1
                 return
-        if len(self.store) >= sharing.FROM:
-            obj = self._sharing.slim(obj)
+        if not listed and len(self.store) >= self._share_from:  # what is listed shares already
+            obj = self._sharing.slim(obj, old)
         self.store.put(key, obj, old)
         for handler in self._handlers:
             if old is None:

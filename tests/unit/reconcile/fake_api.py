@@ -39,6 +39,7 @@ class Collection:
         self.watches = 0
         self.open = 0
         self.numeric = True
+        self.spec: Document = {}  # of what is put from now on
         self._uids = 0
         self._changed = asyncio.Event()
         self._ended = 0
@@ -161,7 +162,7 @@ class Collection:
             "resourceVersion": self.version(),
             "labels": labels,
         }
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": self.spec}
 
     def _record(self, kind: str, document: Document) -> None:
         self.history.append((self.revision, kind, document))

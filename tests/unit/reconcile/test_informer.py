@@ -295,6 +295,27 @@ async def test_large_lists_come_in_pages(clock: Clock, log: Logger) -> None:
     assert server.lists == 3
 
 
+async def test_many_objects_share_their_containers(clock: Clock, log: Logger) -> None:
+    """Each is looked for once: when it is listed, or when it comes; a change keeps what it had."""
+    server = Collection()
+    server.spec = {"containers": [{"name": "main", "image": "web:1"}]}
+    for number in range(5):
+        server.put(f"pod-{number}")
+    settings = InformerSettings(share_from=2)
+    async with running(server.handle, clock, log, settings) as (informer, mirror):
+        await informer.synced.wait()
+        assert informer._sharing.searches == 3
+        server.put("pod-5")
+        server.put("pod-4", x="1")
+        await clock.sleep(1)
+        assert informer._sharing.searches == 4
+        server.put("pod-0", x="1")  # it was there before there were many
+        await clock.sleep(1)
+        assert mirror.said[-3:] == ["+pod-5", "~pod-4", "~pod-0"]
+        held = [pod.spec.containers for pod in informer.store.list()]
+    assert all(containers is held[0] for containers in held if containers is not held[1])
+
+
 async def test_pages_that_expire_are_listed_in_one_piece(clock: Clock, log: Logger) -> None:
     server = Collection()
     for number in range(25):

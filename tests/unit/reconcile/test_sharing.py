@@ -33,12 +33,38 @@ def test_different_ones_stay_apart_even_if_they_look_alike_at_first() -> None:
     assert with_port == read("b", "1", host_ports=[80])
 
 
+def test_a_change_shares_with_what_it_replaces_and_searches_nothing() -> None:
+    sharing = Sharing()
+    old = sharing.slim(read("a", "1"))
+    new = sharing.slim(read("a", "1", nodeName="n1"), old)
+    assert sharing.searches == 1
+    assert new.spec.containers is old.spec.containers
+    assert new == read("a", "1", nodeName="n1")
+
+
+def test_a_change_of_the_containers_shares_with_those_of_others() -> None:
+    sharing = Sharing()
+    other, old = sharing.slim(read("a", "2")), sharing.slim(read("b", "1"))
+    assert sharing.slim(read("b", "2"), old).spec.containers is other.spec.containers
+
+
+def test_what_shares_nothing_itself_is_no_pattern() -> None:
+    """An informer's first objects are stored as they came; a change of one makes up for that."""
+    sharing = Sharing()
+    other, old = sharing.slim(read("a", "1")), read("b", "1")
+    assert sharing.slim(read("b", "1"), old).spec.containers is other.spec.containers
+
+
 @given(st.lists(st.tuples(st.sampled_from("123"), st.integers(0, 2)), max_size=12))
 def test_what_comes_out_equals_what_went_in(drawn: list[tuple[str, int]]) -> None:
     sharing = Sharing()
+    old: Pod | None = None
     for number, (cpu, port) in enumerate(drawn):
         pod = read(f"p{number}", cpu, host_ports=[port] if port else [])
         assert sharing.slim(pod) == pod
+        new = sharing.slim(pod, old)
+        assert new == pod
+        old = new
 
 
 def test_nodes_of_one_size_share_their_amounts() -> None:
