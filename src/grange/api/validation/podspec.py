@@ -10,6 +10,7 @@ from typing import Any
 from grange.api import names
 from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
+from grange.api.validation.faultless import Faultless
 from grange.api.validation.resources import check_resources
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -54,10 +55,32 @@ _ENV_FIELDS = (
     "status.podIPs",
 )
 _KEYED_FIELDS = ("metadata.labels['", "metadata.annotations['")
+_PROGRAM_FIELDS = ("volumes", "initContainers", "containers")
+PROGRAMS = Faultless()
+"""The volumes and containers of templates that pods came from lately."""
 
 
 def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
     """Every rule of a pod spec at ``path``."""
+    unknown = PROGRAMS.unknown([spec.get(field) for field in _PROGRAM_FIELDS])
+    if unknown:
+        before = len(faults.causes)
+        _check_programs(spec, path, faults)
+        if len(faults.causes) == before:
+            PROGRAMS.add(unknown)
+    _check_choices(spec, path, faults)
+    _check_numbers(spec, path, faults)
+    for field in ("hostname", "subdomain"):
+        if value := spec.get(field):
+            faults.named(f"{path}.{field}", value, names.check_dns_label(value))
+    for field in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
+        if value := spec.get(field):
+            faults.named(f"{path}.{field}", value, names.check_dns_subdomain(value))
+    scheduling.check_scheduling(spec, path, faults)
+
+
+def _check_programs(spec: dict[str, Any], path: str, faults: Faults) -> None:
+    """Volumes and containers, which know each other; looks at ``_PROGRAM_FIELDS`` alone."""
     volumes = _check_volumes(spec.get("volumes") or (), f"{path}.volumes", faults)
     containers = spec.get("containers") or ()
     taken: set[str] = set()
@@ -72,15 +95,6 @@ def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
         _check_container(container, at, volumes, taken, faults)
         if "restartPolicy" in container:
             faults.forbidden(f"{at}.restartPolicy", "may be set on init containers only")
-    _check_choices(spec, path, faults)
-    _check_numbers(spec, path, faults)
-    for field in ("hostname", "subdomain"):
-        if value := spec.get(field):
-            faults.named(f"{path}.{field}", value, names.check_dns_label(value))
-    for field in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
-        if value := spec.get(field):
-            faults.named(f"{path}.{field}", value, names.check_dns_subdomain(value))
-    scheduling.check_scheduling(spec, path, faults)
 
 
 def _check_choices(spec: dict[str, Any], path: str, faults: Faults) -> None:
