@@ -103,6 +103,15 @@ def is_of(pod: Pod, template_hash: str) -> bool:
     return pod.metadata.labels.get(identity.TEMPLATE_HASH_LABEL) == template_hash
 
 
+def stored(controller: ReplicationController) -> RolloutState | None:
+    """The rollout that balances two sides by what is written down; None for none."""
+    state = controller.status.rollout
+    if state is None or controller.spec.rollout.type != "RollingUpdate":
+        return None
+    over = Phase(state.phase) in {Phase.COMPLETE, Phase.ROLLED_BACK}
+    return None if over or not state.old_replicas else state
+
+
 def remember(
     history: Sequence[Revision], template_hash: str, template: Document, now: str
 ) -> tuple[Revision, ...]:

@@ -188,11 +188,26 @@ def misplaced(situation: logic.Situation) -> list[Pod]:
 
 
 def going(situation: logic.Situation) -> frozenset[str]:
-    """Uids of the pods that go in any case: those in excess, and those that were ordered to go."""
+    """Uids of the pods that go in any case: those in excess, and those that were ordered to go.
+
+    While a rollout is under way its surge is no excess: each side has the count that is written down.
+
+    Args:
+        situation: with the pods that count, see ``hidden``.
+    """
+    controller = situation.controller
     active = [pod for pod in situation.owned if logic.is_active(pod)]
-    surplus = max(0, len(active) - situation.controller.spec.replicas)
-    ranked = ranking.victims(active, situation.eligible, situation.down)[:surplus]
-    return frozenset(pod.metadata.uid for pod in ranked) | doomed(situation.controller)
+    sides = rollout.stored(controller)
+    counted = [(active, controller.spec.replicas)]
+    if sides is not None:
+        new = [pod for pod in active if rollout.is_of(pod, sides.template_hash)]
+        old = [pod for pod in active if not rollout.is_of(pod, sides.template_hash)]
+        counted = [(new, sides.new_replicas), (old, sides.old_replicas)]
+    excess: list[Pod] = []
+    for group, wanted in counted:
+        surplus = max(0, len(group) - wanted)
+        excess += ranking.victims(group, situation.eligible, situation.down)[:surplus]
+    return frozenset(pod.metadata.uid for pod in excess) | doomed(controller)
 
 
 def may_move(controller: ReplicationController, pod: Pod, drained: Collection[str]) -> bool:

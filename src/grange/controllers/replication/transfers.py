@@ -211,7 +211,8 @@ class Transfers:
 
     def _begin(self, situation: logic.Situation, now: datetime, result: Advance) -> None:
         controller = situation.controller
-        moving = {item.old_uid for item in result.after} | transfer.going(situation)
+        going = transfer.going(transfer.hidden(situation, result.after))
+        moving = {item.old_uid for item in result.after} | going
         coming = {item.new_pod for item in result.after}
         waiting = [
             pod
