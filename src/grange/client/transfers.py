@@ -105,6 +105,29 @@ async def settle(client: Client, namespace: str, giver: str) -> bool:
     raise Conflict(f"the transfer of {giver}'s replicas could not be settled: it keeps changing")
 
 
+async def tidy(client: Client, receiver: ReplicationController) -> ReplicationController | None:
+    """Take the notes of transfers that are over away from a receiver.
+
+    Whoever carries a transfer out does it last, and may not live to.
+
+    Args:
+        client: to the API.
+        receiver: as it was read; it must be so still.
+
+    Returns:
+        The receiver as it is then; None if all notes are of transfers under way.
+
+    Raises:
+        BadIntent: notes or orders cannot be read.
+        Conflict: the receiver has changed since it was read.
+    """
+    notes = received(receiver)
+    kept = await _under_way(client, receiver.metadata.namespace, notes)
+    if kept == notes:
+        return None
+    return await _write(client, receiver, {RECEIVED_ANNOTATION: written(kept)})
+
+
 async def _advance(client: Client, namespace: str, giver: str, order: Transfer) -> None:
     """Do what is left of an order, or give it up.
 

@@ -35,7 +35,7 @@ from grange.client.replication import (
     ReplicationControllers,
     StillWanted,
 )
-from grange.client.transfers import settle, transfer_replicas
+from grange.client.transfers import settle, tidy, transfer_replicas
 from grange.controllers.replication.controller import ReplicationService
 
 SPEC: dict[str, object] = {"template": builders.TEMPLATE, "placement": "Packed"}
@@ -418,6 +418,41 @@ async def test_the_controller_finishes_what_a_dead_giver_began(there: World, clo
     there.start(ReplicationService(there.deps))
     await there.until(lambda: there.ready(2, "giver"))
     await there.until(lambda: there.ready(3, "receiver"))
+
+
+async def test_the_note_of_a_transfer_that_is_over_is_taken_away(
+    there: World, clock: Clock
+) -> None:
+    """Whoever carried it out may have died before the last write."""
+    await pair(there, giver=2)
+    await there.add_node("a")
+    mortal = Client(Mortal(there.client, 9, after=True), clock=clock)
+    with pytest.raises(asyncio.CancelledError):
+        await transfer(mortal, giver_start=2, remove=1)
+    assert await counts(there) == (1, 3)
+    assert received(await there.controller("receiver")) == {"t1": "giver"}
+    there.start(ReplicationService(there.deps))
+    await there.until(lambda: there.ready(3, "receiver"))
+
+    async def tidied() -> bool:
+        kept = (await there.controller("receiver")).metadata.annotations
+        return RECEIVED_ANNOTATION not in kept
+
+    await there.until(tidied)
+
+
+async def test_the_note_of_a_transfer_under_way_is_kept(there: World, clock: Clock) -> None:
+    """Without it the replicas would be given twice."""
+    await pair(there)
+    mortal = Client(Mortal(there.client, 8, after=True), clock=clock)
+    with pytest.raises(asyncio.CancelledError):
+        await transfer(mortal)
+    receiver = await there.controller("receiver")
+    assert received(receiver) == {"t1": "giver"}
+    assert await tidy(there.client, receiver) is None
+    assert received(await there.controller("receiver")) == {"t1": "giver"}
+    await settle(there.client, "default", "giver")
+    assert await counts(there) == (2, 3)
 
 
 async def test_two_who_finish_one_transfer_do_it_once(there: World, clock: Clock) -> None:

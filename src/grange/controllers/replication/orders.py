@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.replication import BadIntent, doomed, transfer_of
+from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, doomed, transfer_of
+from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
-from grange.client.transfers import settle
+from grange.client.transfers import settle, tidy
 from grange.controllers.replication import logic
 
 
@@ -37,6 +38,33 @@ async def finish_transfer(
         return False
     await settle(client, meta.namespace, meta.name)
     return True
+
+
+async def forget_transfers(
+    controller: ReplicationController, *, client: Client, log: Logger
+) -> ReplicationController | None:
+    """Take away the notes of replicas received in transfers that are over.
+
+    Returns:
+        The controller as it is then, for the next pass; None if nothing was written.
+
+    Raises:
+        GrangeError: a request failed; to be tried again.
+    """
+    if not has_received(controller):
+        return None
+    try:
+        return await tidy(client, controller)
+    except BadIntent as error:  # as above
+        log.warning("note ignored", key=str(controller.key), error=error)
+    except (Conflict, NotFound):
+        pass  # whoever carried it out does it, or the news is on its way
+    return None
+
+
+def has_received(controller: ReplicationController) -> bool:
+    """Whether it bears notes of transfers."""
+    return bool(controller.metadata.annotations.get(RECEIVED_ANNOTATION))
 
 
 def condemned(controller: ReplicationController, owned: Sequence[Pod]) -> list[Pod]:

@@ -97,7 +97,8 @@ class Passes:
         if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         claim = logic.claim(controller, self._caches.candidates(controller))
-        if await orders.finish_transfer(controller, client=self._client, log=self._log):
+        noted = orders.has_received(controller)
+        if await self._obeys_orders(controller):
             return Requeue(_AGAIN_S)  # their news comes sooner
         adopted: list[Pod] = []
         failure: Exception | None = None
@@ -150,11 +151,20 @@ class Passes:
             for wait in (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s)
             if wait is not None
         ]
-        if failure is not None or not written or plan != expected:
+        if failure is not None or not written or plan != expected or noted:
             waits.append(_AGAIN_S)
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
+
+    async def _obeys_orders(self, controller: ReplicationController) -> bool:
+        """Whether a transfer of replicas was finished, or its note taken away."""
+        if await orders.finish_transfer(controller, client=self._client, log=self._log):
+            return True
+        written = await orders.forget_transfers(controller, client=self._client, log=self._log)
+        if written is not None:
+            self._memory.echoes.wrote(written)
+        return written is not None
 
     async def _audited(self, situation: logic.Situation) -> audit.Recorded:
         """The members that are recorded, once everything up to now is."""
