@@ -22,6 +22,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Child, Nursery, supervise
 from grange.client.client import Client
+from grange.client.transport import Transport
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
@@ -58,6 +59,7 @@ class World:
         store: where it is all kept.
         disk: what the store is kept on.
         witnesses: told of each request that the server handled, whatever becomes of its answer.
+        taps: put around the transport of each component that is started, in order; given its name.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class World:
         self.network = Network(clock=clock, rng=rng.fork("network"), faults=faults)
         self.history = History(self.store)
         self.witnesses: list[Callable[[Request, Response], None]] = []
+        self.taps: list[Callable[[Transport, str], Transport]] = []
         self._rng = rng
         self._log = log
         self._application: Application | None = None
@@ -167,7 +170,10 @@ class World:
         rng = self._rng.fork(f"component.{self._life(name)}")
         log = self._log.bind(component=name)
         user = User(f"system:{name}", ADMIN.groups)
-        transport = self.network.transport(InProcess(self._handle, user), name, self._life(name))
+        way = InProcess(self._handle, user)
+        transport: Transport = self.network.transport(way, name, self._life(name))
+        for tap in self.taps:
+            transport = tap(transport, name)
         client = Client(transport, clock=clock)
         informers = InformerFactory(client, clock=clock, rng=rng.fork("informers"), log=log)
         deps = Deps(client, informers, clock, rng.fork("service"), log, metrics.registry())

@@ -1,0 +1,189 @@
+"""Crashes at every await of the seam: whatever a component asks of the world may be its last request.
+
+A component meets the world at its requests only: those of its transport and those to a pool of
+machines. Between two of them nothing that it does is seen by anybody, so a crash at any await is the
+same as a crash just before the next request takes effect, or just after the last one did and before
+its answer arrived. Here the requests of a story are counted, and in a second telling of the same
+story the component dies at one of them.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.wire import Request, Response
+from grange.base.errors import GrangeError
+from grange.client.transport import Transport
+from grange.controllers.replication.machinepool import MachinePool
+from grange.sim.faults import close_chunks
+from grange.sim.world import World
+
+T = TypeVar("T")
+
+_FOREVER_S = 1e9
+
+
+class Crashed(GrangeError):
+    """Who asks is dead; its cleanup gets no answers."""
+
+
+class Side(Enum):
+    """Whether the request at which a component dies takes effect."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True)
+class CrashPoint:
+    """Where a component dies.
+
+    Attributes:
+        number: of the request, from 0, among those that are counted.
+        side: whether it takes effect; its answer arrives in no case.
+    """
+
+    number: int
+    side: Side
+
+    def __str__(self) -> str:
+        return f"{self.side.value} request {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request.
+
+    Attributes:
+        component: who asked.
+        what: in words.
+    """
+
+    component: str
+    what: str
+
+
+def every_point(requests: int) -> Sequence[CrashPoint]:
+    """Both sides of so many requests."""
+    return [CrashPoint(number, side) for number in range(requests) for side in Side]
+
+
+class CrashPoints:
+    """Counts requests between ``begin`` and ``end``, and kills whoever makes a certain one.
+
+    Made before the components are added whose requests are to be counted.
+
+    Args:
+        world: whose components.
+        actors: whose requests count; None counts everybody's.
+        point: where to kill; None kills nobody.
+
+    Attributes:
+        asked: the requests that counted, in order.
+        struck: the request at which somebody was killed; None so far.
+    """
+
+    def __init__(
+        self, world: World, *, actors: Collection[str] | None, point: CrashPoint | None = None
+    ) -> None:
+        self.asked: list[Asked] = []
+        self.struck: Asked | None = None
+        self._world = world
+        self._actors = actors
+        self._point = point
+        self._counting = False
+        world.taps.append(self._tap)
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._counting = True
+
+    def end(self) -> None:
+        """Count no longer."""
+        self._counting = False
+
+    def pool(self, inner: MachinePool, component: str) -> MachinePool:
+        """A component's way to a pool of machines."""
+        return _TappedPool(self, inner, component)
+
+    async def ask(
+        self,
+        asked: Asked,
+        act: Callable[[], Awaitable[T]],
+        discard: Callable[[T], Awaitable[object]] | None = None,
+    ) -> T:
+        """Make a request, or die of it.
+
+        Args:
+            asked: what it is.
+            act: makes it.
+            discard: releases an answer that does not arrive.
+
+        Raises:
+            Crashed: who asks is dead already.
+        """
+        if self.struck is not None and self.struck.component == asked.component:
+            raise Crashed(f"{asked.component} is dead")
+        if not self._counting or (self._actors is not None and asked.component not in self._actors):
+            return await act()
+        point, number = self._point, len(self.asked)
+        self.asked.append(asked)
+        if point is None or point.number != number:
+            return await act()
+        if point.side is Side.AFTER:
+            answer = await act()
+            if discard is not None:
+                await discard(answer)
+        await self._kill(asked, point)
+        raise Crashed(f"{asked.component} is dead")
+
+    async def _kill(self, asked: Asked, point: CrashPoint) -> None:
+        self.struck = asked
+        self._world.network.note(asked.component, f"dies {point}: {asked.what}")
+        self._world.crash(asked.component)
+        await self._world.clock.sleep(_FOREVER_S)  # until the cancellation comes to this task
+
+    def _tap(self, inner: Transport, component: str) -> Transport:
+        return _TappedTransport(self, inner, component)
+
+
+class _TappedTransport:
+    def __init__(self, points: CrashPoints, inner: Transport, component: str) -> None:
+        self._points = points
+        self._inner = inner
+        self._component = component
+
+    async def send(self, request: Request) -> Response:
+        asked = Asked(self._component, f"{request.method} {request.path}")
+        return await self._points.ask(
+            asked, lambda: self._inner.send(request), lambda answer: close_chunks(answer.chunks)
+        )
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class _TappedPool:
+    def __init__(self, points: CrashPoints, inner: MachinePool, component: str) -> None:
+        self._points = points
+        self._inner = inner
+        self._component = component
+
+    async def claim(
+        self, request_id: str, *, holder: str, demand: ReplicationController, count: int
+    ) -> Sequence[str]:
+        return await self._points.ask(
+            Asked(self._component, f"pool claim {count}"),
+            lambda: self._inner.claim(request_id, holder=holder, demand=demand, count=count),
+        )
+
+    async def release(self, names: Collection[str], *, holder: str) -> None:
+        await self._points.ask(
+            Asked(self._component, f"pool release {','.join(names)}"),
+            lambda: self._inner.release(names, holder=holder),
+        )
+
+    async def holders(self) -> Mapping[str, str]:
+        return await self._points.ask(Asked(self._component, "pool holders"), self._inner.holders)

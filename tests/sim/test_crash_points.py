@@ -1,0 +1,85 @@
+"""A crash at every await of the seam: whoever acts dies at each of its requests, and nothing is lost.
+
+Each story is told once without a crash, and its requests are counted; then once for each request and
+side, with a crash there. Every telling is judged by itself, and must end as the one without a crash.
+A seed picks one crash of each story; so many seeds as a story has crash points pick every one. Further
+seeds tell the stories on a slower network, where requests overlap differently.
+"""
+
+import re
+from functools import cache
+from math import gcd
+from pathlib import Path
+
+import pytest
+from tests.sim.crashstories import STORIES, Ending, tell
+
+from grange.base.log import Logger
+from grange.sim import runner
+from grange.sim.crashpoints import CrashPoint, every_point
+
+ENOUGH = 1000
+"""Seeds of ``make sim``."""
+
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "replication.md").read_text()
+
+
+@cache
+def untroubled(name: str, lap: int) -> Ending:
+    """The story without a crash; its requests are those of the members that act in it."""
+    return runner.run(tell(name, lap, Logger("story")))
+
+
+def points(name: str, lap: int) -> list[CrashPoint]:
+    """Where somebody may die in a story."""
+    return [*every_point(len(untroubled(name, lap).acted))]
+
+
+def pick(name: str, seed: int) -> tuple[int, CrashPoint]:
+    """The lap and the crash point of a seed; seeds that follow each other are far apart in the story."""
+    lap, place = divmod(seed, len(points(name, 0)))
+    found = points(name, lap)
+    size = len(found)
+    stride = next(n for n in range(int(size * 0.618), 2 * size) if gcd(n, size) == 1)
+    return lap, found[place * stride % size]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_crash_at_any_request_changes_nothing_in_the_end(
+    name: str, seed: int, log: Logger
+) -> None:
+    lap, point = pick(name, seed)
+    expected = untroubled(name, lap)
+    found = runner.run(tell(name, lap, log, actors=expected.actors, point=point))
+    assert found.struck == expected.acted[point.number]
+    assert found.portrait == expected.portrait
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_crash_point_has_its_seed(name: str, pytestconfig: pytest.Config) -> None:
+    """With enough seeds none is left out; with few of them none is told twice."""
+    every = points(name, 0)
+    assert 50 < len(every) <= ENOUGH
+    seeds = min(pytestconfig.getoption("--seeds"), len(every))
+    picked = {pick(name, seed)[1] for seed in range(seeds)}
+    assert len(picked) == seeds
+    if seeds == len(every):
+        assert picked == {*every}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_counts_are_those_of_the_documentation(name: str) -> None:
+    """Nearly: a request more or less is no news."""
+    row = re.search(rf"^\| `{name}` \|.*\| (\d+) \| (\d+) \|$", DOCUMENTED, re.MULTILINE)
+    assert row is not None, f"docs/replication.md does not count the crash points of {name}"
+    requests, crashes = map(int, row.groups())
+    assert crashes == 2 * requests
+    assert abs(crashes - len(points(name, 0))) <= crashes / 5, "count again in docs/replication.md"
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_without_a_crash_is_the_same_every_time(name: str) -> None:
+    """What crashes are compared with must not depend on chance."""
+    again = runner.run(tell(name, 0, Logger("story")))
+    first = untroubled(name, 0)
+    assert (again.acted, again.portrait) == (first.acted, first.portrait)
