@@ -298,7 +298,10 @@ async def test_whatever_happens_the_minimum_is_kept_and_all_comes_to_rest(
     names = list("abcdefgh")
     async with world(*tools, kind=Sick) as there:
         replicas = draw.integer(2, 4)
-        spec = {"placement": placement, "rollout": {"maxUnavailable": 1, "maxSurge": 1}}
+        spec: dict[str, Any] = {
+            "placement": placement,
+            "rollout": {"maxUnavailable": 1, "maxSurge": 1},
+        }
         watchman = await begun(there, *names, replicas=replicas, **spec)
         latest = 1
         for _ in range(14):
