@@ -48,6 +48,7 @@ class Code(Enum):
     PENDING = "Pending"
 
 
+_OK = Code.SUCCESS  # looking a member up takes longer than comparing it
 _REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
@@ -69,7 +70,7 @@ class Status(msgspec.Struct, frozen=True, gc=False):
     @property
     def ok(self) -> bool:
         """Whether it is a success."""
-        return self.code is Code.SUCCESS
+        return self.code is _OK
 
     @property
     def rejected(self) -> bool:

@@ -76,10 +76,12 @@ class Nominator:
 
     def put(self, info: PodInfo, node_name: str) -> None:
         """Nominate a pod, or move its nomination."""
-        self.remove(info.uid)
-        self._nodes[info.uid] = node_name
-        self._pods[info.uid] = info
-        self._on.setdefault(node_name, {})[info.uid] = None
+        uid = info.uid
+        if uid in self._nodes:
+            self.remove(uid)
+        self._nodes[uid] = node_name
+        self._pods[uid] = info
+        self._on.setdefault(node_name, {})[uid] = None
         self.moves.note(node_name)
         priority = info.pod.spec.priority
         for level, by_node in self._levels.items():

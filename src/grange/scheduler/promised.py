@@ -84,6 +84,7 @@ class Promised:
             self.barred = np.zeros(snapshot.table.size, np.bool_)
             self._shy.clear()
             entries, moved = [], [*nominated.level]
+        level, by_row = nominated.level, snapshot.by_row
         rows: dict[int, None] = {}
         for entry in entries:
             rows[entry >> 1] = None
@@ -94,11 +95,13 @@ class Promised:
             if row is not None:
                 rows[row] = None
         for row in rows:
-            self._look(row, nominated.level.get(snapshot.by_row[row].name, ()))
+            self._look(row, level.get(by_row[row].name, ()))
         self._position = snapshot.changes.position
         self._moves = -1 if moves is None else moves.position
         for row in self._shy:
             self._tell(row, judge(row), beside=True)
+        if not nominated.first:
+            return None
         own = snapshot.table.rows.get(nominated.first)
         if own is not None and own not in self._shy:
             self._look(own, nominated.on(nominated.first))

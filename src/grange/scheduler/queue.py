@@ -43,6 +43,11 @@ class _Requeue(Enum):
     NOW = 2
 
 
+# What an event meets on its way; see above.
+_STAY, _AFTER_BACKOFF, _NOW = _Requeue.STAY, _Requeue.AFTER_BACKOFF, _Requeue.NOW
+_UNSCHEDULABLE, _ANY = Pool.UNSCHEDULABLE, Subject.ANY
+
+
 @dataclass(frozen=True, slots=True)
 class _Logged:
     event: ClusterEvent
@@ -273,7 +278,7 @@ class SchedulingQueue:
                 if verdict is None or signature is None:
                     verdict = self._verdict(pod, event, before, after)
                 moved += self._requeue(pod, verdict, now)
-                if verdict is _Requeue.STAY and signature is not None:
+                if verdict is _STAY and signature is not None:
                     break
         return moved
 
@@ -392,7 +397,7 @@ class SchedulingQueue:
 
     def _park(self, pod: QueuedPod) -> None:
         pod.ticket = 0
-        self._move_to(pod, Pool.UNSCHEDULABLE)
+        self._move_to(pod, _UNSCHEDULABLE)
         signed = pod.rejectors <= self._profiles.of(pod.info).signed
         pod.group = (pod.rejectors, pod.info.signature if signed else None)
         self._unschedulable.setdefault(pod.group, {})[pod.uid] = pod
@@ -408,7 +413,7 @@ class SchedulingQueue:
             pod.group = None
 
     def _returns(self, pod: QueuedPod) -> bool:
-        return not pod.gone and self._pods.get(pod.uid) is pod and pod.pool is Pool.IN_FLIGHT
+        return not pod.gone and self._pods.get(pod.uid) is pod and pod.pool is _IN_FLIGHT
 
     def _backoff_s(self, pod: QueuedPod) -> float:
         failures = pod.errors or pod.unschedulable_count
@@ -460,28 +465,28 @@ class SchedulingQueue:
         self._requeue(pod, self._verdict(pod, event, before, after), now)
 
     def _requeue(self, pod: QueuedPod, verdict: _Requeue, now: float) -> bool:
-        if verdict is _Requeue.STAY:
+        if verdict is _STAY:
             return False
         self._leave(pod)
-        self._enter(pod, self._active if verdict is _Requeue.NOW else self._backoff, now)
-        return pod.pool is not Pool.UNSCHEDULABLE
+        self._enter(pod, self._active if verdict is _NOW else self._backoff, now)
+        return pod.pool is not _UNSCHEDULABLE
 
     def _asked_for(self, event: ClusterEvent, rejectors: frozenset[str]) -> bool:
-        return event.subject is Subject.ANY or any(
+        return event.subject is _ANY or any(
             item.event.matches(event) for name in rejectors for item in self._asked.get(name, ())
         )
 
     def _verdict(
         self, pod: QueuedPod, event: ClusterEvent, before: Object, after: Object
     ) -> _Requeue:
-        if event.subject is Subject.ANY:
-            return _Requeue.AFTER_BACKOFF
-        verdict, events = _Requeue.STAY, self._profiles.of(pod.info).events
+        if event.subject is _ANY:
+            return _AFTER_BACKOFF
+        verdict, events = _STAY, self._profiles.of(pod.info).events
         for name in sorted(pod.rejectors):
             if _wanted(events, name, pod.info, (event, before, after)):
                 if name in pod.pending:
-                    return _Requeue.NOW
-                verdict = _Requeue.AFTER_BACKOFF
+                    return _NOW
+                verdict = _AFTER_BACKOFF
         return verdict
 
 

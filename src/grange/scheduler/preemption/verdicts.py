@@ -64,6 +64,10 @@ class Verdicts:
         # By load, what the candidates ask and what the nominated ask: who has to go.
         self._patterns: dict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = {}
         self._about: dict[tuple[str, str], dict[int, None]] = {}  # places by budget
+        self._changes = handle.snapshot.changes
+        self._versions = handle.snapshot.follow_versions()
+        self._moves = handle.nominator.moves
+        self._allowances = handle.budgets.moves
         self._note_positions()
 
     def best(
@@ -208,33 +212,33 @@ class Verdicts:
     # --- what changed ------------------------------------------------------------------------
 
     def _note_positions(self) -> None:
-        handle, snapshot = self._handle, self._handle.snapshot
-        self._changes = snapshot.changes.position
-        self._versions = snapshot.follow_versions().position
-        self._moves = handle.nominator.moves.position
-        self._allowed = handle.budgets.moves.position
+        self._seen = (
+            self._changes.position,
+            self._versions.position,
+            self._moves.position,
+            self._allowances.position,
+        )
 
     def _catch_up(self) -> None:
         """Forget what is known of nodes where something changed."""
-        handle, snapshot = self._handle, self._handle.snapshot
-        states, places = self._states, self._places
-        changed = snapshot.changes.tail(self._changes)
-        exchanged = snapshot.follow_versions().tail(self._versions)
-        moved = handle.nominator.moves.since(self._moves)
-        budgets = handle.budgets.moves.since(self._allowed)
+        changes, versions, moves, allowances = self._seen
         self._note_positions()
-        if changed is None or exchanged is None or moved is None or budgets is None:
+        changed, exchanged = self._changes.tail(changes), self._versions.tail(versions)
+        moved, allowed = self._moves.since(moves), self._allowances.since(allowances)
+        states, places = self._states, self._places
+        if changed is None or exchanged is None or moved is None or allowed is None:
             states[:] = bytes(len(states))
             self._about.clear()
             return
-        rows = snapshot.table.rows
-        found = [entry >> 1 for entry in changed]
-        found += [entry >> 1 for entry in exchanged]
-        found += [rows[name] for name in moved if name in rows]
-        for row in found:
-            place = places[row]
+        for entry in (*changed, *exchanged):
+            place = places[entry >> 1]
             if place >= 0:
                 states[place] = UNKNOWN
-        for key in budgets:
+        rows = self._handle.snapshot.table.rows
+        for name in moved:
+            row = rows.get(name)
+            if row is not None and places[row] >= 0:
+                states[places[row]] = UNKNOWN
+        for key in allowed:
             for place in self._about.pop(key, ()):
                 states[place] = UNKNOWN

@@ -5,9 +5,10 @@ first, and before all others those whose going would break a disruption budget.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
+
+import msgspec
 
 from grange.api import timestamps
 from grange.scheduler.framework import Code, Status
@@ -24,8 +25,7 @@ _OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never 
 _NONE = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(msgspec.Struct, frozen=True):
     """Who would have to go.
 
     Attributes:
@@ -68,8 +68,10 @@ def rank_of(gone: Sequence[Standing], violations: int) -> Rank:
     count = len(gone)
     # Of the most important ones, who started earliest stands first.
     priority, since, _, _ = gone[0]
-    total = count * _OFFSET - sum([one[0] for one in gone])
-    return violations, -priority, total, count, -since
+    # Mostly they are equally important.
+    alike = gone[-1][0] == priority
+    total = count * priority if alike else sum([one[0] for one in gone])
+    return violations, -priority, count * _OFFSET - total, count, -since
 
 
 def importance(info: PodInfo) -> tuple[int, float, str]:
