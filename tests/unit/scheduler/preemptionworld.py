@@ -94,7 +94,8 @@ class World:
         for item in lower:
             broken = False
             for budget in self.budgets.of("default"):
-                if budget.covers(item):
+                counted = item.pod.metadata.name in budget.disrupted
+                if budget.selects(item) and not counted:
                     left[budget.name] = left.get(budget.name, budget.allowed) - 1
                     broken |= left[budget.name] < 0
             (breaking if broken else others).append(item)

@@ -1,5 +1,6 @@
 """Whose pods make room, and where: check 109 of spec/scheduling.md §4, level by level."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -149,6 +150,33 @@ def test_check_109_a_pod_of_two_budgets_is_charged_to_both() -> None:
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)
     assert found.violations == 1
+
+
+def test_selectors_of_budgets_are_asked_once_about_pods_they_cannot_tell_apart() -> None:
+    """A budget's allowance changes with every disruption; whom it is about does not."""
+    asked: list[str] = []
+
+    class Asked(Labels):
+        def matches(self, labels: Mapping[str, str]) -> bool:
+            asked.append(labels["app"])
+            return super().matches(labels)
+
+    selector = Asked(Labels.parse("app=web").requirements)
+    budgets = Budgets([Budget("default", "web", selector, 1)])
+    pods = [
+        PodInfo.of(pod(f"{app}{at}", 1, labels={"app": app}))
+        for at in range(3)
+        for app in ("web", "db")
+    ]
+    webs = pods[::2]
+    assert budgets.split(pods)[0] == webs[1:]
+    budgets.put(Budget("default", "web", selector, 0, frozenset({"web2"})))
+    assert budgets.split(pods)[0] == webs[:2]
+    assert list(budgets.about(pods)) == [("default", "web")]
+    assert asked == ["web", "db"]
+    budgets.put(Budget("default", "web", Asked(Labels.parse("app=db").requirements), 0))
+    assert budgets.split(pods)[0] == pods[1::2]
+    assert asked == ["web", "db"] * 2
 
 
 def test_check_109_budgets_without_selector_and_of_other_namespaces_cover_nobody() -> None:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels
 from grange.scheduler.changelog import ChangeLog
+from grange.scheduler.kin import Kin
 from grange.scheduler.nodeinfo import PodInfo
+
+_KIN_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,6 @@ class Budget:
     allowed: int
     disrupted: frozenset[str] = frozenset()
 
-    def covers(self, info: PodInfo) -> bool:
-        """Whether the pod's going would be charged to this budget."""
-        return info.pod.metadata.name not in self.disrupted and self.selects(info)
-
     def selects(self, info: PodInfo) -> bool:
         """Whether the pod is one of those that it is about."""
         labels = info.pod.metadata.labels
@@ -51,6 +50,8 @@ class Budgets:
     def __init__(self, budgets: Iterable[Budget] = ()) -> None:
         self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
         self._by_namespace: dict[str, dict[str, Budget]] = {}
+        # The names of those that are about pods of a kin, as long as no selector changes.
+        self._about_kin: dict[Kin, tuple[str, ...]] = {}
         for budget in budgets:
             self.put(budget)
 
@@ -64,13 +65,13 @@ class Budgets:
         if known is not None and known.selector == budget.selector:
             self.moves.note((budget.namespace, budget.name))
         else:
-            self.moves.forget()
+            self._start_anew()
 
     def remove(self, namespace: str, name: str) -> None:
         """A budget is gone; an unknown one is fine."""
         there = self._by_namespace.get(namespace, {})
         if there.pop(name, None) is not None:
-            self.moves.forget()
+            self._start_anew()
             if not there:
                 del self._by_namespace[namespace]
 
@@ -98,11 +99,25 @@ class Budgets:
     def about(self, pods: Iterable[PodInfo]) -> dict[tuple[str, str], None]:
         """The budgets, as (namespace, name), that are about any of these pods."""
         return {
-            (budget.namespace, budget.name): None
-            for info in pods
-            for budget in self.of(info.pod.metadata.namespace)
-            if budget.selects(info)
+            (info.pod.metadata.namespace, name): None for info in pods for name in self._names(info)
         }
+
+    def _names(self, info: PodInfo) -> tuple[str, ...]:
+        """The names of the budgets that are about a pod."""
+        kin = info.kin or info.kinship()
+        found = self._about_kin.get(kin)
+        if found is None:
+            if len(self._about_kin) >= _KIN_MAX:
+                self._about_kin.clear()
+            there = self.of(info.pod.metadata.namespace)
+            found = tuple([budget.name for budget in there if budget.selects(info)])
+            self._about_kin[kin] = found
+        return found
+
+    def _start_anew(self) -> None:
+        """Budgets are about other pods than before."""
+        self._about_kin.clear()
+        self.moves.forget()
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -111,8 +126,8 @@ class Budgets:
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Those whose going would break a budget, and the others, each in the given order.
 
-        Every pod is charged to all budgets that cover it, one after another: of two pods of a
-        budget that allows one, the second breaks it.
+        Every pod whose going was not counted yet is charged to all budgets that are about it, one
+        after another: of two pods of a budget that allows one, the second breaks it.
         """
         if not self._by_namespace:
             return [], list(pods)
@@ -121,9 +136,11 @@ class Budgets:
         left: dict[tuple[str, str], int] = {}
         for info in pods:
             broken = False
-            for budget in self.of(info.pod.metadata.namespace):
-                if budget.covers(info):
-                    key = (budget.namespace, budget.name)
+            meta = info.pod.metadata
+            for name in self._names(info):
+                budget = self._by_namespace[meta.namespace][name]
+                if meta.name not in budget.disrupted:
+                    key = (meta.namespace, name)
                     left[key] = left.get(key, budget.allowed) - 1
                     broken = broken or left[key] < 0
             (breaking if broken else others).append(info)
