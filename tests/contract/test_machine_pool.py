@@ -10,6 +10,8 @@ from grange.controllers.replication.machinepool import (
     MachinePool,
     MachinePoolScheduler,
     PoolExhausted,
+    StaleRequest,
+    epoch_of,
 )
 from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
 from grange.sim.machinepool import SimulatedPool
@@ -28,35 +30,35 @@ def make(request: pytest.FixtureRequest) -> MakePool:
 
 async def test_what_is_lent_belongs_to_its_holder(make: MakePool) -> None:
     pool = make(["b", "a", "c"])
-    assert await pool.claim("r1", holder="u-web", demand=WEB, count=2) == ("a", "b")
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=2, epoch=1) == ("a", "b")
     assert await pool.holders() == {"a": "u-web", "b": "u-web", "c": ""}
 
 
 async def test_the_same_request_gets_the_same_machines(make: MakePool) -> None:
     pool = make(["a", "b"])
-    first = await pool.claim("r1", holder="u-web", demand=WEB, count=1)
-    assert await pool.claim("r1", holder="u-web", demand=WEB, count=1) == first
-    other = await pool.claim("r2", holder="u-web", demand=WEB, count=1)
+    first = await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=1)
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=1) == first
+    other = await pool.claim("r2", holder="u-web", demand=WEB, count=1, epoch=1)
     assert set(other).isdisjoint(first)
 
 
 async def test_all_or_nothing_is_lent(make: MakePool) -> None:
     pool = make(["a", "b"])
     with pytest.raises(PoolExhausted, match="add machines"):
-        await pool.claim("r1", holder="u-web", demand=WEB, count=3)
+        await pool.claim("r1", holder="u-web", demand=WEB, count=3, epoch=1)
     assert await pool.holders() == {"a": "", "b": ""}
-    assert await pool.claim("r1", holder="u-web", demand=WEB, count=2) == ("a", "b")
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=2, epoch=1) == ("a", "b")
 
 
 async def test_only_the_holder_releases_and_it_may_do_so_twice(make: MakePool) -> None:
     pool = make(["a"])
-    await pool.claim("r1", holder="u-web", demand=WEB, count=1)
-    await pool.release(["a", "unknown"], holder="u-api")
+    await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=1)
+    await pool.release(["a", "unknown"], holder="u-api", epoch=1)
     assert await pool.holders() == {"a": "u-web"}
     for _ in range(2):
-        await pool.release(["a"], holder="u-web")
+        await pool.release(["a"], holder="u-web", epoch=1)
         assert await pool.holders() == {"a": ""}
-    assert await pool.claim("r1", holder="u-api", demand=API, count=1) == ("a",)
+    assert await pool.claim("r1", holder="u-api", demand=API, count=1, epoch=1) == ("a",)
 
 
 async def test_a_machine_is_eligible_for_its_holder_alone(make: MakePool, clock: Clock) -> None:
@@ -71,3 +73,39 @@ async def test_a_machine_is_eligible_for_its_holder_alone(make: MakePool, clock:
         await scheduler.allocate_nodes(API, 2, request_id="t2")
     await scheduler.deallocate_nodes(WEB, ["m1", "own"])
     assert await scheduler.eligible_nodes(WEB) == ["own"]
+
+
+async def test_a_request_of_an_earlier_owner_changes_nothing(make: MakePool) -> None:
+    """The pool cannot know who owns a holder; it knows who has spoken for it last."""
+    pool = make(["a", "b"])
+    await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=7)
+    for request in ("r1", "r2"):
+        with pytest.raises(StaleRequest, match="6"):
+            await pool.claim(request, holder="u-web", demand=WEB, count=1, epoch=6)
+    with pytest.raises(StaleRequest):
+        await pool.release(["a"], holder="u-web", epoch=6)
+    assert await pool.holders() == {"a": "u-web", "b": ""}
+    assert await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=7) == ("a",)
+    await pool.release(["a"], holder="u-web", epoch=9)
+    with pytest.raises(StaleRequest):
+        await pool.claim("r3", holder="u-web", demand=WEB, count=1, epoch=8)
+    assert await pool.holders() == {"a": "", "b": ""}
+
+
+async def test_epochs_of_one_holder_say_nothing_about_another(make: MakePool) -> None:
+    pool = make(["a", "b"])
+    await pool.claim("r1", holder="u-web", demand=WEB, count=1, epoch=7)
+    assert await pool.claim("r2", holder="u-api", demand=API, count=1, epoch=3) == ("b",)
+
+
+async def test_a_request_that_cannot_be_met_counts_as_heard(make: MakePool) -> None:
+    pool = make(["a"])
+    with pytest.raises(PoolExhausted):
+        await pool.claim("r1", holder="u-web", demand=WEB, count=2, epoch=7)
+    with pytest.raises(StaleRequest):
+        await pool.claim("r0", holder="u-web", demand=WEB, count=1, epoch=6)
+
+
+def test_the_epoch_is_the_version_that_was_decided_on() -> None:
+    assert epoch_of("41") < epoch_of("42")
+    assert epoch_of("") == epoch_of("opaque") == 0

@@ -172,17 +172,25 @@ class _TappedPool:
         self._component = component
 
     async def claim(
-        self, request_id: str, *, holder: str, demand: ReplicationController, count: int
+        self,
+        request_id: str,
+        *,
+        holder: str,
+        demand: ReplicationController,
+        count: int,
+        epoch: int,
     ) -> Sequence[str]:
         return await self._points.ask(
             Asked(self._component, f"pool claim {count}"),
-            lambda: self._inner.claim(request_id, holder=holder, demand=demand, count=count),
+            lambda: self._inner.claim(
+                request_id, holder=holder, demand=demand, count=count, epoch=epoch
+            ),
         )
 
-    async def release(self, names: Collection[str], *, holder: str) -> None:
+    async def release(self, names: Collection[str], *, holder: str, epoch: int) -> None:
         await self._points.ask(
             Asked(self._component, f"pool release {','.join(names)}"),
-            lambda: self._inner.release(names, holder=holder),
+            lambda: self._inner.release(names, holder=holder, epoch=epoch),
         )
 
     async def holders(self) -> Mapping[str, str]:

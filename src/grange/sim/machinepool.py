@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.controllers.replication.machinepool import PoolExhausted
+from grange.controllers.replication.machinepool import PoolExhausted, StaleRequest
 
 
 def _anything(demand: ReplicationController, name: str) -> bool:
@@ -32,17 +32,31 @@ class SimulatedPool:
         self._holders: dict[str, str] = dict.fromkeys(sorted(names), "")
         self._fits = fits
         self.requests: dict[str, tuple[str, ...]] = {}
+        self._epochs: dict[str, int] = {}  # by holder, the highest
         self.gate: Callable[[str], None] = lambda request: None
 
+    def _admit(self, holder: str, epoch: int) -> None:
+        if epoch < self._epochs.get(holder, 0):
+            raise StaleRequest(f"epoch {epoch} of {holder} is over: {self._epochs[holder]} is on")
+        self._epochs[holder] = epoch
+
     async def claim(
-        self, request_id: str, *, holder: str, demand: ReplicationController, count: int
+        self,
+        request_id: str,
+        *,
+        holder: str,
+        demand: ReplicationController,
+        count: int,
+        epoch: int,
     ) -> Sequence[str]:
         """Lend machines.
 
         Raises:
             PoolExhausted: there are not so many.
+            StaleRequest: the epoch is over.
         """
         self.gate("claim")
+        self._admit(holder, epoch)
         known = self.requests.get(request_id)
         if known is not None:
             return known
@@ -55,9 +69,14 @@ class SimulatedPool:
         self.requests[request_id] = lent
         return lent
 
-    async def release(self, names: Collection[str], *, holder: str) -> None:
-        """Take machines back that the holder has."""
+    async def release(self, names: Collection[str], *, holder: str, epoch: int) -> None:
+        """Take machines back that the holder has.
+
+        Raises:
+            StaleRequest: the epoch is over.
+        """
         self.gate("release")
+        self._admit(holder, epoch)
         for name in names:
             if self._holders.get(name) == holder:
                 self._holders[name] = ""

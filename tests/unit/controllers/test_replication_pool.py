@@ -265,7 +265,7 @@ async def test_machines_of_controllers_that_are_there_stay_lent(
         there.start(ReplicationService(there.deps, config, pool=pool))
         uid = (await there.controller()).metadata.uid
         owner = builders.controller(uid=uid)
-        await pool.claim("r", holder=uid, demand=owner, count=1)
+        await pool.claim("r", holder=uid, demand=owner, count=1, epoch=1)
         pool.gate = down("release")
         await there.settle(10.0)
         assert await pool.holders() == {"p": uid}

@@ -78,9 +78,9 @@ async def test_a_claim_to_a_pool_counts_and_the_dead_ask_no_more(
             demand = ReplicationController()
             mine = points.pool(pool, "borrower")
             try:
-                await mine.claim("first", holder="web", demand=demand, count=1)
+                await mine.claim("first", holder="web", demand=demand, count=1, epoch=1)
             finally:
-                await mine.claim("second", holder="web", demand=demand, count=1)
+                await mine.claim("second", holder="web", demand=demand, count=1, epoch=1)
 
     async with simulated(clock=clock, rng=rng, log=log) as world:
         points = CrashPoints(world, actors={"borrower"}, point=CrashPoint(0, Side.AFTER))

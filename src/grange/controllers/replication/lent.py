@@ -71,5 +71,5 @@ class Lent:
         used = {pod.spec.node_name for pod in pods}
         for name, holder in holders.items():
             if holder in gone and name not in used:
-                await self._pool.release([name], holder=holder)
+                await self._pool.release([name], holder=holder, version=listed.resource_version)
                 self._log.warning("machine of nobody given back", node=name, holder=holder)

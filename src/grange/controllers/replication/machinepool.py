@@ -26,15 +26,29 @@ class PoolExhausted(GrangeError):
     """The pool has no machine that fits and may not make one: add machines or raise its limit."""
 
 
+class StaleRequest(GrangeError):
+    """The pool has heard from a later owner of the holder: whoever asks owns it no more."""
+
+
 class MachinePool(Protocol):
     """Lends machines, which are known by the names of their nodes.
 
     Every request carries an id. What was lent under an id stays lent under it until it is released,
     and asking again under the same id gives the same machines.
+
+    Every request that changes something carries an epoch, too. The pool remembers the highest that it
+    has heard for each holder and refuses lower ones: a request of an owner that is no longer the
+    owner, or that was long on its way, changes nothing once its successor has spoken.
     """
 
     async def claim(
-        self, request_id: str, *, holder: str, demand: ReplicationController, count: int
+        self,
+        request_id: str,
+        *,
+        holder: str,
+        demand: ReplicationController,
+        count: int,
+        epoch: int,
     ) -> Sequence[str]:
         """Lend machines; they may still be on their way to becoming nodes.
 
@@ -43,19 +57,34 @@ class MachinePool(Protocol):
             holder: uid of who gets them.
             demand: whose node selector and template they must fit.
             count: how many; all or none.
+            epoch: of whoever asks on the holder's behalf.
 
         Returns:
             Names of the nodes, sorted.
 
         Raises:
             PoolExhausted: not so many can be lent; nothing is.
+            StaleRequest: the epoch is over; nothing is lent.
         """
 
-    async def release(self, names: Collection[str], *, holder: str) -> None:
-        """Take machines back that the holder has; others are left alone."""
+    async def release(self, names: Collection[str], *, holder: str, epoch: int) -> None:
+        """Take machines back that the holder has; others are left alone.
+
+        Raises:
+            StaleRequest: the epoch is over; nothing is taken back.
+        """
 
     async def holders(self) -> Mapping[str, str]:
         """Every machine of the pool by node name: uid of its holder, or empty."""
+
+
+def epoch_of(version: str) -> int:
+    """The epoch of a request: the version of the controller that it was decided on.
+
+    An owner takes a controller over by writing to it, so versions rise from owner to owner. Zero for one
+    that is not a number: such requests are fenced by nothing.
+    """
+    return int(version) if version.isdecimal() else 0
 
 
 class MachinePoolScheduler:
@@ -106,7 +135,10 @@ class MachinePoolScheduler:
             GrangeError: the pool has trouble.
         """
         uid = controller.metadata.uid
-        asked = self._pool.claim(request_id, holder=uid, demand=controller, count=count)
+        epoch = epoch_of(controller.metadata.resource_version)
+        asked = self._pool.claim(
+            request_id, holder=uid, demand=controller, count=count, epoch=epoch
+        )
         try:
             given = await self._answer(asked)
         except PoolExhausted as error:
@@ -123,12 +155,22 @@ class MachinePoolScheduler:
         self, controller: ReplicationController, names: Sequence[str]
     ) -> None:
         """Give machines back; nodes that the pool did not lend to the controller are ignored."""
-        await self.release(names, holder=controller.metadata.uid)
+        meta = controller.metadata
+        await self.release(names, holder=meta.uid, version=meta.resource_version)
 
-    async def release(self, names: Sequence[str], *, holder: str) -> None:
-        """Give back machines of a holder that need not be there any more."""
+    async def release(self, names: Sequence[str], *, holder: str, version: str) -> None:
+        """Give back machines of a holder that need not be there any more.
+
+        Args:
+            names: of the machines.
+            holder: its uid.
+            version: of the holder, or of the list that it is missing from.
+
+        Raises:
+            GrangeError: the pool has trouble, or has heard from a later owner.
+        """
         self._note([name for name in names if self._known and name in self._known], "")
-        await self._answer(self._pool.release(names, holder=holder))
+        await self._answer(self._pool.release(names, holder=holder, epoch=epoch_of(version)))
 
     async def holders(self) -> Mapping[str, str]:
         """Every machine of the pool by node name: uid of its holder, or empty."""
