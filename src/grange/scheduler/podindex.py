@@ -53,52 +53,48 @@ class Query(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class Counter:
-    """A number by row, and its changes.
+    """A number by row, and its changes; the numbers are written when somebody reads them.
 
     Attributes:
-        by_row: the number; at least as long as the table.
         log: the latest changes, as row and amount.
         position: after the newest change.
     """
 
-    __slots__ = ("_one", "by_row", "log", "position")
+    __slots__ = ("_by_row", "_written", "log", "position")
 
     def __init__(self, capacity: int) -> None:
-        self.by_row: Integers = np.zeros(capacity, np.int64)
-        self._one = self.by_row.data
+        self._by_row: Integers = np.zeros(capacity, np.int64)
+        self._written = 0
         self.log: list[tuple[int, int]] = []
         self.position = 0
 
     def add(self, row: int, amount: int) -> None:
         """Change a row's number."""
-        try:
-            self._one[row] += amount
-        except IndexError:
-            self._grow(max(row + 1, 2 * len(self._one)))
-            self._one[row] += amount
         log = self.log
         log.append((row, amount))
         self.position += 1
         if len(log) > _LOG_MAX:
+            self._write()
             del log[: _LOG_MAX // 2]
 
-    def _grow(self, size: int) -> None:
-        extra = np.zeros(size - len(self.by_row), np.int64)
-        self.by_row = np.concatenate([self.by_row, extra])
-        self._one = self.by_row.data
+    def _write(self) -> None:
+        count, self._written = self.position - self._written, self.position
+        if count:
+            rows, amounts = zip(*self.log[-count:], strict=True)
+            self._reach(max(rows) + 1)
+            np.add.at(self._by_row, [*rows], amounts)
+
+    def _reach(self, size: int) -> None:
+        have = len(self._by_row)
+        if have < size:
+            extra = np.zeros(max(size, 2 * have) - have, np.int64)
+            self._by_row = np.concatenate([self._by_row, extra])
 
     def rows(self, size: int) -> Integers:
         """The numbers of the first ``size`` rows."""
-        if len(self.by_row) < size:
-            self._grow(size)
-        return self.by_row[:size]
-
-    def since(self, position: int) -> list[tuple[int, int]] | None:
-        """The changes after a position; None when it is too long ago."""
-        count = self.position - position
-        if count > len(self.log):
-            return None
-        return self.log[-count:] if count else []
+        self._write()
+        self._reach(size)
+        return self._by_row[:size]
 
 
 class PodIndex:
