@@ -480,6 +480,25 @@ def test_a_budget_that_allows_more_or_less_concerns_its_own_pods_alone() -> None
     assert world.evaluator.tried <= tried + 3 + 1
 
 
+def test_what_is_known_of_a_node_outlives_changes_of_others() -> None:
+    """Nodes of a large cluster are cordoned, come and go all the time."""
+    world = crowded(100)
+    room(world, 0)
+    assert world.evaluator.tried == 100
+    world.cache.update_node(None, builders.node("n7", unschedulable=True))
+    room(world, 1)
+    assert world.evaluator.tried == 100 + 1  # the one that was promised
+    world.nodes("late").put(pod("there", 1, "4"), "late")
+    room(world, 2)
+    assert world.evaluator.tried == 101 + 2
+    world.cache.remove_node(builders.node("n9"))
+    room(world, 3)
+    assert world.evaluator.tried == 103 + 1
+    world.cache.update_node(None, builders.node("n7"))
+    room(world, 4)
+    assert world.evaluator.tried == 104 + 2  # nobody looked at it meanwhile
+
+
 def test_equal_loads_are_asked_about_once() -> None:
     """A thousand nodes alike cost a few questions, not a thousand."""
     world = crowded(200)

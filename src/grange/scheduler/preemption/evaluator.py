@@ -1,13 +1,14 @@
 """The evaluator: whether a pod without a node may preempt, on which node, and whom.
 
 Theory of operation. Nodes that the pod refuses whatever runs there, and nodes that are too small
-for it, cannot be helped. Of the others, columns rule out at once those that would be too small even
-if everybody less important were gone (``removable``). The rest are tried in the order of the node
-tree from a drawn offset on, until there are enough candidates; the best of those is chosen.
+for it, cannot be helped. The others are tried in the order of the node tree from a drawn offset on,
+until there are enough candidates; the best of those is chosen.
 
-Where node objects and loads decide alone, what is known of each row is kept for pods of one class
+Where node objects and loads decide alone, what is known of each node is kept for pods of one class
 and priority (``verdicts``): a hundred pods of one kind that preempt one after another do not try the
-same nodes a hundred times. Nothing is kept where rules about other nodes have a say.
+same nodes a hundred times. Nothing is kept where rules about other nodes have a say; there columns
+rule out at once the nodes that would be too small even if everybody less important were gone
+(``removable``).
 """
 
 from collections import OrderedDict
@@ -179,8 +180,10 @@ class Evaluator:
             self._kept.move_to_end(key)
         if kept.layout != snapshot.layout or kept.nodes != snapshot.index.nodes:
             kept.layout, kept.nodes = snapshot.layout, snapshot.index.nodes
-            kept.verdicts = None
-            kept.order = self._open_rows(trial, pod)
+            order = self._open_rows(trial, pod)
+            if kept.verdicts is not None and not np.array_equal(order, kept.order):
+                kept.verdicts.follow(order)
+            kept.order = order
         return kept
 
     def _open_rows(self, trial: Trial, pod: PodInfo) -> Integers:

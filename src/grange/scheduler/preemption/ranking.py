@@ -43,6 +43,16 @@ class Ranking:
         self._ranks[place] = None
         self._by_place[place] = inf
 
+    def move(self, sources: list[int]) -> None:
+        """Other places are ranked from now on.
+
+        Args:
+            sources: by place, which one it was before; -1 for one that has no rank yet.
+        """
+        ranks, numbers = self._ranks, self._by_place.tolist()
+        self._ranks = [ranks[at] if at >= 0 else None for at in sources]
+        self._by_place = np.array([numbers[at] if at >= 0 else inf for at in sources])
+
     def least(self, start: int, count: int) -> int:
         """Which of some places has the least rank; among equals the first; -1 if none has any.
 

@@ -53,22 +53,36 @@ class Verdicts:
         self._loads = loads
         self._priority = priority
         self.judged = 0
-        self._rows: list[int] = order.tolist()
-        places = np.full(handle.snapshot.table.size, -1)
-        places[order] = np.arange(len(order))
-        self._places: list[int] = places.tolist()  # by row
+        self._rows: list[int] = []
+        self._places: list[int] = []  # by row; -1 for those that are not tried
+        self._lay_out(order)
         self._states = bytearray(len(order))
         self._ranking = Ranking(len(order))
         # Who has to go and how many of them break a budget.
         self._victims: list[tuple[_Pods, int]] = [_NOBODY] * len(order)
         # By load, what the candidates ask and what the nominated ask: who has to go.
         self._patterns: dict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = {}
-        self._about: dict[tuple[str, str], dict[int, None]] = {}  # places by budget
+        self._about: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
         self._changes = handle.snapshot.changes
         self._versions = handle.snapshot.follow_versions()
         self._moves = handle.nominator.moves
         self._allowances = handle.budgets.moves
         self._note_positions()
+
+    def follow(self, order: Integers) -> None:
+        """Other rows are tried from now on, or in another order; what is known goes with them."""
+        known, states, victims = self._places, self._states, self._victims
+        sources = [known[row] if row < len(known) else -1 for row in order.tolist()]
+        self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
+        self._victims = [victims[at] if at >= 0 else _NOBODY for at in sources]
+        self._ranking.move(sources)
+        self._lay_out(order)
+
+    def _lay_out(self, order: Integers) -> None:
+        self._rows = order.tolist()
+        places = np.full(self._handle.snapshot.table.size, -1)
+        places[order] = np.arange(len(order))
+        self._places = places.tolist()
 
     def best(
         self,
@@ -157,7 +171,7 @@ class Verdicts:
         budgets = self._handle.budgets
         pods = [one[3] for one in candidates]
         for key in budgets.about(pods):
-            self._about.setdefault(key, {})[place] = None
+            self._about.setdefault(key, {})[self._rows[place]] = None
         breaking, others = budgets.split(pods)
         standing = {one[2]: one for one in candidates}
         ordered = [standing[info.uid] for info in (*breaking, *others)]
@@ -230,15 +244,12 @@ class Verdicts:
             states[:] = bytes(len(states))
             self._about.clear()
             return
-        for entry in (*changed, *exchanged):
-            place = places[entry >> 1]
-            if place >= 0:
-                states[place] = UNKNOWN
-        rows = self._handle.snapshot.table.rows
-        for name in moved:
-            row = rows.get(name)
-            if row is not None and places[row] >= 0:
-                states[places[row]] = UNKNOWN
+        rows = [entry >> 1 for entry in (*changed, *exchanged)]
+        known = self._handle.snapshot.table.rows
+        rows += [known[name] for name in moved if name in known]
         for key in allowed:
-            for place in self._about.pop(key, ()):
+            rows += self._about.pop(key, ())
+        for row in rows:
+            place = places[row]
+            if place >= 0:
                 states[place] = UNKNOWN
