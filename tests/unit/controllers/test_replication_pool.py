@@ -20,7 +20,7 @@ from tests.unit.controllers.test_replication_transfer import (
 )
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import NodeTransfer
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
@@ -269,6 +269,35 @@ async def test_machines_of_controllers_that_are_there_stay_lent(
         pool.gate = down("release")
         await there.settle(10.0)
         assert await pool.holders() == {"p": uid}
+
+
+async def test_news_of_a_node_asks_the_pool_once_however_many_controllers_there_are(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """One question for all of them, and a pass only for whom the node concerns."""
+    pool = SimulatedPool(["p"])
+    async with world(clock, rng, log) as there:
+        await nodes(there, "a")
+        for number in range(20):
+            await there.add_controller(f"web-{number}", replicas=0, **DYNAMIC)
+        service = ReplicationService(there.deps, pool=pool)
+        there.start(service)
+        await there.settle(5.0)
+        asked: list[str] = []
+        pool.gate = asked.append
+        passes = service.loop.statistics().done
+        await there.client.create(NODE, {"metadata": {"name": "other"}})
+        await there.settle(5.0)
+        assert asked == ["holders"]
+        assert service.loop.statistics().done == passes
+        await there.add_controller("api", replicas=0, nodeSelector={"matchLabels": {"api": "y"}})
+        await there.settle(5.0)
+        passes = service.loop.statistics().done
+        asked.clear()
+        await there.add_node("third", labels={"api": "y"})
+        await there.settle(5.0)
+        assert service.loop.statistics().done == passes + 1, "of the one whose node it is"
+        assert asked.count("holders") <= 4, "a look for each change, and the pass"
 
 
 async def bound(there: World, node: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
+from grange.controllers.replication.scheduling import AllocationRefused, Look, Scheduler
 
 T = TypeVar("T")
 
@@ -106,8 +106,8 @@ class MachinePoolScheduler:
         self._known: dict[str, str] | None = None
         self._silent_until = 0.0
 
-    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
-        """Names of the eligible nodes, sorted; by what is known of the pool while it is silent.
+    async def look(self) -> Look:
+        """The eligible nodes of now; by what is known of the pool while it is silent.
 
         Raises:
             GrangeError: the pool has trouble, and nothing is known of it.
@@ -118,12 +118,21 @@ class MachinePoolScheduler:
             if self._known is None:
                 raise
             holders = self._known
-        uid = controller.metadata.uid
-        return [
-            name
-            for name in await self._base.eligible_nodes(controller)
-            if holders.get(name, uid) == uid
-        ]
+        base = await self._base.look()
+
+        def eligible(controller: ReplicationController) -> Sequence[str]:
+            uid = controller.metadata.uid
+            return [name for name in base(controller) if holders.get(name, uid) == uid]
+
+        return eligible
+
+    async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
+        """Names of the eligible nodes, sorted; by what is known of the pool while it is silent.
+
+        Raises:
+            GrangeError: the pool has trouble, and nothing is known of it.
+        """
+        return (await self.look())(controller)
 
     async def allocate_nodes(
         self, controller: ReplicationController, count: int, *, request_id: str

@@ -1,6 +1,7 @@
 """Which controllers a piece of news concerns: changes of controllers, pods and nodes become keys."""
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
@@ -8,6 +9,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
+from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.controllers.replication import scheduling
@@ -58,15 +60,19 @@ class News:
             await self._nodes_moved.wait()
             self._nodes_moved.clear()
             started = self._clock.monotonic()
-            for controller in self._caches.controllers.store.list():
-                try:
-                    eligible = await scheduler.eligible_nodes(controller)
-                except (GrangeError, msgspec.ValidationError):
-                    continue  # its own pass reports it
-                if eligible != self._memory.eligible.get(controller.metadata.uid):
-                    self._loop.enqueue(controller.key)
+            with suppress(GrangeError):  # every pass finds it out and tries again
+                self._wake(await scheduler.look())
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
+
+    def _wake(self, look: scheduling.Look) -> None:
+        for controller in self._caches.controllers.store.list():
+            try:
+                eligible = look(controller)
+            except (SelectorError, msgspec.ValidationError):
+                continue  # its own pass reports it
+            if eligible != self._memory.eligible.get(controller.metadata.uid):
+                self._loop.enqueue(controller.key)
 
     # --- controllers --------------------------------------------------------------------------
 

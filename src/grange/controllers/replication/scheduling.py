@@ -26,8 +26,23 @@ class AllocationRefused(GrangeError):
     """No further nodes can be provided: report the shortage and carry on with what there is."""
 
 
+Look = Callable[[ReplicationController], Sequence[str]]
+"""What there was at one moment: names of the eligible nodes of any controller, sorted.
+
+Raises:
+    SelectorError, msgspec.ValidationError: the controller's spec cannot be read.
+"""
+
+
 class Scheduler(Protocol):
     """What the replication controller needs to know about nodes."""
+
+    async def look(self) -> Look:
+        """The eligible nodes of now, for as many controllers as are asked about at once.
+
+        Raises:
+            GrangeError: nothing is known of the nodes.
+        """
 
     async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
         """Names of all nodes where the controller's pods may run, sorted; used ones included.
@@ -124,8 +139,15 @@ class NodeSelectorScheduler:
         """Forget the answers; call when the placement facts of any node changed."""
         self._answers.clear()
 
+    async def look(self) -> Look:
+        """The eligible nodes of now."""
+        return self._eligible
+
     async def eligible_nodes(self, controller: ReplicationController) -> Sequence[str]:
         """Names of the eligible nodes, sorted."""
+        return self._eligible(controller)
+
+    def _eligible(self, controller: ReplicationController) -> Sequence[str]:
         spec = controller.spec.template.get("spec") or {}
         about_nodes = [spec.get(key) for key in ("nodeSelector", "affinity", "tolerations")]
         question = msgspec.json.encode(
