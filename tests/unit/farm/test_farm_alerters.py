@@ -8,7 +8,15 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.reconcile.farm.alerts import Alert, GaugeAlerter, MemoryAlerter, Several
+from grange.reconcile.farm.alerts import (
+    HIGH,
+    LOW,
+    Alert,
+    GaugeAlerter,
+    LogAlerter,
+    MemoryAlerter,
+    Several,
+)
 from grange.reconcile.farm.webhook import WebhookAlerter
 
 
@@ -114,3 +122,15 @@ def test_a_broken_place_does_not_keep_an_alert_from_the_others(log: Logger) -> N
     several.raised(alert())
     several.resolved(alert())
     assert [what for what, _ in memory.history] == ["raised", "resolved"]
+
+
+@pytest.mark.parametrize(("urgency", "level"), [(HIGH, "ERROR"), (LOW, "WARNING")])
+def test_an_alert_is_logged_as_loudly_as_it_is_urgent(
+    urgency: str, level: str, log: Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error needs a person now; who is woken for a shortage of nodes stops listening."""
+    alerter = LogAlerter(log)
+    told = Alert("default/web", "short", "too few nodes", urgency)
+    alerter.raised(told)
+    alerter.resolved(told)
+    assert [record.levelname for record in caplog.records] == [level, "INFO"]

@@ -49,14 +49,18 @@ class Alerter(Protocol):
 
 
 class LogAlerter:
-    """Alerts as log records: errors when they begin, information when they are over."""
+    """Alerts as log records: information when they are over, and when they begin as their urgency is.
+
+    One of high urgency is an error; one of low urgency can wait for the morning and is a warning.
+    """
 
     def __init__(self, log: Logger) -> None:
         self._log = log
 
     def raised(self, alert: Alert) -> None:
         """An alert begins."""
-        self._log.error(
+        tell = self._log.error if alert.urgency == HIGH else self._log.warning
+        tell(
             "alert",
             about=alert.about,
             reason=alert.reason,
