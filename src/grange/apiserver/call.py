@@ -14,6 +14,7 @@ from grange.apiserver import protobuf, representation
 from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
+from grange.apiserver.negotiation import Form
 from grange.apiserver.registry import Place, Registry, Written
 from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
@@ -73,8 +74,9 @@ class Call:
         """An object, of the target's kind unless said, in the form that the caller wants."""
         request = self.request
         view = representation.negotiate(info or self.target.info, request.headers, request.query)
-        shown = representation.one(view, body, now=self.clock.now(), work=self.registry.work)
-        return Response(code, shown, headers=warning_headers(warnings))
+        if view.form is not Form.OBJECT:
+            body = representation.one(view, body, now=self.clock.now(), work=self.registry.work)
+        return Response(code, body, headers=warning_headers(warnings))
 
     def written(self, outcome: Written, *, code: int = 200) -> Response:
         """The outcome of a write."""

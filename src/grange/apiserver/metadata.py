@@ -20,6 +20,7 @@ _SERVER_SET = (
     "generation",
 )
 _DROPPED = ("selfLink", "managedFields")  # not kept: server-side apply comes with a later issue
+_NOT_GIVEN = (*_SERVER_SET, *_DROPPED)
 _TEXTS = ("name", "generateName", "namespace", "uid", "resourceVersion")
 _NAME_MAX = 63  # generated names stay labels, as in Kubernetes
 _SUFFIX = 5
@@ -81,7 +82,7 @@ def prepare(info: AnyKind, metadata: Document, *, now: datetime, rng: Stream) ->
     """
     if metadata.pop("resourceVersion", None):
         raise BadRequest("resourceVersion should not be set on objects to be created")
-    for field in (*_SERVER_SET, *_DROPPED):
+    for field in _NOT_GIVEN:
         metadata.pop(field, None)
     if not metadata.get("name") and metadata.get("generateName"):
         generate_name(metadata, rng)

@@ -4,7 +4,6 @@ Whole objects are the stored bytes; nothing is decoded for them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
@@ -30,8 +29,7 @@ class _Envelope(msgspec.Struct):
 _envelopes = msgspec.json.Decoder(_Envelope)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True, gc=False):
     """How the caller wants to see a kind.
 
     Attributes:

@@ -10,7 +10,7 @@ The grammar is that of Kubernetes::
         namespaces/<ns>[/status|/finalize]              the namespace itself
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import MethodNotAllowed, NotFound
@@ -26,8 +26,7 @@ _COLLECTION_VERBS = {
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, gc=False):
     """What a resource request is about.
 
     Attributes:

@@ -86,7 +86,7 @@ def encode(info: AnyKind, document: Document, work: Work) -> Callable[[int], byt
     metadata = {"resourceVersion": "", **document["metadata"]}
     metadata["resourceVersion"] = ""
     ordered = {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
-    ordered.update((name, value) for name, value in document.items() if name not in _FIRST)
+    ordered |= {name: value for name, value in document.items() if name not in _FIRST}
     return _open(info, ordered)
 
 

@@ -4,6 +4,7 @@ Only what our own programs read is filled in; what a container image or a cluste
 decide (pull policy, DNS policy) stays out, so that stored pods stay small.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from grange.api import quantity
@@ -18,6 +19,12 @@ _FILE_MODE = 0o644
 _VOLUME_SOURCES_WITH_MODE = ("configMap", "secret", "downwardAPI", "projected")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _TOKEN_EXPIRATION_S = 3600
+_PROBE_NUMBERS = (  # zero means unset for these, as it does in Kubernetes
+    ("timeoutSeconds", 1),
+    ("periodSeconds", 10),
+    ("successThreshold", 1),
+    ("failureThreshold", 3),
+)
 
 
 def default_pod(pod: Document) -> None:
@@ -71,13 +78,7 @@ def _default_container(container: dict[str, Any], *, host_network: bool) -> None
 
 
 def _default_probe(probe: dict[str, Any]) -> None:
-    # Zero means unset for these, as it does in Kubernetes.
-    for field, default in (
-        ("timeoutSeconds", 1),
-        ("periodSeconds", 10),
-        ("successThreshold", 1),
-        ("failureThreshold", 3),
-    ):
+    for field, default in _PROBE_NUMBERS:
         if not probe.get(field):
             probe[field] = default
     if (action := probe.get("httpGet")) is not None:
@@ -106,18 +107,11 @@ def _default_volume(volume: dict[str, Any]) -> None:
 def _default_tolerations(spec: dict[str, Any]) -> None:
     """Let the pod outlive a short absence of its node, unless it says how long itself."""
     tolerations = spec.get("tolerations") or ()
-    missing = [
-        key
-        for key in _UNREACHABLE
-        if not any(
-            item.get("key", "") in ("", key) and item.get("effect", "") in ("", "NoExecute")
-            for item in tolerations
-        )
-    ]
+    missing = [key for key in _UNREACHABLE if not _tolerates(tolerations, key)]
     if missing:
         spec["tolerations"] = [
             *tolerations,
-            *(
+            *[
                 {
                     "key": key,
                     "operator": "Exists",
@@ -125,21 +119,32 @@ def _default_tolerations(spec: dict[str, Any]) -> None:
                     "tolerationSeconds": UNREACHABLE_S,
                 }
                 for key in missing
-            ),
+            ],
         ]
+
+
+def _tolerates(tolerations: Iterable[dict[str, Any]], key: str) -> bool:
+    for item in tolerations:
+        if item.get("key", "") in ("", key) and item.get("effect", "") in ("", "NoExecute"):
+            return True
+    return False
 
 
 def qos_class(spec: dict[str, Any]) -> str:
     """Guaranteed, Burstable or BestEffort, from the CPU and memory of all containers."""
     asks = False
     guaranteed = True
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        for name in ("cpu", "memory"):
-            request, limit = _amount(requests, name), _amount(limits, name)
-            asks = asks or request > 0 or limit > 0
-            guaranteed = guaranteed and limit > 0 and request in (0, limit)
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field) or ():
+            resources = container.get("resources")
+            if not resources:
+                guaranteed = False
+                continue
+            requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+            for name in ("cpu", "memory"):
+                request, limit = _amount(requests, name), _amount(limits, name)
+                asks = asks or request > 0 or limit > 0
+                guaranteed = guaranteed and limit > 0 and request in (0, limit)
     if not asks:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"

@@ -61,8 +61,10 @@ def _check_name(meta: Document, name_rule: Callable[[str], str | None], faults: 
 def check_labels(labels: Mapping[str, str], path: str, faults: Faults) -> None:
     """Keys and values of labels."""
     for key, value in labels.items():
-        faults.named(path, key, names.check_qualified_name(key))
-        faults.named(path, value, names.check_label_value(value))
+        if fault := names.check_qualified_name(key):
+            faults.named(path, key, fault)
+        if fault := names.check_label_value(value):
+            faults.named(path, value, fault)
 
 
 def check_annotations(annotations: Mapping[str, str], path: str, faults: Faults) -> None:
@@ -70,7 +72,8 @@ def check_annotations(annotations: Mapping[str, str], path: str, faults: Faults)
     size = 0
     for key, value in annotations.items():
         # Case does not matter in annotation keys.
-        faults.named(path, key, names.check_qualified_name(key.lower()))
+        if fault := names.check_qualified_name(key.lower()):
+            faults.named(path, key, fault)
         size += len(key) + len(value)
     if size > ANNOTATIONS_MAX_BYTES:
         faults.too_long(path, f"may not be more than {ANNOTATIONS_MAX_BYTES} bytes")

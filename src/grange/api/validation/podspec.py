@@ -74,8 +74,8 @@ def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
         if value := spec.get(field):
             faults.named(f"{path}.{field}", value, names.check_dns_label(value))
     for field in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
-        if value := spec.get(field):
-            faults.named(f"{path}.{field}", value, names.check_dns_subdomain(value))
+        if (value := spec.get(field)) and (fault := names.check_dns_subdomain(value)):
+            faults.named(f"{path}.{field}", value, fault)
     scheduling.check_scheduling(spec, path, faults)
 
 

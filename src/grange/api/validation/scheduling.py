@@ -49,7 +49,8 @@ def check_toleration(toleration: dict[str, Any], path: str, faults: Faults) -> N
     operator = toleration.get("operator") or "Equal"
     effect = toleration.get("effect", "")
     if key:
-        faults.named(f"{path}.key", key, names.check_qualified_name(key))
+        if fault := names.check_qualified_name(key):
+            faults.named(f"{path}.key", key, fault)
     elif operator != "Exists":
         message = "operator must be Exists when `key` is empty, which means all keys"
         faults.invalid(f"{path}.operator", operator, message)
@@ -60,7 +61,8 @@ def check_toleration(toleration: dict[str, Any], path: str, faults: Faults) -> N
         faults.invalid(f"{path}.value", toleration["value"], message)
     elif operator == "Equal":
         value = toleration.get("value", "")
-        faults.named(f"{path}.value", value, names.check_label_value(value))
+        if fault := names.check_label_value(value):
+            faults.named(f"{path}.value", value, fault)
     if effect and effect not in EFFECTS:
         faults.not_supported(f"{path}.effect", effect, EFFECTS)
     if "tolerationSeconds" in toleration and effect != "NoExecute":
