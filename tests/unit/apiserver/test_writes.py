@@ -5,6 +5,7 @@ from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Server, configm
 
 from grange.api import wire
 from grange.api.kinds import CONFIGMAP
+from grange.api.validation.podspec import PROGRAMS
 from grange.apiserver import stored
 from grange.store.interface import Entry
 
@@ -397,6 +398,21 @@ async def test_a_write_decodes_its_body_once_and_encodes_what_it_stores_once(
     before = (server.work.decodes, server.work.encodes)
     await server.made(PODS, pod())
     assert (server.work.decodes - before[0], server.work.encodes - before[1]) == (1, 1)
+
+
+async def test_pods_of_a_template_have_their_containers_judged_once(server: Server) -> None:
+    """Also those of the next server in this process: what is right does not depend on who asks."""
+    containers = [{"name": "of-a-template", "command": ["serve"], "ports": [{"containerPort": 80}]}]
+    before = PROGRAMS.looks
+    for number in range(10):
+        spec = {"containers": containers, "nodeName": f"node-{number}"}
+        await server.made(PODS, pod(f"web-{number}", **spec))
+    assert PROGRAMS.looks - before == 1
+    wrong = [{**containers[0], "ports": [{"containerPort": 80_000}]}]
+    for _ in range(2):
+        refused = await server.create(PODS, pod("wrong", containers=wrong))
+        assert refused.fields == ["spec.containers[0].ports[0].containerPort"]
+    assert PROGRAMS.looks - before == 3
 
 
 async def test_a_patch_decodes_the_object_once_and_encodes_it_once(server: Server) -> None:
