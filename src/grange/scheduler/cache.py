@@ -246,6 +246,11 @@ class Cache:
         """``is_assumed_pod`` by the UID."""
         return uid in self._assumed
 
+    def is_on(self, uid: str, node_name: str) -> bool:
+        """Whether a pod of this UID is assumed or added on the node."""
+        known = self._pods.get(uid)
+        return known is not None and known.pod.spec.node_name == node_name
+
     def tracks(self, uid: str) -> bool:
         """Whether a pod of this UID is assumed or added."""
         return uid in self._pods

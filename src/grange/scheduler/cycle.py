@@ -216,14 +216,18 @@ class Cycle:
         return Unplaced(queued, found, room)
 
     def take_back(self, placed: Placed) -> None:
-        """Undo an assumption: reservations in reverse order, then the charge."""
-        for _, plugin in reversed(self._profiles.of(placed.info).reserve):
-            plugin.unreserve(placed.state, placed.info, placed.node_name)
+        """Undo an assumption: reservations, then the charge."""
+        self.unreserve(placed)
         if not self._cache.is_assumed_pod(placed.info.pod):
             return  # bound by somebody, or gone: what it counts for is known from the informer
         self._cache.forget_pod(placed.info.pod)
         if self.units is not None:
             self.units.taken_back(placed)
+
+    def unreserve(self, placed: Placed) -> None:
+        """Give up what was reserved for a pod, in reverse order."""
+        for _, plugin in reversed(self._profiles.of(placed.info).reserve):
+            plugin.unreserve(placed.state, placed.info, placed.node_name)
 
     def refresh(self) -> None:
         """Bring the snapshot up to date.

@@ -528,6 +528,8 @@ class Scheduler:
                 # If it is not assumed any more, the informer has told what became of it.
                 if self.cache.is_assumed_pod(placed.info.pod):
                     self._take_back(placed, now, gone=outcome is Outcome.GONE)
+                elif not self.cache.is_on(placed.uid, placed.node_name):
+                    self.cycle.unreserve(placed)
         self._wake.set()  # there is room for more
 
     def _take_back(self, placed: Placed, now: float, *, gone: bool) -> None:

@@ -469,6 +469,34 @@ async def test_check_114_a_refused_permit_takes_the_reservation_back(
         assert (await made.pods())["p"] == "a"
 
 
+@pytest.mark.parametrize("written", [False, True])
+async def test_what_was_reserved_is_given_up_with_the_pod(
+    clock: Clock, rng: Stream, log: Logger, written: bool
+) -> None:
+    """A pod that goes while its binding is written leaves no reservation; a bound one keeps its."""
+    async with world(clock, rng, log) as made:
+        ledger = _Ledger()
+        profile = Profile([*plugins.DEFAULT, Plugin("Ledger", reserve=ledger)])
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if not request.path.endswith(("/binding", "/bindings")):
+                return await handle(request)
+            if written:
+                await handle(request)
+            else:
+                await made.client.delete(POD, "p", "default")
+            await made.settle()  # the informers have seen it before the answer comes
+            raise Timeout("the answer is lost")
+
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start(profile=profile)
+        made.gate = gate
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(5.0)
+        assert ledger.told == (["reserve a"] if written else ["reserve a", "unreserve a"])
+        assert scheduler.cache.pod_count == written
+
+
 async def test_many_pods_are_decided_in_slices(clock: Clock, rng: Stream, log: Logger) -> None:
     """Other tasks get their turn between slices, however many pods wait."""
     async with world(clock, rng, log) as made:
