@@ -250,6 +250,6 @@ class Verdicts:
         for key in allowed:
             rows += self._about.pop(key, ())
         for row in rows:
-            place = places[row]
-            if place >= 0:
+            # A row from after the last order refuses the class, or there would be a new order.
+            if row < len(places) and (place := places[row]) >= 0:
                 states[place] = UNKNOWN
