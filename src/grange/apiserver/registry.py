@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from grange.api import schema
+from grange.api import codec, schema
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError, BadRequest, Cause, Invalid
@@ -216,7 +216,7 @@ class Registry:
         )
         candidate = part(info, old, new)
         metadata.protect(old, candidate)
-        warnings = conform(info, candidate, options)
+        warnings = conform(info, candidate, options, old)
         metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
         _refuse(info, candidate, validate(candidate, old, info))
@@ -351,8 +351,12 @@ class Registry:
             plugin.admit(attempt)
 
 
-def conform(info: AnyKind, document: Document, options: WriteOptions) -> tuple[str, ...]:
+def conform(
+    info: AnyKind, document: Document, options: WriteOptions, old: Document | None = None
+) -> tuple[str, ...]:
     """Fit the document, which has its envelope, to its schema; fill in defaults; returns warnings.
+
+    One that does not fit is refused with what the rules beyond the schema say of the rest of it, too.
 
     Raises:
         BadRequest: it has unknown fields, under strict field validation.
@@ -374,12 +378,53 @@ def conform(info: AnyKind, document: Document, options: WriteOptions) -> tuple[s
                 group=info.group,
                 causes=[*unknown, *others],
             )
-        _refuse(info, document, others)
+        _refuse(info, document, others and [*others, *further(info, document, old, others)])
         _refuse(info, document, schema.drop_unknown(document, info))
         if options.field_validation == IGNORE:
             warnings = ()
     schema.apply_defaults(document, info)
     return warnings
+
+
+def further(
+    info: AnyKind, document: Document, old: Document | None, found: Sequence[Cause]
+) -> list[Cause]:
+    """What the rules say of a document that does not fit its schema, besides what was found already.
+
+    Rules are written for documents that fit. So they get a copy without the fields at fault; where they
+    stumble all the same, what was found is all that can be said.
+    """
+    rest: Document = codec.clone(document)
+    for cause in found:
+        _drop(rest, cause.field)
+    try:
+        schema.apply_defaults(rest, info)
+        causes = validate(rest, old, info)
+    except Exception:  # noqa: BLE001  rules may trust what the schema has just denied
+        return []
+    known = tuple(cause.field for cause in found)
+    return [cause for cause in causes if not _concerns(cause.field, known)]
+
+
+def _drop(document: Document, path: str) -> None:
+    """Take away a field of an object; one in a list or a map stays."""
+    *parents, field = path.split(".")
+    for name in parents:
+        part = document.get(name)
+        if not isinstance(part, dict):
+            return
+        document = part
+    document.pop(field, None)
+
+
+def _concerns(field: str, known: Sequence[str]) -> bool:
+    """Whether a field is one of these, is in one, or contains one."""
+    return any(
+        field == other
+        or field.startswith((f"{other}.", f"{other}["))
+        or other.startswith((f"{field}.", f"{field}["))
+        for other in known
+    )
 
 
 def _refuse(info: AnyKind, document: Document, causes: list[Cause]) -> None:

@@ -144,6 +144,43 @@ async def test_missing_command_is_explained(server: Server) -> None:
     assert "processes" in answer.message
 
 
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        (
+            {"strategy": "Lively", "placement": "Anywhere", "replicas": -1},
+            ["spec.strategy", "spec.placement", "spec.replicas"],
+        ),
+        (
+            {"replicas": "three", "rollout": {"maxSurge": "lots", "progressDeadlineSeconds": -1}},
+            ["spec.replicas", "spec.rollout.maxSurge", "spec.rollout.progressDeadlineSeconds"],
+        ),
+        (
+            {"replicas": -1, "template": {"spec": {}}},
+            ["spec.template.spec.containers", "spec.replicas"],
+        ),
+    ],
+)
+async def test_faults_of_one_sort_hide_none_of_another(
+    spec: dict[str, object], fields: list[str], server: Server
+) -> None:
+    """Who mends one fault should not be told of the next one only then."""
+    asked = {"metadata": {"name": "web"}, "spec": {**controller()["spec"], **spec}}  # type: ignore[dict-item]  # JSON
+    answer = await server.create(GRCS, asked)
+    assert answer.code == 422
+    assert answer.fields == fields
+
+
+async def test_rules_that_stumble_over_a_document_that_does_not_fit_are_left_out(
+    server: Server,
+) -> None:
+    asked = pod()
+    asked["spec"] |= {"containers": [{"name": 7, "image": "a", "ports": "many"}], "volumes": {}}
+    answer = await server.create(PODS, asked)
+    assert answer.code == 422
+    assert {"spec.containers[0].name", "spec.volumes"} <= {*answer.fields}
+
+
 @pytest.mark.parametrize("query", [{}, {"fieldValidation": "Strict"}])
 async def test_unknown_field_is_refused_by_default(server: Server, query: dict[str, str]) -> None:
     answer = await server.create(PODS, pod(nodeNam="x"), **query)
