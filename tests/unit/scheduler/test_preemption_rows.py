@@ -295,6 +295,30 @@ def test_what_a_pod_is_told_on_its_own_node_is_for_itself_alone() -> None:
     assert world.decide(mine) == "a"
 
 
+def test_whom_placed_pods_refuse_is_asked_once_for_pods_with_the_same_labels() -> None:
+    """And again when another term joins: then rules decide where loads did alone."""
+    world = Kept()
+    world.nodes("a", "b")
+    world.put(pod("low", 1, "4"), "a").put(refusing("db", 20, "100m"), "b")
+    for name in ("one", "two", "three"):
+        assert world.victims(pod(name, 9, labels={"app": "web"})) == ("a", ["low"])
+    (kept,) = world.evaluator._kept.values()
+    assert [*kept.by_kin.values()] == [True]
+    world.put(refusing("web", 20, "0"), "a")
+    for name in ("four", "five"):
+        assert world.victims(pod(name, 9, labels={"app": "web"})) == (None, [])
+    assert [*kept.by_kin.values()] == [False]
+    assert world.victims(pod("six", 9, labels={"app": "other"})) == ("a", ["low"])
+    assert [*kept.by_kin.values()] == [False, True]
+
+
+def refusing(app: str, priority: int, cpu: str) -> PodInfo:
+    """A pod that refuses the company of an application."""
+    near = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": app}}}
+    affinity = {"podAntiAffinity": {REQUIRED: [near]}}
+    return pod(f"against-{app}", priority, cpu, affinity=affinity)
+
+
 def test_whom_a_nominated_pod_refuses_is_asked_of_each_pod() -> None:
     """Labels decide that, and pods of one class may have any."""
     world = Kept()

@@ -28,6 +28,7 @@ from grange.scheduler.framework import (
     Scope,
     Status,
 )
+from grange.scheduler.kin import Kin
 from grange.scheduler.loadtrial import LoadTrial
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
@@ -43,6 +44,7 @@ BY_SCHEDULER = "PreemptionByScheduler"
 
 _NOT_HELPFUL = "Preemption is not helpful for scheduling."
 _KEPT_CLASSES = 64
+_KEPT_KIN = 1_000
 _NOTHING = Nominated()
 
 _Pods = tuple[PodInfo, ...]
@@ -51,7 +53,7 @@ _Pods = tuple[PodInfo, ...]
 class _Kept:
     """What is known for pods of one class and priority."""
 
-    __slots__ = ("by_load", "layout", "loads", "nodes", "order", "verdicts")
+    __slots__ = ("by_kin", "by_load", "layout", "loads", "nodes", "order", "terms", "verdicts")
 
     def __init__(self, trial: Trial) -> None:
         self.layout = self.nodes = -1
@@ -60,6 +62,9 @@ class _Kept:
         self.verdicts: Verdicts | None = None
         # Whether loads decide alone as long as no placed pod has anything to say about others.
         self.by_load: bool | None = None
+        # The same among pods that have; what concerns a pod follows from its kin and their terms.
+        self.by_kin: dict[Kin, bool] = {}
+        self.terms = (-1, -1)
 
 
 class Evaluator:
@@ -145,11 +150,20 @@ class Evaluator:
 
     def _by_load(self, kept: _Kept, trial: Trial) -> bool:
         """Whether loads decide alone about this pod."""
-        if not self._handle.snapshot.index.silent:
-            return LoadTrial.suits(trial)
-        if kept.by_load is None:
-            kept.by_load = LoadTrial.suits(trial)
-        return kept.by_load
+        index = self._handle.snapshot.index
+        if index.silent:
+            if kept.by_load is None:
+                kept.by_load = LoadTrial.suits(trial)
+            return kept.by_load
+        terms = (index.epoch, index.known)
+        if kept.terms != terms or len(kept.by_kin) >= _KEPT_KIN:
+            kept.terms = terms
+            kept.by_kin.clear()
+        kin = trial.pod.kinship()
+        found = kept.by_kin.get(kin)
+        if found is None:
+            found = kept.by_kin[kin] = LoadTrial.suits(trial)
+        return found
 
     def _hopeful(self, pod: PodInfo) -> Mask:
         """By row, whether the pod might fit with everybody less important gone."""
