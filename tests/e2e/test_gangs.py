@@ -83,7 +83,7 @@ def test_a_gang_from_kubectl_starts_with_its_last_member(plane: Plane, binary: s
     assert "Pending" in shown
     told = json.loads(kubectl("get", "pod", "crew-0", "-o", "json"))["status"]["conditions"]
     assert [item["message"] for item in told if item["type"] == "PodScheduled"] == [
-        "waits for minMember: 2 of 3 pods exist"
+        "waits until 3 pods of pod group default/crew exist"
     ]
     kubectl("apply", "-f", "-", stdin=MEMBER % 2)
     eventually(lambda: status().get("phase") == "Running", "all three run")

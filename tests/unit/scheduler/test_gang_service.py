@@ -65,7 +65,7 @@ async def test_the_status_of_a_group_tells_its_whole_life(
         assert scheduled(found) == (
             "False", "NotEnoughMembers", "waits for minMember: 1 of 2 pods exist",
         )  # fmt: skip
-        assert await made.message("p0") == "waits for minMember: 1 of 2 pods exist"
+        assert await made.message("p0") == "waits until 2 pods of pod group default/g exist"
         await members(made, "g", "p1")
         await made.settle()
         found = await group(made, "g")

@@ -147,7 +147,8 @@ class GangUnits:
             return self._single(queued, gang.queue, now)
         if gang.present < gang.min_member:
             message = f"waits for minMember: {gang.present} of {gang.min_member} pods exist"
-            return self._put_aside(gang, queued, TOO_FEW, message, now)
+            told = f"waits until {gang.min_member} pods of pod group {gang.key} exist"
+            return self._put_aside(gang, queued, TOO_FEW, message, now, told=told)
         return self._try(gang, queued, now)
 
     def placed(self, placed: Placed) -> None:
@@ -227,7 +228,8 @@ class GangUnits:
         need = gang.min_member - gang.quorum
         if len(candidates) < need:
             message = f"waits for minMember: {len(candidates)} of {need} pods may be scheduled"
-            return self._put_aside(gang, leader, TOO_FEW, message, now)
+            told = f"waits until {need} more pods of pod group {gang.key} may be scheduled"
+            return self._put_aside(gang, leader, TOO_FEW, message, now, told=told)
         if gang.since is None:
             gang.since = now
         gang.rank = (-float(candidates[0].info.pod.spec.priority), gang.since)
@@ -427,12 +429,13 @@ class GangUnits:
         return Batch(tuple(Unplaced(item, rejection, rooms.get(item.uid)) for item in told))
 
     def _put_aside(
-        self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float
+        self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float, told: str = ""
     ) -> Outcome:
+        """A pod of a gang waits; the gang's own message counts, the pod's must not grow stale."""
         self.preempting.withdraw([queued.info])
         self._queue.turn_down(queued, _ASLEEP, now)
         self._note(gang, reason, message)
-        return Unplaced(queued, self._rejection(message, _ASLEEP))
+        return Unplaced(queued, self._rejection(told or message, _ASLEEP))
 
     def _withdrawn(self, info: PodInfo) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, info.pod, None)
