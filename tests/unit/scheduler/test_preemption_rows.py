@@ -523,6 +523,19 @@ def test_what_is_known_of_a_node_outlives_changes_of_others() -> None:
     assert world.evaluator.tried == 104 + 2  # nobody looked at it meanwhile
 
 
+def test_a_node_that_joins_and_refuses_the_pod_has_a_row_all_the_same() -> None:
+    """The order of the search stays as it was; what changes there must be of no matter."""
+    world = crowded(3)
+    room(world, 0)
+    world.nodes("late", unschedulable=True).put(pod("there", 1, "4"), "late")
+    room(world, 1)
+    world.put(pod("another", 1, "1"), "late")
+    promised = pod("high2", 9, "3")
+    world.nominator.put(promised, "late")
+    assert world.preempt(promised) is not None
+    assert world.evaluator.tried == 3 + 2
+
+
 def test_equal_loads_are_asked_about_once() -> None:
     """A thousand nodes alike cost a few questions, not a thousand."""
     world = crowded(200)

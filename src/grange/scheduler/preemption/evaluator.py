@@ -192,10 +192,12 @@ class Evaluator:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        if kept.layout != snapshot.layout or kept.nodes != snapshot.index.nodes:
+        moved = kept.layout != snapshot.layout
+        if moved or kept.nodes != snapshot.index.nodes:
             kept.layout, kept.nodes = snapshot.layout, snapshot.index.nodes
             order = self._open_rows(trial, pod)
-            if kept.verdicts is not None and not np.array_equal(order, kept.order):
+            # Even where the order stays, there may be a row that nobody has heard of.
+            if kept.verdicts is not None and (moved or not np.array_equal(order, kept.order)):
                 kept.verdicts.follow(order)
             kept.order = order
         return kept

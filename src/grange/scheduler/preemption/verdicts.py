@@ -70,7 +70,7 @@ class Verdicts:
         self._note_positions()
 
     def follow(self, order: Integers) -> None:
-        """Other rows are tried from now on, or in another order; what is known goes with them."""
+        """There are other rows, or those that are tried stand otherwise; what is known goes along."""
         known, states, victims = self._places, self._states, self._victims
         sources = [known[row] if row < len(known) else -1 for row in order.tolist()]
         self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
@@ -250,6 +250,6 @@ class Verdicts:
         for key in allowed:
             rows += self._about.pop(key, ())
         for row in rows:
-            # A row from after the last order refuses the class, or there would be a new order.
-            if row < len(places) and (place := places[row]) >= 0:
+            place = places[row]
+            if place >= 0:
                 states[place] = UNKNOWN
