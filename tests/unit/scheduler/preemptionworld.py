@@ -22,8 +22,17 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
-def pod(name: str, priority: int = 0, cpu: str = "1", *, since: str = "", **more: Any) -> PodInfo:
-    found = builders.pod(name, requests={"cpu": cpu}, priority=priority, **more)
+def pod(
+    name: str,
+    priority: int = 0,
+    cpu: str = "1",
+    *,
+    memory: str = "",
+    since: str = "",
+    **more: Any,
+) -> PodInfo:
+    requests = {"cpu": cpu, "memory": memory} if memory else {"cpu": cpu}
+    found = builders.pod(name, requests=requests, priority=priority, **more)
     status = msgspec.structs.replace(found.status, start_time=since or None)
     return PodInfo.of(msgspec.structs.replace(found, status=status))
 

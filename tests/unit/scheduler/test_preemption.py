@@ -106,12 +106,12 @@ def test_check_109_the_evaluator_equals_a_naive_one(
                 selector = Labels.parse(f"app={app}")
                 world.budgets.put(Budget("default", app, selector, pick % 3))
             case "ask":
-                world.cache.update_node_info_snapshot(world.snapshot)
+                world.cache.update_node_info_snapshot(world.truth)
                 nominated = world.nominator.beside(info)
                 narrowed = Narrowed()
                 state = CycleState()
                 if not isinstance(
-                    serial.choose(PROFILE, state, info, world.snapshot, narrowed, None, nominated),
+                    serial.choose(PROFILE, state, info, world.truth, narrowed, None, nominated),
                     Rejection,
                 ):
                     continue

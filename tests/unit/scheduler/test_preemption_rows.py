@@ -54,8 +54,9 @@ class Kept(World):
     def decide(self, info: PodInfo) -> str | Rejection:
         """As the reference decides."""
         self.cache.update_node_info_snapshot(self.snapshot)
+        self.cache.update_node_info_snapshot(self.truth)
         nominated = self.nominator.beside(info)
-        expected = serial.decide(PROFILE, CycleState(), info, self.snapshot, None, nominated)
+        expected = serial.decide(PROFILE, CycleState(), info, self.truth, None, nominated)
         found = self.engine.decide(info, CycleState(), nominated)
         assert found == expected
         return found
@@ -95,9 +96,9 @@ class Kept(World):
 
 
 # Two classes ask, of few loads, and nodes change seldom: so what is kept is used.
-ASKING = [("1", 5), ("3", 9)]
+ASKING = [("1", 5, "20Gi"), ("3", 9, "")]
 SITTING = st.tuples(
-    st.sampled_from(["500m", "1", "2"]),
+    st.sampled_from([("500m", ""), ("1", ""), ("2", ""), ("1", "16Gi")]),
     st.integers(0, 6),
     st.sampled_from(["", "web", "db"]),
     st.sampled_from(["", EARLY, LATE]),
@@ -106,7 +107,7 @@ SITTING = st.tuples(
 VERBS = (
     *("put", "put", "place", "drop", "delete", "allow", "change", "leave") * 3,
     *("preempt",) * 20,
-    *("shy", "select", "unbudget", "cordon", "grow", "join", "part"),
+    *("shy", "select", "unbudget", "cordon", "grow", "join", "part") * 2,
 )
 
 
@@ -125,16 +126,16 @@ class History:
 
     def put(self, name: str, pick: int, shape: Any) -> None:
         """A pod is bound by somebody."""
-        cpu, priority, app, since, port = shape
+        (cpu, memory), priority, app, since, port = shape
         more = {"labels": {"app": app} if app else {}, "host_ports": [port] if port else []}
-        info = pod(name, priority, cpu, since=since, **more)
+        info = pod(name, priority, cpu, memory=memory, since=since, **more)
         self.there[name] = info.on(f"n{pick % self.joined}")
         self.world.cache.add_pod(self.there[name])
 
     def preempt(self, name: str, pick: int, _: Any) -> None:
         """A pod without a node looks for room; perhaps one that was promised some."""
-        cpu, priority = ASKING[pick % 2]
-        info = pod(name, priority, cpu)
+        cpu, priority, memory = ASKING[pick % 2]
+        info = pod(name, priority, cpu, memory=memory)
         if self.waiting and pick % 3 == 0:
             info = self.waiting[self.some(self.waiting, pick)]
         if not isinstance(self.world.decide(info), Rejection):
@@ -463,6 +464,25 @@ def test_a_rejection_is_told_again_while_nothing_else_is_to_be_told() -> None:
     assert world.decide(pod("two", 9, "3")) is first
     world.cache.update_node(None, builders.node("n7", unschedulable=True))
     assert world.decide(pod("three", 9, "3")) != first
+
+
+def test_a_rejection_that_is_told_again_counts_what_changed() -> None:
+    world = Kept()
+    world.nodes("a", "b")
+    world.put(pod("on-a", 20, "4"), "a").put(pod("on-b", 20, "4"), "b")
+    world.nominator.put(pod("promised", 20, "4"), "a")
+    asking = [pod(name, 9, "3", memory="20Gi") for name in ("one", "two", "three")]
+    told = world.decide(asking[0])
+    assert isinstance(told, Rejection)
+    assert told.counts == (("Insufficient cpu", 2),)
+    world.put(pod("more", 20, "0", memory="16Gi"), "b")
+    told = world.decide(asking[1])
+    assert isinstance(told, Rejection)
+    assert told.counts == (("Insufficient cpu", 2), ("Insufficient memory", 1))
+    world.cache.remove_pod(pod("on-b", 20, "4").on("b").pod)
+    told = world.decide(asking[2])
+    assert isinstance(told, Rejection)
+    assert told.counts == (("Insufficient cpu", 1), ("Insufficient memory", 1))
 
 
 def test_prefilter_plugins_are_asked_about_a_class_not_about_each_promise() -> None:
