@@ -201,6 +201,26 @@ async def test_no_pod_is_made_on_a_machine_that_is_being_given_back(
             await there.settle(0.05)
 
 
+async def test_a_machine_whose_transfer_does_not_know_that_it_was_lent_is_given_back(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """An owner died between being lent the machine and writing it down; the next one finds it spare."""
+    pool = SimulatedPool(["p"])
+    async with world(clock, rng, log) as there:
+        await nodes(there, "p")
+        await there.hold_ready("p")
+        await started(there, "a", replicas=1, pool=pool, rollout={"progressDeadlineSeconds": 10})
+        await there.until(lambda: there.ready(1))
+        demand = await there.controller()
+        await pool.claim("dead", holder=demand.metadata.uid, demand=demand, count=1, epoch=1)
+        await label(there, "a", fits=False)
+        await there.until(lambda: phase(there, Phase.STARTING))
+        await label(there, "a", fits=True)
+        await there.until(lambda: moved(there, "a"))
+        await there.settle(5.0)
+        assert await pool.holders() == {"p": ""}
+
+
 async def test_a_machine_with_another_pod_of_the_service_is_kept(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

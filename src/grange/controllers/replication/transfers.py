@@ -78,6 +78,7 @@ class Transfers:
             if after is item:
                 result.stored.append(item)
             if after is None:
+                result.due(0.0)  # then to see whether anything that was lent is idle now
                 result.records.append((_RECORDS[transfer.phase_of(item)], item))
                 self._log.info("node transfer over", transfer=item.id, phase=item.phase)
             else:
