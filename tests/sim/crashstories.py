@@ -323,6 +323,52 @@ async def give(stage: Stage) -> None:
     await stage.until_settled(web=1, api=2)
 
 
+async def stay(stage: Stage) -> None:
+    """A pod is to move to a machine of the pool that does not answer; in the end it stays."""
+    rollout = {**ROLLOUT, "progressDeadlineSeconds": 30}
+    where: Document = {"strategy": "Dynamic", "nodeSelector": {"matchLabels": FITS}}
+    await stage.create("web", 1, **where, rollout=rollout)
+    await stage.until_placed("n0")
+    stage.minimum.minimum["web"] = 1
+    stage.world.crash("agent-p0")
+    await stage.label("n0", None)
+
+    async def begun() -> bool:
+        return await stage.placed() == ["n0", "p0"]
+
+    await stage.world.until(begun, limit_s=STEP_S)
+    await stage.label("n0", "y")
+
+    async def turned() -> bool:
+        found = await stage.world.client.get(REPLICATIONCONTROLLER, "web", "default")
+        return {item.phase for item in found.status.node_transfers} <= {"RollingBack"}
+
+    await stage.world.until(turned, limit_s=STEP_S)
+    stage.world.restart("agent-p0")
+    await stage.until_placed("n0")
+
+
+async def fail(stage: Stage) -> None:
+    """A template whose program does not stay up is rolled back by policy."""
+    rollout = {**ROLLOUT, "maxUnavailable": 1, "minReadySeconds": 10, "autoRollback": True}
+    await stage.create(
+        "web", 3, placement="Packed", rollout={**rollout, "progressDeadlineSeconds": 20}
+    )
+    await stage.until_settled(web=3)
+    await stage.world.clock.sleep(15.0)  # they count as available
+    stage.minimum.minimum["web"] = 2
+    await patched(stage.world, "web", template=template("web", 2, "crashes"))
+
+    async def back() -> bool:
+        found = await stage.world.client.get(REPLICATIONCONTROLLER, "web", "default")
+        state, status = found.status.rollout, found.status
+        if state is None or state.phase != "RolledBack" or status.outbox:
+            return False
+        return status.available_replicas == status.replicas == len(await stage.placed()) == 3
+
+    await stage.world.until(back, limit_s=STEP_S)
+
+
 @dataclass(frozen=True, slots=True)
 class Story:
     """What happens, and where.
@@ -347,6 +393,8 @@ STORIES = {
     "replace": Story(replace, ("n0", "n1"), rolls=True),
     "drain": Story(drain, ("n0", "n1", "n2")),
     "give": Story(give, ("n0", "n1")),
+    "stay": Story(stay, ("n0",), ("p0", "p1")),
+    "fail": Story(fail, ("n0", "n1")),
 }
 
 
@@ -416,6 +464,7 @@ async def tell(
     story = STORIES[name]
     clock, rng = LoopClock(EPOCH), Stream(seed)
     async with simulated(clock=clock, rng=rng, log=log, faults=_NETWORKS[seed > 0]) as world:
+        world.network.note("story", f"{name}, lap {seed}")  # for the report of a failure
         points = CrashPoints(world, actors=actors, point=point)
         stage = Stage(world, points, SimulatedPool(story.lent))
         await stage.populate((*story.own, *story.lent), rolls=story.rolls)
