@@ -288,8 +288,8 @@ async def drain(stage: Stage) -> None:
     await stage.until_placed("n1", "n2")
 
 
-async def replace(stage: Stage) -> None:
-    """A RollingUpdate moves three replicas to another controller, and the old one is deleted."""
+async def between(stage: Stage, **spec: Any) -> None:
+    """A RollingUpdate of three replicas begins."""
     spread = {"placement": "Packed", "app": "web"}
     await stage.create("old", 3, **spread)
     await stage.create("new", 0, **spread, template=template("web", 2))
@@ -298,15 +298,38 @@ async def replace(stage: Stage) -> None:
     stage.replicas.minimum = 3
     update: Document = {
         "metadata": {"name": "roll", "namespace": "default"},
-        "spec": {"old": "old", "new": "new", "desired": 3, "minimum": 2},
+        "spec": {"old": "old", "new": "new", "desired": 3, "minimum": 2, **spec},
     }
     await stage.world.client.create(ROLLINGUPDATE, update, "default")
 
+
+async def replace(stage: Stage) -> None:
+    """A RollingUpdate moves three replicas to another controller, and the old one is deleted."""
+    await between(stage)
+
     async def over() -> bool:
         found = await stage.world.client.get(ROLLINGUPDATE, "roll", "default")
-        return found.status.phase in OVER and await stage.settled(new=3)
+        recorded = not found.status.outbox and not found.metadata.finalizers
+        return found.status.phase in OVER and recorded and await stage.settled(new=3)
 
     await stage.world.until(over, limit_s=STEP_S)
+
+
+async def abandon(stage: Stage) -> None:
+    """A RollingUpdate waits at its canary, and is deleted half-way."""
+    await between(stage, canary=1)
+
+    async def waiting() -> bool:
+        found = await stage.world.client.get(ROLLINGUPDATE, "roll", "default")
+        return found.status.phase == "Waiting" and await stage.settled(old=2, new=1)
+
+    async def gone() -> bool:
+        left = (await stage.world.client.list(ROLLINGUPDATE)).items
+        return not left and await stage.settled(old=2, new=1)
+
+    await stage.world.until(waiting, limit_s=STEP_S)
+    await stage.world.client.delete(ROLLINGUPDATE, "roll", "default")
+    await stage.world.until(gone, limit_s=STEP_S)
 
 
 async def give(stage: Stage) -> None:
@@ -391,6 +414,7 @@ STORIES = {
     "roll": Story(roll, ("n0", "n1")),
     "borrow": Story(borrow, ("n0",), ("p0", "p1")),
     "replace": Story(replace, ("n0", "n1"), rolls=True),
+    "abandon": Story(abandon, ("n0", "n1"), rolls=True),
     "drain": Story(drain, ("n0", "n1", "n2")),
     "give": Story(give, ("n0", "n1")),
     "stay": Story(stay, ("n0",), ("p0", "p1")),
