@@ -6,7 +6,7 @@ are patches fenced by the object's UID, so a namesake is never touched; the serv
 controller.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -111,6 +111,7 @@ class RefManager(Generic[R]):
         kind: the kind of the objects.
         matches: whether an object belongs to the owner by its labels (and whatever else counts).
         can_adopt: run before the first adoption, once; if it raises, nothing is adopted.
+        labels: put on what is adopted, in the write that makes it ours.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class RefManager(Generic[R]):
         kind: KindInfo[R],
         matches: Callable[[R], bool],
         can_adopt: Callable[[], Awaitable[None]],
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._client = client
         self._owner = owner
@@ -129,6 +131,7 @@ class RefManager(Generic[R]):
         self._kind = kind
         self._matches = matches
         self._can_adopt = can_adopt
+        self._labels = dict(labels or {})
         self._checked = False
         self._refusal: Exception | None = None
 
@@ -174,7 +177,9 @@ class RefManager(Generic[R]):
         reference = _document(self._reference)
         others = [item for item in obj.metadata.owner_references if item.uid != self._reference.uid]
         try:
-            return await self._patch(obj, [*map(_document, others), reference], [reference])
+            return await self._patch(
+                obj, [*map(_document, others), reference], [reference], self._labels
+            )
         except NotFound:
             return None
 
@@ -185,8 +190,14 @@ class RefManager(Generic[R]):
         with suppress(NotFound, Invalid):
             await self._patch(obj, [*map(_document, others)], [{"$patch": "delete", "uid": uid}])
 
-    async def _patch(self, obj: R, whole: list[Document], change: list[Document]) -> R:
-        """Write owner references so that nobody else's change is lost.
+    async def _patch(
+        self,
+        obj: R,
+        whole: list[Document],
+        change: list[Document],
+        labels: Mapping[str, str] | None = None,
+    ) -> R:
+        """Write owner references, and labels with them, so that nobody else's change is lost.
 
         Built-in kinds merge the list by UID, so naming our entry is enough. The others know only
         the merge patch, which replaces the list: there the whole list is written, fenced by the
@@ -194,6 +205,8 @@ class RefManager(Generic[R]):
         """
         meta = obj.metadata
         fence: Document = {"uid": meta.uid}
+        if labels:
+            fence["labels"] = dict(labels)
         if "." not in self._kind.group:
             return await self._client.patch(
                 self._kind,

@@ -308,19 +308,24 @@ async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
         assert "web-a" in await there.names()
 
 
+async def orphaned(there: World) -> None:
+    """Delete the controller, but not its pods."""
+    await there.change(paused=True)
+    await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+    await there.settle()
+    for pod in await there.pods():  # as the garbage collector does
+        await there.client.patch(
+            POD, pod.metadata.name, "default", patch={"metadata": {"ownerReferences": None}}
+        )
+
+
 async def test_orphans_are_adopted_not_doubled(clock: Clock, rng: Stream, log: Logger) -> None:
     """A controller deleted with its pods orphaned, and created again, takes them over."""
     async with world(clock, rng, log) as there:
         await started(there, "a", "b", replicas=2)
         await there.until(lambda: there.ready(2))
         before = [p.metadata.uid for p in await there.pods()]
-        await there.change(paused=True)
-        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
-        await there.settle()
-        for pod in await there.pods():  # as the garbage collector does
-            await there.client.patch(
-                POD, pod.metadata.name, "default", patch={"metadata": {"ownerReferences": None}}
-            )
+        await orphaned(there)
         await there.add_controller(replicas=2)
         await there.until(lambda: there.ready(2))
         await there.settle()
@@ -333,6 +338,42 @@ async def test_orphans_are_adopted_not_doubled(clock: Clock, rng: Stream, log: L
             assert reference.uid == owner.metadata.uid
             assert pod.metadata.labels[identity.RC_ID_LABEL] == owner.metadata.uid
         assert len(await there.events("Adopted")) == 2
+        assert await there.events("LabelsRepaired") == []  # ours and marked as ours in one write
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_adopted_pods_that_are_too_many_go(
+    clock: Clock, rng: Stream, log: Logger, replicas: int
+) -> None:
+    """They bear the mark of a controller that is not there any more."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", "c", replicas=3)
+        await there.until(lambda: there.ready(3))
+        await orphaned(there)
+        await there.add_controller(replicas=replicas)
+        await there.settle(10.0)
+        assert len(await there.pods()) == replicas
+        assert await there.ready(replicas)
+        assert (await there.said("Reconciled")).status == "True"
+
+
+async def test_pods_marked_as_anothers_go_when_they_are_too_many(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The owner reference decides; a uid label that a hand changed hides no pod from the audit."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", "c", replicas=3)
+        await there.until(lambda: there.ready(3))
+        await there.change(paused=True)
+        mark = {"metadata": {"labels": {identity.RC_ID_LABEL: "somebody-else"}}}
+        for name in ("web-a", "web-b"):
+            await there.client.patch(POD, name, "default", patch=mark)
+        await there.client.delete(POD, "web-c", "default")  # members are asked for
+        await there.settle(5.0)
+        await there.change(paused=False, replicas=0)
+        await there.settle(10.0)
+        assert await there.pods() == []
+        assert (await there.said("Reconciled")).status == "True"
 
 
 async def test_w12_labels_that_drift_are_put_back(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -255,7 +255,8 @@ class Journal:
 
         Args:
             controller: whose.
-            seen: its pods as the cache has them: one that lost its labels is not in the answer.
+            seen: its pods as the cache has them. One whose uid label is lost or names somebody else
+                is not in the server's list, so those that the list lacks are asked for by name.
 
         Returns:
             The members that are recorded now.
@@ -268,11 +269,9 @@ class Journal:
         )
         live = [pod for pod in listing.items if owners.is_controlled_by(pod, controller)]
         known = {pod.metadata.uid for pod in live}
-        live += [
-            pod
-            for pod in seen
-            if pod.metadata.uid not in known and ID_LABEL not in pod.metadata.labels
-        ]
+        for pod in seen:
+            if pod.metadata.uid not in known:
+                live += await self._found(pod, controller)
         members = [_member(pod) for pod in live if logic.is_active(pod)]
         recorded = False
         for found in controller.status.outbox:
@@ -286,6 +285,16 @@ class Journal:
             strange = entry(controller, RETARGET, self._clock.now(), number=-1, message=message)
             await self._write(controller, strange, members)
         return Recorded(now_members, tuple(live))
+
+    async def _found(self, pod: Pod, controller: ReplicationController) -> list[Pod]:
+        """A pod as the server has it; nothing if it is gone or not the controller's any more."""
+        meta = pod.metadata
+        try:
+            live = await self._client.get(POD, meta.name, meta.namespace)
+        except NotFound:
+            return []
+        ours = live.metadata.uid == meta.uid and owners.is_controlled_by(live, controller)
+        return [live] if ours else []
 
     async def publish(
         self,

@@ -17,7 +17,7 @@ from grange.api.status import AlreadyExists, ApiError, Conflict, Forbidden, NotF
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.controllers.replication import logic, podtemplate
+from grange.controllers.replication import identity, logic, podtemplate
 from grange.controllers.replication.events import Reason
 from grange.reconcile import owners
 from grange.reconcile.expectations import Expectations
@@ -79,6 +79,10 @@ class Writes:
         wanted = {pod.metadata.uid for pod in claim.adopt}
         if not wanted and not claim.release:
             return [], None
+        # A pod is found by its uid label, so the two must not disagree even for a moment. The name
+        # label is what it was chosen by: who takes that off meanwhile takes the pod out on purpose.
+        labels = identity.labels_of(controller)
+        del labels[identity.RC_NAME_LABEL]
         manager = owners.RefManager(
             self._client,
             owner=controller,
@@ -86,6 +90,7 @@ class Writes:
             kind=POD,
             matches=lambda pod: pod.metadata.uid in wanted,
             can_adopt=owners.live_check(self._client, REPLICATIONCONTROLLER, controller),
+            labels=labels,
         )
         claims = await manager.claim([*claim.adopt, *claim.release])
         for pod in claims.objects:
