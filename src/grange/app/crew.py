@@ -8,9 +8,13 @@ member at a time. The same in ``grange up``, where there is only one member, and
 from collections.abc import Callable, Iterator
 
 from grange.api.kinds import POD
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import controller_of
+from grange.api.scheme import KindInfo
 from grange.app.role import Role
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
+from grange.controllers.replication import logic
 from grange.controllers.replication.alarms import Alarms
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.sharing import SHARED
@@ -96,6 +100,7 @@ class Crew:
             selector=selector,
             weight=sharing.weight,
             population=lambda: len(self._pods.store),
+            owned=lambda: self._owned(sharing.kind),
         )
         tools = farm.fence(self._deps(name))
         service = ReplicationService(tools)
@@ -104,6 +109,18 @@ class Crew:
         farm.on_gain(alarms.gained)
         farm.on_loss(alarms.lost)
         return service
+
+    def _owned(self, kind: KindInfo[ReplicationController]) -> int | None:
+        """How many live pods were made for objects of a kind; None before we have seen the pods."""
+        if not self._pods.has_synced:
+            return None
+        owners = (
+            controller_of(pod.metadata) for pod in self._pods.store.list() if logic.is_active(pod)
+        )
+        mark = (kind.api_version, kind.kind)
+        return sum(
+            owner is not None and (owner.api_version, owner.kind) == mark for owner in owners
+        )
 
     def _services(self) -> Iterator[tuple[str, Callable[[Deps], Service]]]:
         for name, factory in TABLE:

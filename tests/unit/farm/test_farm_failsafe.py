@@ -66,6 +66,49 @@ def test_check_f3_everything_at_zero_holds_deletions_and_alerts(
     assert alerter.active == []
 
 
+def test_check_f3_everything_at_zero_at_startup_holds_deletions_while_pods_live(
+    alerter: MemoryAlerter,
+) -> None:
+    """A process that has only just begun has no earlier view to compare with."""
+    failsafe = Failsafe("farm/x", Alerts(alerter), population=lambda: 400)
+    failsafe.see(0, objects=100, weight=0)
+    with pytest.raises(DeletionsHeld, match="zero_replicas_found"):
+        failsafe.permit_deletion(0)
+    assert reasons(alerter) == ["zero_replicas_found"]
+    failsafe.see(1000, objects=100, weight=0)
+    assert reasons(alerter) == ["zero_replicas_found"], "it asks for as little as before"
+    failsafe.see(1001, objects=100, weight=7)
+    failsafe.permit_deletion(1001 + CALM_S)
+    assert alerter.active == []
+
+
+def test_check_f3_at_startup_an_operator_may_say_that_zero_is_meant(
+    alerter: MemoryAlerter,
+) -> None:
+    failsafe = Failsafe("farm/x", Alerts(alerter), population=lambda: 400)
+    failsafe.see(0, objects=100, weight=0)
+    failsafe.resume(1)
+    failsafe.permit_deletion(2)
+    failsafe.see(700, objects=100, weight=0)
+    failsafe.permit_deletion(700)
+    assert alerter.active == []
+
+
+def test_first_look_is_judged_when_it_is_known_what_lives_and_only_then(
+    alerter: MemoryAlerter,
+) -> None:
+    known: list[int | None] = [None]
+    failsafe = Failsafe("farm/x", Alerts(alerter), population=lambda: 400, owned=lambda: known[0])
+    failsafe.see(0, objects=100, weight=0)
+    failsafe.permit_deletion(0)
+    known[0] = 3
+    failsafe.see(1, objects=100, weight=0)
+    failsafe.permit_deletion(1)
+    known[0] = 400
+    failsafe.permit_deletion(2)
+    assert alerter.history == [], "what came later was made under our eyes"
+
+
 def test_brand_new_cluster_is_no_alarm(failsafe: Failsafe, alerter: MemoryAlerter) -> None:
     failsafe.see(0, objects=0, weight=0)
     failsafe.see(1, objects=1, weight=0)

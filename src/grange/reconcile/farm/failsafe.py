@@ -1,7 +1,9 @@
 """The failsafe: when the view of the world looks wrong, nothing is destroyed.
 
 It looks wrong when everything seems to be gone, when everything is scaled to nothing at once, when
-much has vanished in a short time, and when the store has gone back to an earlier state. It also
+much has vanished in a short time, and when the store has gone back to an earlier state. A process
+that has only just begun has nothing to compare with but what lives: it looks wrong when nothing is
+asked for, and much is there that was made for it. It also
 stops us when we ourselves delete more than a budget. Creating goes on: a cluster that really is new
 must be able to begin. What trips it is remembered until the view has been calm for a while, or until
 an operator says that all is well.
@@ -67,6 +69,8 @@ class Failsafe:
         alerts: who hears of it.
         config: settings.
         population: how many objects there are that the farm might delete.
+        owned: how many live ones were made for the farm's objects, for the first look; None while
+            that is not known. The population by default.
     """
 
     def __init__(
@@ -76,11 +80,14 @@ class Failsafe:
         config: FailsafeConfig | None = None,
         *,
         population: Callable[[], int] = lambda: 0,
+        owned: Callable[[], int | None] | None = None,
     ) -> None:
         self._about = about
         self._alerts = alerts
         self._config = config or FailsafeConfig()
         self._population = population
+        self._owned = owned or population
+        self._has_looked = False
         self._dangers: dict[Danger, float] = {}  # when each was last seen
         self._views: deque[tuple[float, int, int]] = deque()  # (when, objects, weight)
         self._changes: deque[tuple[float, str, int]] = deque()  # (when, resource, -1 | +1)
@@ -194,9 +201,21 @@ class Failsafe:
         elif lost > max(self._config.small, self._config.share * most):
             sights.append(Danger.SHRANK)
         suddenly = heaviest > 0 and objects > self._config.small
-        if objects > 0 and weight == 0 and (suddenly or Danger.ALL_ZERO in self._dangers):
+        alarmed = suddenly or Danger.ALL_ZERO in self._dangers or self._is_made_for_nothing()
+        if objects > 0 and weight == 0 and alarmed:
             sights.append(Danger.ALL_ZERO)
         return sights
+
+    def _is_made_for_nothing(self) -> bool:
+        """Whether, at the first look, nothing is asked for while much lives that was made for it.
+
+        No earlier view of ours could tell. A new cluster has nothing that lives.
+        """
+        if self._has_looked or (owned := self._owned()) is None:
+            return False
+        self._has_looked = True
+        _, objects, weight = self._views[-1]
+        return weight == 0 and min(objects, owned) > self._config.small
 
     def _trip(self, danger: Danger, now: float) -> None:
         if now < self._resumed_until:

@@ -102,6 +102,7 @@ class Member:
         weight: Callable[[R], int] | None = None,
         failsafe: FailsafeConfig | None = None,
         population: Callable[[], int] = lambda: 0,
+        owned: Callable[[], int | None] | None = None,
     ) -> Farm[R]:
         """Take part in a farm; before ``run``.
 
@@ -117,6 +118,8 @@ class Member:
             weight: what an object asks for, for the failsafe.
             failsafe: what counts as dangerous.
             population: how many objects there are that passes might delete.
+            owned: how many live ones were made for the farm's objects; None while that is not
+                known; the population by default.
 
         Raises:
             DuplicateFarm: it does already.
@@ -135,7 +138,9 @@ class Member:
             reconcile=reconcile,
             workers=workers,
             weight=weight,
-            failsafe=Failsafe(f"farm/{name}", self.alerts, failsafe, population=population),
+            failsafe=Failsafe(
+                f"farm/{name}", self.alerts, failsafe, population=population, owned=owned
+            ),
         )
         self._farms[name] = farm  # type: ignore[assignment]  # read back for what all have
         return farm
