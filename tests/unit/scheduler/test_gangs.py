@@ -415,6 +415,45 @@ def test_nothing_is_kept_for_a_gang_that_could_never_fit() -> None:
     assert len(bench.units.reservation.nodes) == 5
 
 
+def test_heartbeats_give_no_hope_to_a_gang_that_could_never_fit() -> None:
+    """It would be the first in line again and again, and nothing be kept for the one behind it."""
+    bench = Bench(overtakes=4)
+    bench.nodes("a", "b", capacity=ONE)
+    bench.group("huge", 5)
+    bench.pods(*names("huge", 5), gang="huge", requests=CPU)
+    bench.pods("s0", requests=CPU)
+    bench.run(1.0)
+    bench.group("g", 2)
+    bench.pods("g0", "g1", gang="g", requests=CPU)
+    bench.run(1.0)
+    for second in range(1, 30):
+        bench.nodes("a", "b", capacity=ONE)
+        bench.pods(f"s{second}", requests=CPU)
+        bench.run(1.0)
+        if second % 3 == 0:  # never both at once
+            on = [name for name in bench.where if name.startswith("s")]
+            bench.gone(*on[:1])
+    assert {"g0", "g1"} <= set(bench.run(15.0))
+
+
+def test_a_node_that_comes_again_as_it_was_gives_hope() -> None:
+    bench = Bench(overtakes=1)
+    bench.nodes("a", "b", capacity=ONE)
+    bench.pods("x", requests=CPU)
+    bench.run()
+    node = next(name for name in "ab" if name != bench.where["x"])
+    bench.cache.remove_node(builders.node(node, capacity=ONE))
+    bench.group("g", 2)
+    bench.pods("g0", "g1", gang="g", requests={"cpu": "600m"})
+    bench.run(1.0)
+    bench.gone("x")
+    bench.pods("y", requests={"cpu": "500m"})
+    bench.run(1.0)
+    assert [gang.hopeless for gang in bench.units.book] == [True]
+    bench.nodes(node, capacity=ONE)
+    assert [gang.hopeless for gang in bench.units.book] == [False]
+
+
 def test_a_gang_whose_time_is_over_makes_way_and_starts_anew() -> None:
     bench = Bench(overtakes=1)
     bench.nodes("a", "b", capacity=ONE)

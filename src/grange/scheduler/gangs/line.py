@@ -95,7 +95,7 @@ class Line:
                     self.quotas.claim(wants_of, wanted, gang.rank)
 
     def nodes_changed(self) -> None:
-        """Nodes came, went or offer something else: who was hopeless may hope again."""
+        """A node came or offers something else: who was hopeless may hope again."""
         if any(gang.hopeless for gang in self.for_nodes.values()):
             for gang in self.for_nodes.values():
                 gang.hopeless = False

@@ -9,7 +9,7 @@ from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.quantity import QuantityError
 from grange.placement import requests
 from grange.scheduler.gangs import quotas
-from grange.scheduler.gangs.lenses import reserved
+from grange.scheduler.gangs.lenses import reserved, unreserved
 from grange.scheduler.gangs.line import Line
 from grange.scheduler.gangs.members import Book, Gang, Place
 from grange.scheduler.gangs.quotas import Grant, Quotas
@@ -114,8 +114,11 @@ class News:
 
     def node_seen(self, node: Node) -> Node:
         """The node as the cache is to have it: tainted while it is kept for a gang."""
-        self._line.nodes_changed()
         kept = self._line.reservation
+        entry = kept.cache.node_info(node.metadata.name)
+        before = None if entry is None else entry.node
+        if before is None or _offers_else(unreserved(before), node):
+            self._line.nodes_changed()
         return reserved(node, kept.owner) if node.metadata.name in kept.nodes else node
 
     def clear(self) -> None:
@@ -228,6 +231,15 @@ class News:
             return  # such a pod is left out everywhere
         self._quotas.charge(pod.metadata.uid, queue, quotas.amounts(need))
         self._changed(queue)
+
+
+def _offers_else(before: Node, after: Node) -> bool:
+    """Whether it may hold other pods than before; heartbeats and conditions do not matter."""
+    return (
+        before.spec != after.spec
+        or before.metadata.labels != after.metadata.labels
+        or before.status.allocatable != after.status.allocatable
+    )
 
 
 def _deadline(gang: Gang) -> float | None:
