@@ -5,6 +5,7 @@ import click
 from grange.api import rollouts, timestamps
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
 from grange.cli import board, manifests, readiness, session
@@ -12,12 +13,10 @@ from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.printers import table
 from grange.cli.surroundings import Surroundings
-from grange.cli.verbs.rc import objects
+from grange.cli.verbs.rc import moves, objects
 
-_FAILED = {"Failed", "RolledBack", "Refused"}
 _RECORDED_S = 10.0  # longer, and whoever writes records is not there
 _LOOK_S = 0.1
-_OVER = {"Complete", "RolledBack", "Refused"}
 
 
 @click.group("rollout")
@@ -106,7 +105,7 @@ async def _clear(opened: session.Session, name: str) -> None:
         found = await opened.client.get(ROLLINGUPDATE, name, where)
     except NotFound:
         return
-    if found.status.phase not in _OVER:
+    if found.status.phase not in moves.OVER:
         raise click.ClickException(
             f"replicas are on their way from {found.spec.old} to {name} already: "
             f"wait for it (grange rc rollout status {name}) or undo it"
@@ -135,22 +134,29 @@ def status(
 ) -> None:
     """Follow the rollout of NAME to its end.
 
-    The exit code is 1 if it fails or time runs out.
+    The exit code is 1 if it fails, is refused, rolled back or cancelled, or time runs out.
     """
     timeout_s = parse_duration(timeout)
 
     async def verb(opened: session.Session) -> int:
-        kind = ROLLINGUPDATE if await _is_between(opened, name) else REPLICATIONCONTROLLER
-        check = _between_done if kind is ROLLINGUPDATE else within_done
-        found = await opened.document(kind, name)
-        if not waiting:
-            state = check(found)
-            click.echo(state.text)
-            return 1 if state.failed else 0
-        shown = [(kind, name, opened.within(kind))]
-        return await board.wait_all(opened, shown, check, timeout_s=timeout_s)
+        return await followed(opened, name, waiting=waiting, timeout_s=timeout_s)
 
     session.run(around, target, verb)
+
+
+async def followed(opened: session.Session, name: str, *, waiting: bool, timeout_s: float) -> int:
+    """Tell how far the rollout of a controller is, or follow it to its end; the exit code."""
+    update = await moves.to_follow(opened, name, waiting=waiting)
+    kind = REPLICATIONCONTROLLER if update is None else ROLLINGUPDATE
+    check = within_done if update is None else moves.done
+    meant = name if update is None else update.metadata.name
+    found = await opened.document(kind, meant)
+    if not waiting:
+        state = check(found)
+        click.echo(state.text)
+        return 1 if state.failed else 0
+    shown = [(kind, meant, opened.within(kind))]
+    return await board.wait_all(opened, shown, check, timeout_s=timeout_s)
 
 
 def within_done(found: Document | None) -> readiness.State:
@@ -172,7 +178,7 @@ def within_done(found: Document | None) -> readiness.State:
     seen = status.get("observedGeneration") == found["metadata"].get("generation")
     if not seen:
         return readiness.State(done=False, text="waiting for the controller")
-    if phase in _FAILED:
+    if phase in moves.FAILED:
         return readiness.State(done=False, text=text, failed=True)
     return readiness.State(done=phase == "Complete" and updated >= wanted, text=text)
 
@@ -183,18 +189,6 @@ def _reconciled(found: Document) -> str:
     return str(said.get("message") or "") if said.get("status") == "False" else ""
 
 
-def _between_done(found: Document | None) -> readiness.State:
-    if found is None:
-        return readiness.State(done=True, text="complete")
-    status = found.get("status") or {}
-    phase = str(status.get("phase") or "not begun")
-    moved = (status.get("replicas") or {}).get("new", 0)
-    text = f"{phase}, {moved} of {found['spec']['desired']} moved"
-    if phase in _FAILED:
-        return readiness.State(done=False, text=text, failed=True)
-    return readiness.State(done=phase == "Complete", text=text)
-
-
 @command.command("pause")
 @click.argument("name")
 @session.connected
@@ -203,7 +197,7 @@ def pause(around: Surroundings, target: session.Target, name: str) -> None:
 
     Scaling and repairing go on.
     """
-    session.run(around, target, lambda opened: _hold(opened, name, paused=True))
+    session.run(around, target, lambda opened: hold(opened, name, paused=True))
 
 
 @command.command("resume")
@@ -211,15 +205,15 @@ def pause(around: Surroundings, target: session.Target, name: str) -> None:
 @session.connected
 def resume(around: Surroundings, target: session.Target, name: str) -> None:
     """Let the rollout of NAME go on."""
-    session.run(around, target, lambda opened: _hold(opened, name, paused=False))
+    session.run(around, target, lambda opened: hold(opened, name, paused=False))
 
 
-async def _hold(opened: session.Session, name: str, *, paused: bool) -> int:
+async def hold(opened: session.Session, name: str, *, paused: bool) -> int:
+    """Stop a rollout where it is or let it go on: the move that is under way, or the template's."""
     word = "paused" if paused else "goes on"
-    if await _is_between(opened, name):
-        change = {"spec": {"paused": paused}}
-        await opened.client.patch(ROLLINGUPDATE, name, opened.within(ROLLINGUPDATE), patch=change)
-        click.echo(f"rollingupdate.grange.dev/{name} {word}")
+    if (update := await moves.under_way(opened, name)) is not None:
+        await change(opened, update, {"paused": paused})
+        click.echo(f"rollingupdate.grange.dev/{update.metadata.name} {word}")
         return 0
     await _patch(opened, name, rollouts.pause_patch(paused=paused))
     await objects.told(opened, name, "", f"rollout {word}")
@@ -241,14 +235,14 @@ def undo(
     """
 
     async def verb(opened: session.Session) -> int:
-        if await _is_between(opened, name):
+        if (update := await moves.under_way(opened, name)) is not None:
             if to_revision:
                 raise click.UsageError("--to-revision: a move between controllers has none")
-            confirm(f"Move the replicas of {name} back?", yes=yes)
-            change = {"spec": {"undo": True}}
-            where = opened.within(ROLLINGUPDATE)
-            await opened.client.patch(ROLLINGUPDATE, name, where, patch=change)
-            click.echo(f"rollingupdate.grange.dev/{name} goes back")
+            spec = update.spec
+            back = f"{spec.new} back to {spec.old}" if spec.old else f"{spec.new} back"
+            confirm(f"Move the replicas of {back}?", yes=yes)
+            await change(opened, update, {"undo": True})
+            click.echo(f"rollingupdate.grange.dev/{update.metadata.name} goes back")
             return 0
         seen = await objects.operations(opened).get(name)
         spec_hash = seen.status.rollout.spec_hash if seen.status.rollout is not None else ""
@@ -301,13 +295,11 @@ def _runs(template: Document) -> list[str]:
     return [str(item.get("image") or " ".join(item.get("command") or [])) for item in containers]
 
 
-async def _is_between(opened: session.Session, name: str) -> bool:
-    """Whether replicas are being moved to this controller."""
-    try:
-        found = await opened.client.get(ROLLINGUPDATE, name, opened.within(ROLLINGUPDATE))
-    except NotFound:
-        return False
-    return found.status.phase not in _OVER
+async def change(opened: session.Session, update: RollingUpdate, spec: Document) -> None:
+    """Change this rollout, and no other that has come under its name."""
+    patch: Document = {"metadata": {"uid": update.metadata.uid}, "spec": spec}
+    where = opened.within(ROLLINGUPDATE)
+    await opened.client.patch(ROLLINGUPDATE, update.metadata.name, where, patch=patch)
 
 
 async def _patch(opened: session.Session, name: str, change: Document) -> None:

@@ -1,0 +1,103 @@
+"""Rollouts between two controllers, as the verbs see them: which one a name means, and its state."""
+
+from collections.abc import Iterable
+
+from grange.api import timestamps
+from grange.api.kinds import ROLLINGUPDATE
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.rollingupdate import RollingUpdate
+from grange.api.meta import Document
+from grange.api.status import NotFound
+from grange.cli import readiness, session
+from grange.cli.verbs.rc import objects
+
+FAILED = frozenset({"Failed", "RolledBack", "Refused"})
+OVER = frozenset({"Complete", "RolledBack", "Refused"})
+
+_OBSERVED_S = 10.0  # longer, and whoever works on the controller is not there
+_LOOK_S = 0.1
+
+
+def latest_first(name: str, updates: Iterable[RollingUpdate]) -> list[RollingUpdate]:
+    """The rollouts from or to a controller, the latest first.
+
+    Of two that were created in the same second, one that goes on comes before one that is over.
+    """
+    mine = [item for item in updates if name in {item.spec.old, item.spec.new}]
+    return sorted(
+        mine,
+        key=lambda item: (item.metadata.creation_timestamp or "", item.status.phase not in OVER),
+        reverse=True,
+    )
+
+
+async def under_way(opened: session.Session, name: str) -> RollingUpdate | None:
+    """The latest rollout from or to the controller that is neither over nor cancelled, if any."""
+    for item in await _of(opened, name):
+        if item.status.phase not in OVER and not item.metadata.deletion_timestamp:
+            return item
+    return None
+
+
+async def to_follow(opened: session.Session, name: str, *, waiting: bool) -> RollingUpdate | None:
+    """The rollout between controllers whose end is the end of the rollout of this one.
+
+    None where the controller itself says it: it never took part, what it took part in is complete,
+    or it has been given another template since.
+
+    Args:
+        opened: the session.
+        name: of the controller.
+        waiting: give its owner the time to see its latest change.
+    """
+    found = await _of(opened, name)
+    if not found or found[0].status.phase not in OVER:
+        return found[0] if found else None
+    clock = opened.around.clock
+    limit = clock.monotonic() + (_OBSERVED_S if waiting else 0.0)
+    try:
+        seen = await objects.operations(opened).get(name)
+        while (
+            seen.status.observed_generation < seen.metadata.generation and clock.monotonic() < limit
+        ):
+            await clock.sleep(_LOOK_S)
+            seen = await objects.operations(opened).get(name)
+    except NotFound:
+        return found[0]  # an old controller goes when nothing of it is left
+    complete = found[0].status.phase == "Complete"
+    return None if complete or is_outdated(found[0], seen) else found[0]
+
+
+def is_outdated(update: RollingUpdate, controller: ReplicationController) -> bool:
+    """Whether a rollout that is over says nothing of the controller any more.
+
+    The controller was created, or given another template, after that.
+    """
+    if not update.status.finished_at:
+        return False
+    over = timestamps.parse(update.status.finished_at)
+    later = [item.recorded_at for item in controller.status.history if item.revision > 1]
+    times = [controller.metadata.creation_timestamp or "", *later]
+    return any(timestamps.parse(item) > over for item in times if item)
+
+
+def done(found: Document | None) -> readiness.State:
+    """How far a rollout between two controllers is; one that went before its end was cancelled."""
+    if found is None:
+        return readiness.State(done=False, text="was cancelled", failed=True)
+    status = found.get("status") or {}
+    phase = str(status.get("phase") or "not begun")
+    moved = (status.get("replicas") or {}).get("new", 0)
+    text = f"{phase}, {moved} of {found['spec']['desired']} moved"
+    said = (readiness.condition(found, "RolloutFailed") or {}).get("message")
+    if phase in FAILED:
+        return readiness.State(done=False, text=f"{text}: {said}" if said else text, failed=True)
+    return readiness.State(done=phase == "Complete", text=text)
+
+
+async def _of(opened: session.Session, name: str) -> list[RollingUpdate]:
+    try:
+        found = await opened.client.list(ROLLINGUPDATE, opened.within(ROLLINGUPDATE))
+    except NotFound:  # a server that does not serve the kind
+        return []
+    return latest_first(name, found.items)

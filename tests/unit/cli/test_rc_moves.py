@@ -1,0 +1,159 @@
+"""``grange rc rollout`` where replicas move between two controllers: whose end is told, and how."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.controllers.test_rolling_update import begun, phase, roll, update
+from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
+from tests.unit.controllers.world import World, world
+
+from grange.api.codec import convert
+from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds.rollingupdate import RollingUpdate
+from grange.api.meta import Document
+from grange.api.status import NotFound
+from grange.cli.session import Session
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.rc import moves, rollout
+
+__all__ = ["tools"]
+
+
+def session(there: World) -> Session:
+    around = Surroundings(
+        clock=there.clock,
+        rng=there.rng,
+        log=there.log,
+        kubeconfig=(Path("none"),),
+        interactive=False,
+        color=False,
+        width=80,
+        run=asyncio.run,
+    )
+    return Session(there.client, "default", around)
+
+
+async def told(
+    there: World, capsys: pytest.CaptureFixture[str], name: str, *, waiting: bool = True
+) -> tuple[int, str]:
+    code = await rollout.followed(session(there), name, waiting=waiting, timeout_s=300.0)
+    return code, "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+async def test_a_refused_rollout_has_failed_whichever_controller_is_named(
+    tools: Tools, capsys: pytest.CaptureFixture[str], *, waiting: bool
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, startingReplicas={"old": 7, "new": 0})
+        await there.until(lambda: phase(there, "Refused"))
+        for name in ("one", "two"):
+            code, said = await told(there, capsys, name, waiting=waiting)
+            assert code == 1, (name, said)
+            assert "Refused" in said
+            assert "expected 7 and 0, found 3 and 0" in said
+
+
+async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(*tools, kind=Sick) as there:
+        await begun(there, 3, healthy=False)
+        await roll(there, progressDeadlineSeconds=30)
+        code, said = await told(there, capsys, "two")
+        assert (code, "Failed, 1 of 3 moved: two 0 of 3 healthy" in said) == (1, True), said
+        found = await moves.under_way(session(there), "one")
+        assert found is not None
+        assert found.metadata.name == "roll"
+        await rollout.change(session(there), found, {"undo": True})
+        await there.until(lambda: phase(there, "RolledBack"))
+        code, said = await told(there, capsys, "two")
+        assert (code, "RolledBack" in said) == (1, True), said
+        assert await moves.under_way(session(there), "two") is None
+
+
+async def test_one_that_is_deleted_before_its_end_was_cancelled(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1)
+        await there.until(lambda: phase(there, "Waiting"))
+        following = asyncio.create_task(told(there, capsys, "two"))
+        await there.settle()
+        await there.client.delete(ROLLINGUPDATE, "roll", "default")
+        code, said = await following
+        assert (code, "was cancelled" in said) == (1, True), said
+
+
+async def test_pausing_by_the_name_of_either_controller_stops_the_move(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1)
+        await there.until(lambda: phase(there, "Waiting"))
+        for name, paused in (("one", True), ("two", False)):
+            assert await rollout.hold(session(there), name, paused=paused) == 0
+            assert (await update(there)).spec.paused is paused
+            assert "rollingupdate.grange.dev/roll" in capsys.readouterr().out
+        assert not (await there.controller("one")).spec.rollout.paused
+
+
+async def test_a_complete_one_is_complete_and_another_template_is_a_rollout_of_its_own(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there)
+        assert (await told(there, capsys, "two"))[0] == 0
+        await there.until(lambda: gone(there, "one"))
+        assert (await told(there, capsys, "two"))[0] == 0
+        code, said = await told(there, capsys, "one")
+        assert (code, "gru/roll" in said, "Complete" in said) == (0, True, True), said
+
+
+async def test_another_template_after_a_refusal_is_followed_in_its_place(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, startingReplicas={"old": 7, "new": 0})
+        await there.until(lambda: phase(there, "Refused"))
+        await there.settle()
+        change = {"spec": {"template": version(3)}}
+        await there.client.patch(REPLICATIONCONTROLLER, "one", "default", patch=change)
+        code, said = await told(there, capsys, "one")
+        assert (code, "grc/one" in said, "3 of 3 updated" in said) == (0, True, True), said
+        assert (await told(there, capsys, "two"))[0] == 1, "of that nothing has changed"
+
+
+def test_the_latest_counts_and_of_one_second_the_one_that_goes_on() -> None:
+    def made(name: str, second: int, phase: str, **ends: str) -> RollingUpdate:
+        document: Document = {
+            "metadata": {"name": name, "creationTimestamp": f"2026-01-01T00:00:0{second}Z"},
+            "spec": {"old": "a", "new": "b", "desired": 1, "minimum": 0, **ends},
+            "status": {"phase": phase},
+        }
+        return convert(document, RollingUpdate)
+
+    updates = [
+        made("first", 1, "Progressing"),
+        made("last", 2, "Refused"),
+        made("beside", 2, "Waiting"),
+        made("other", 3, "Waiting", old="x", new="y"),
+    ]
+    for name in ("a", "b"):
+        found = moves.latest_first(name, updates)
+        assert [item.metadata.name for item in found] == ["beside", "last", "first"]
+    assert moves.latest_first("c", updates) == []
+
+
+async def gone(there: World, name: str) -> bool:
+    try:
+        await there.controller(name)
+    except NotFound:
+        return True
+    return False
