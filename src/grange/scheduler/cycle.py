@@ -12,10 +12,17 @@ import msgspec
 
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
-from grange.scheduler.decision import Rejection
+from grange.scheduler.decision import Rejection, refusal
 from grange.scheduler.engine import Engine, EngineStatistics
 from grange.scheduler.errors import SnapshotInconsistent
-from grange.scheduler.framework import Code, CycleState, Handle, PostFilterResult, Profiles
+from grange.scheduler.framework import (
+    Code,
+    CycleState,
+    Handle,
+    PostFilterResult,
+    Profiles,
+    Status,
+)
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.permits import Permits
@@ -309,7 +316,7 @@ class Cycle:
         for name, plugin in profile.reserve:
             status = plugin.reserve(state, placed.info, node_name)
             if not status.ok:
-                return self._refuse(placed, name, status.reasons)
+                return self._refuse(placed, name, status)
         waits: dict[str, float] = {}
         if profile.permit:
             state.write(self.permits)
@@ -318,13 +325,16 @@ class Cycle:
             if status.code is Code.WAIT:
                 waits[name] = status.wait_s
             elif not status.ok:
-                return self._refuse(placed, name, status.reasons)
+                return self._refuse(placed, name, status)
         return placed, waits
 
     def _assume(self, queued: QueuedPod, node_name: str, state: CycleState, now: float) -> Outcome:
         held = self.hold(queued, node_name, state)
         if isinstance(held, Rejection):
-            self._queue.turn_down(queued, held.plugins, now)
+            if held.error:
+                self._queue.fail(queued, now)
+            else:
+                self._queue.turn_down(queued, held.plugins, now)
             return Unplaced(queued, held)
         placed, waits = held
         self._queue.done(queued)
@@ -335,13 +345,10 @@ class Cycle:
             return Waiting((placed,))
         return placed
 
-    def _refuse(self, placed: Placed, plugin: str, reasons: tuple[str, ...]) -> Rejection:
+    def _refuse(self, placed: Placed, plugin: str, status: Status) -> Rejection:
         self.take_back(placed)
-        return Rejection(
-            self.snapshot.num_nodes,
-            plugins=frozenset({plugin}),
-            pre_filter=", ".join(reasons) or f"{plugin} rejected the pod",
-        )
+        # An error is no word about the pod, so no event that its plugin asks for would end it.
+        return refusal(self.snapshot.num_nodes, plugin, status)
 
     def _fail(self, queued: QueuedPod, reason: str, now: float) -> Outcome:
         self._queue.fail(queued, now)

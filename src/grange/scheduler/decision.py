@@ -114,10 +114,10 @@ def pre_filter(
         result = plugin.pre_filter(state, pod, snapshot)
         status = result.status
         if not (status.ok or status.code is Code.SKIP):
-            refusal = _refusal(total, name, status)
+            found = refusal(total, name, status)
             if status.code is not Code.UNSCHEDULABLE:
-                return refusal
-            refused = refused or refusal
+                return found
+            refused = refused or found
         if result.node_names is not None:
             who.append(name)
             names = result.node_names if names is None else names & result.node_names
@@ -131,7 +131,14 @@ def pre_filter(
     return Narrowed(names, tuple(who))
 
 
-def _refusal(total: int, plugin: str, status: Status) -> Rejection:
+def refusal(total: int, plugin: str, status: Status) -> Rejection:
+    """What a plugin's answer other than success comes to for the pod as a whole.
+
+    Args:
+        total: how many nodes there are.
+        plugin: who answers.
+        status: its answer; one that turns nobody down is an error.
+    """
     reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
     return Rejection(
         total, plugins=frozenset({plugin}), pre_filter=reason, error=not status.rejected

@@ -9,6 +9,7 @@ from tests.unit.scheduler.gangworld import Bench, names
 from grange.scheduler.clusterevents import NODE_ADD
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Status
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.pools import Pool
 from grange.sim import builders
 
 ONE = {"cpu": "1", "memory": "1Gi", "pods": "10"}
@@ -84,7 +85,7 @@ def test_119_a_member_that_fits_nowhere_does_not_keep_a_quorum_from_running() ->
 
 
 class Flaky:
-    """Reserves everything, but fails with an error for one pod."""
+    """Reserves everything, but answers otherwise for one pod."""
 
     def __init__(self, bad: str, code: Code) -> None:
         self.bad, self.code = bad, code
@@ -121,6 +122,28 @@ def test_120_rollback_restores_every_row_share_and_reservation() -> None:
     assert flaky.booked == []
     assert bench.units.rollbacks == bench.units.attempts > 0
     assert "gang wants 4, room for 2" in bench.why["p0"]
+    bench.check()
+
+
+@pytest.mark.parametrize("big", [False, True])
+def test_119_an_error_in_one_member_aborts_all_and_is_tried_again_soon(*, big: bool) -> None:
+    """Though enough others would do, and though a member was refused before; no event is needed."""
+    flaky = Flaky("p1", Code.ERROR)
+    bench = Bench(Plugin("Flaky", reserve=flaky))
+    bench.nodes("a", capacity={"cpu": "4", "memory": "4Gi", "pods": "10"})
+    bench.group("g", 2)
+    if big:
+        bench.pods("big", gang="g", requests={"cpu": "8"}, priority=5)
+    bench.pods(*names("p", 4), gang="g", requests=CPU)
+    assert bench.run() == {}
+    assert flaky.booked == []
+    assert (bench.cache.assumed_count, bench.units.attempts) == (0, 1)
+    leader = "big" if big else "p0"
+    assert bench.why[leader] == "0/1 nodes are available: no."
+    assert bench.queue.pool_of(f"uid-{leader}") is Pool.ERROR_BACKOFF
+    assert not bench.units.line.for_nodes  # no nodes are kept for it
+    flaky.code = Code.SUCCESS
+    assert {"p0", "p1"} <= set(bench.run(3.0))
     bench.check()
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
 
 from grange.api.kinds import EVENT, NAMESPACE, NODE, POD
+from grange.api.kinds.pod import condition
 from grange.api.meta import Document
 from grange.api.status import Timeout
 from grange.api.wire import Request, Response
@@ -466,6 +467,51 @@ async def test_check_114_a_refused_permit_takes_the_reservation_back(
         assert scheduler.cache.pod_count == 0
         assert await made.message("p") == "0/1 nodes are available: not yet."
         await made.settle(700.0)
+        assert (await made.pods())["p"] == "a"
+
+
+class _Failing:
+    """Answers with an error, once, where it is asked."""
+
+    def __init__(self, reserves: int, permits: int) -> None:
+        self.left = {"reserve": reserves, "permit": permits}
+        self.booked: list[str] = []
+
+    def _answer(self, point: str) -> Status:
+        self.left[point] -= 1
+        return SUCCESS if self.left[point] < 0 else Status(Code.ERROR, ("books are away",))
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        self.booked.append(node_name)
+        return self._answer("reserve")
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        self.booked.remove(node_name)
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        return self._answer("permit")
+
+
+@pytest.mark.parametrize(("reserves", "permits"), [(1, 0), (0, 1)])
+async def test_an_error_in_reserve_or_permit_is_no_refusal(
+    clock: Clock, rng: Stream, log: Logger, reserves: int, permits: int
+) -> None:
+    """The pod is told of an error and tried again after a second, with no event to call it."""
+    async with world(clock, rng, log) as made:
+        failing = _Failing(reserves, permits)
+        plugin = Plugin("Failing", reserve=failing, permit=failing)
+        await made.add_nodes("a", capacity=SMALL)
+        scheduler = await made.start(profile=Profile([*plugins.DEFAULT, plugin]))
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(0.5)
+        found = condition(await made.pod("p"), "PodScheduled")
+        assert found is not None
+        assert (found.reason, found.message) == (
+            "SchedulerError",
+            "0/1 nodes are available: books are away.",
+        )
+        assert (failing.booked, scheduler.cache.pod_count) == ([], 0)
+        await made.settle(2.5)
         assert (await made.pods())["p"] == "a"
 
 

@@ -23,7 +23,7 @@ class Transaction:
         cycle: decides and assumes.
         placed: the members that have a node so far.
         waits: by UID, the Permit plugins that hold members back, and for how long.
-        rejection: why the first member without a node has none.
+        rejection: why the first member without a node has none; once a plugin failed, that.
         promises: by UID, members that were nominated to a node.
     """
 
@@ -57,7 +57,8 @@ class Transaction:
                     self.waits[placed.uid] = waits
                 return True
             found = held
-        self.rejection = self.rejection or found
+        if self.rejection is None or (found.error and not self.rejection.error):
+            self.rejection = found
         return False
 
     @property
