@@ -212,12 +212,12 @@ def test_a_bad_line_is_named(
             "p.yaml",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
             "spec: {containers: [{name: a, resources: {requests: {cpu: many}}}]}",
-            "Pod/x: ",
+            "Pod/x: spec.containers[0].resources.requests.cpu: ",
         ),
         (
             "p.yaml",
             "apiVersion: v1\nkind: Pod\nmetadata: {name: x, annotations: "
-            "{grange.dev/stays-seconds: '-1'}}\nspec: {containers: []}",
+            "{grange.dev/stays-seconds: '-1'}}\nspec: {containers: [{name: a}]}",
             "Pod/x: metadata.annotations.grange.dev/stays-seconds: '-1'",
         ),
     ],
@@ -229,6 +229,69 @@ def test_a_bad_file_is_named(
     done = simulate(around, "--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / name)
     assert isinstance(done.exception, GrangeError), done.exception
     assert message in str(done.exception)
+
+
+CONTAINERS = "containers: [{name: c}]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ("containers: []", "spec.containers: Required"),
+        ("containers: [{name: c, resources: {requests: {cpu: -4}}}]", "cpu: Invalid"),
+        (f"{CONTAINERS}, foo: 1", 'unknown field "spec.foo"'),
+        (f"{CONTAINERS}, priority: 9999999999999", "spec.priority: "),
+        (f"{CONTAINERS}, tolerations: [{{operator: Foo}}]", "spec.tolerations[0].operator: "),
+        (
+            f"{CONTAINERS}, topologySpreadConstraints: [{{maxSkew: 9223372036854775807, "
+            "topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}]",
+            "spec.topologySpreadConstraints[0].maxSkew: ",
+        ),
+        (
+            f"{CONTAINERS}, affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuring"
+            "Execution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Foo}]}]}}}",
+            "nodeSelectorTerms[0].matchExpressions[0].operator: ",
+        ),
+    ],
+)
+def test_a_pod_that_the_server_would_not_take_is_refused(
+    around: Surroundings, tmp_path: Path, spec: str, field: str
+) -> None:
+    pods = tmp_path / "p.yaml"
+    pods.write_text(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: x}}\nspec: {{{spec}}}\n")
+    done = simulate(around, "--nodes", EXAMPLE / "nodes.csv", "--pods", pods)
+    assert isinstance(done.exception, TraceError), done.exception
+    assert str(done.exception).startswith(f"{pods}: Pod/x: ")
+    assert field in str(done.exception)
+
+
+def test_a_node_that_the_server_would_not_take_is_refused(
+    around: Surroundings, tmp_path: Path
+) -> None:
+    nodes = tmp_path / "n.yaml"
+    nodes.write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: '-4'}}\n"
+    )
+    done = simulate(around, "--nodes", nodes, "--pods", EXAMPLE / "pods.csv")
+    assert isinstance(done.exception, TraceError), done.exception
+    assert f"{nodes}: Node/a: status.allocatable.cpu: " in str(done.exception)
+
+
+@pytest.mark.parametrize("inflate", [(), ("--inflate", "50")])
+def test_nodes_that_offer_nothing_place_nobody(
+    around: Surroundings, tmp_path: Path, inflate: tuple[str, ...]
+) -> None:
+    (tmp_path / "n.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {}")
+    (tmp_path / "n.csv").write_text(f"{NODES}n,0,0,0,\n")
+    for name in ("n.yaml", "n.csv"):
+        words: tuple[str | Path, ...] = (
+            *("--nodes", tmp_path / name, "--pods", EXAMPLE / "pods.csv"),
+            *inflate,
+        )
+        picture = tmp_path / "a.svg"
+        run = told(around, *words, "--plot", picture)["runs"][0]
+        assert run["placed"] == 0
+        assert ET.fromstring(picture.read_text()).tag.endswith("svg")  # noqa: S314  our own
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there(

@@ -2,7 +2,8 @@
 
 A pod's ``creationTimestamp`` is when it comes, the earliest one being the beginning; its annotation
 ``grange.dev/stays-seconds`` says for how long it runs. Without these it is there from the beginning,
-and for ever. A node that a pod was bound to is forgotten.
+and for ever. A node that a pod was bound to is forgotten, and so is a pod's status. Every object must
+be one that the API server would take; what it leaves out gets the API's defaults.
 """
 
 from collections.abc import Iterator
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from grange.api import codec, timestamps
+from grange.api import codec, schema, timestamps
+from grange.api.kinds import NODE, POD
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.api.quantity import QuantityError
+from grange.api.scheme import AnyKind
 from grange.api.selectors import SelectorError
 from grange.api.status import ApiError
+from grange.api.validation import validate
+from grange.api.validation.podspec import NO_COMMAND
 from grange.app.simulate.trace import Arrival, TraceError
 from grange.cli import manifests
 from grange.placement import requests
@@ -36,6 +41,7 @@ def read_nodes(path: Path) -> tuple[Node, ...]:
     nodes: dict[str, Node] = {}
     for document in _documents(path, "Node"):
         where = _where(path, document)
+        _check(where, document, NODE)
         try:
             node = codec.convert(document, Node)
             requests.allocatable(node.status.allocatable)
@@ -57,12 +63,14 @@ def read_pods(path: Path) -> tuple[Arrival, ...]:
     seen: set[str] = set()
     for document in _documents(path, "Pod"):
         where = _where(path, document)
+        document.pop("status", None)
+        if isinstance(document.get("metadata"), dict) and not document["metadata"].get("namespace"):
+            document["metadata"]["namespace"] = "default"
+        _check(where, document, POD)
         try:
             pod = codec.convert(document, Pod)
-            key = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
-            meta = msgspec.structs.replace(
-                pod.metadata, uid=key, namespace=pod.metadata.namespace or "default"
-            )
+            key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            meta = msgspec.structs.replace(pod.metadata, uid=key)
             spec = msgspec.structs.replace(pod.spec, node_name="")
             pod = msgspec.structs.replace(pod, metadata=meta, spec=spec)
             PodInfo.of(pod)
@@ -75,6 +83,18 @@ def read_pods(path: Path) -> tuple[Arrival, ...]:
     first = min((item.at_s for item in found if item.at_s), default=0.0)
     moved = [replace(item, at_s=max(0.0, item.at_s - first)) for item in found]
     return tuple(sorted(moved, key=lambda item: item.at_s))
+
+
+def _check(where: str, document: Document, info: AnyKind) -> None:
+    """Refuse what the API server would refuse; the document gets the defaults that it would get."""
+    causes = schema.check(document, info)
+    if not causes:
+        schema.apply_defaults(document, info)
+        found = validate(document, None, info)
+        causes = [cause for cause in found if not cause.message.endswith(NO_COMMAND)]
+    if causes:
+        more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+        raise TraceError(f"{where}: {causes[0].field}: {causes[0].message}{more}")
 
 
 def _created(where: str, pod: Pod) -> float:

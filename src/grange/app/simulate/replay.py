@@ -211,7 +211,7 @@ class Replay:
     def point(self) -> Point:
         """The cluster now."""
         fragmented = 0.0
-        if self._workload is not None:
+        if self._workload is not None and self._total:
             self._cycle.refresh()
             table = self._cycle.snapshot.table
             valid = np.flatnonzero(table.valid[table.all])
