@@ -1,9 +1,9 @@
 """``grange rc rollout`` where replicas move between two controllers: whose end is told, and how."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
+from tests.unit.cli.sessions import session
 from tests.unit.controllers.test_rolling_update import begun, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
 from tests.unit.controllers.world import World, world
@@ -13,25 +13,9 @@ from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
-from grange.cli.session import Session
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import moves, rollout
 
 __all__ = ["tools"]
-
-
-def session(there: World) -> Session:
-    around = Surroundings(
-        clock=there.clock,
-        rng=there.rng,
-        log=there.log,
-        kubeconfig=(Path("none"),),
-        interactive=False,
-        color=False,
-        width=80,
-        run=asyncio.run,
-    )
-    return Session(there.client, "default", around)
 
 
 async def told(

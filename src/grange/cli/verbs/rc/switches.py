@@ -14,14 +14,7 @@ from grange.cli.verbs.rc import objects
 @session.connected
 def enable(around: Surroundings, target: session.Target, names: tuple[str, ...]) -> None:
     """Have NAMES scaled and repaired again."""
-
-    async def verb(opened: session.Session) -> int:
-        for name in names:
-            await objects.operations(opened).enable(name)
-            await objects.told(opened, name, "", "enabled")
-        return 0
-
-    session.run(around, target, verb)
+    session.run(around, target, lambda opened: switch(opened, names, paused=False))
 
 
 @click.command("disable")
@@ -29,14 +22,22 @@ def enable(around: Surroundings, target: session.Target, names: tuple[str, ...])
 @session.connected
 def disable(around: Surroundings, target: session.Target, names: tuple[str, ...]) -> None:
     """Leave NAMES alone: their pods keep running, nothing is scaled or repaired."""
+    session.run(around, target, lambda opened: switch(opened, names, paused=True))
 
-    async def verb(opened: session.Session) -> int:
-        for name in names:
-            await objects.operations(opened).disable(name)
-            await objects.told(opened, name, "", "disabled")
-        return 0
 
-    session.run(around, target, verb)
+async def switch(opened: session.Session, names: tuple[str, ...], *, paused: bool) -> int:
+    """Disable or enable all of these, or none where one is not there.
+
+    Raises:
+        NotFound: one is not there; nothing was changed.
+    """
+    ops = objects.operations(opened)
+    for name in names:
+        await ops.get(name)
+    for name in names:
+        await (ops.disable(name) if paused else ops.enable(name))
+        await objects.told(opened, name, "", "disabled" if paused else "enabled")
+    return 0
 
 
 @click.command("set-strategy")
