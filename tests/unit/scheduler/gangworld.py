@@ -87,6 +87,29 @@ class Bench:
             self.infos[name] = info
             self.queue.add(info, self.now)
 
+    def relabel(self, name: str, gang: str) -> None:
+        """A pod names another group, or (empty) none."""
+        labels = {GROUP_LABEL: gang} if gang else {}
+        self._change(name, labels=labels)
+
+    def _change(self, name: str, **fields: Any) -> None:
+        """The informer tells that a pod's metadata changed."""
+        before = self.infos[name].pod
+        meta = msgspec.structs.replace(before.metadata, **fields)
+        pod = msgspec.structs.replace(before, metadata=meta)
+        self.units.news.pod_seen(pod, self.now)
+        info = self.infos[name] = PodInfo.of(pod)
+        self.profile.sign(info)
+        if self.cache.tracks(info.uid):
+            if self.cache.is_assumed_pod(before):
+                self.cache.add_pod(info)
+            else:
+                self.cache.update_pod(before, info)
+        elif meta.deletion_timestamp:
+            self.queue.delete(info.uid)
+        else:
+            self.queue.update(info, None, self.now)
+
     def gone(self, *names: str) -> None:
         """Pods are deleted, with or without a node."""
         for name in names:

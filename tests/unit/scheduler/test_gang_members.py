@@ -100,3 +100,31 @@ def test_check_92_books_are_independent() -> None:
     other.pod_seen(pod("a"))
     one.assumed(pod("a"))
     assert (far(one), far(other)) == ({"assumed": 1}, {"waiting": 1})
+
+
+def test_who_names_another_group_leaves_the_first() -> None:
+    """As far as it was; with what is known of it under its old label it is found all the same."""
+    book = Book()
+    for name in "ab":
+        book.pod_seen(pod(name))
+    book.assumed(pod("a"))
+    moved = pod("a", "other")
+    assert book.pod_moved(pod("a")) is None
+    assert book.pod_moved(moved) is gang(book)
+    book.pod_seen(moved)
+    assert far(book) == {"waiting": 1}
+    assert (gang(book, "other").there, book.member(pod("a"))) == (1, gang(book, "other"))
+    book.forgotten(pod("a"))
+    assert (gang(book, "other").there, far(book)) == (0, {"waiting": 1})
+    book.pod_gone(pod("a"))
+    assert book.get(ObjectKey("default", "other")) is None
+
+
+def test_who_names_no_group_any_more_is_in_none() -> None:
+    book = Book()
+    book.pod_seen(pod("a", nodeName="n"))
+    single = builders.pod("a", nodeName="n")
+    assert book.pod_seen(single) is None
+    assert book.member(single) is None
+    assert len(book) == 0
+    assert book.pod_gone(single) is None

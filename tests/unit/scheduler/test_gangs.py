@@ -190,6 +190,49 @@ def test_whoever_of_a_waiting_gang_is_deleted_the_others_still_hear_of_room() ->
     assert set(bench.run(20.0)) == {"p2", "p3"}
 
 
+def test_a_waiting_pod_that_names_another_group_counts_there_alone() -> None:
+    bench = Bench()
+    bench.nodes("a", capacity={"cpu": "10", "pods": "50"})
+    bench.group("g", 2)
+    bench.group("h", 2)
+    bench.pods("p0", gang="g", requests=CPU)
+    bench.run(1.0)
+    bench.relabel("p0", "h")
+    bench.pods("p1", gang="g", requests=CPU)
+    assert bench.run(3.0) == {}  # one of two here, one of two there
+    bench.pods("p2", gang="g", requests=CPU)
+    assert set(bench.run(3.0)) == {"p1", "p2"}
+    bench.pods("p3", gang="h", requests=CPU)
+    assert set(bench.run(3.0)) == {"p0", "p1", "p2", "p3"}
+    bench.check()
+
+
+def test_a_waiting_pod_that_names_no_group_any_more_goes_by_itself() -> None:
+    bench = Bench()
+    bench.nodes("a", capacity=ONE)
+    bench.group("g", 2)
+    bench.pods("p0", gang="g", requests=CPU)
+    assert bench.run(1.0) == {}
+    bench.relabel("p0", "")
+    assert bench.run() == {"p0": "a"}
+    assert [len(gang.members) for gang in bench.units.book] == [0]
+
+
+def test_a_placed_pod_that_names_no_group_any_more_leaves_no_member_behind() -> None:
+    """Otherwise its gang would be started for ever, and a part of it be placed by itself."""
+    bench = Bench()
+    bench.nodes("a", "b", capacity=ONE)
+    bench.quota("q", cpu="2")
+    bench.group("g", 2, queue="q")
+    bench.pods("p0", "p1", gang="g", requests=CPU)
+    assert len(bench.run()) == 2
+    bench.relabel("p0", "")
+    assert bench.units.quotas.used("q") == {"cpu": 1000, "pods": 1}
+    bench.gone("p0", "p1")
+    bench.pods("p2", gang="g", requests=CPU)
+    assert bench.run(3.0) == {}
+
+
 def test_a_failed_attempt_is_not_repeated_until_something_happens() -> None:
     """Sixty-four members, a minute, no events: one look at the columns, no placing at all.
 

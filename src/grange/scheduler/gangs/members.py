@@ -129,6 +129,7 @@ class Book:
 
     def __init__(self) -> None:
         self._gangs: dict[ObjectKey, Gang] = {}
+        self._homes: dict[str, ObjectKey] = {}  # of every member, by UID: labels may change
 
     def __iter__(self) -> Iterator[Gang]:
         return iter(self._gangs.values())
@@ -149,9 +150,8 @@ class Book:
 
     def member(self, pod: Pod) -> Gang | None:
         """The gang that the pod is a member of, if any."""
-        key = ObjectKey(pod.metadata.namespace, pod.metadata.labels.get(GROUP_LABEL, ""))
-        gang = self._gangs.get(key)
-        return gang if gang is not None and pod.metadata.uid in gang.members else None
+        key = self._homes.get(pod.metadata.uid)
+        return None if key is None else self._gangs.get(key)
 
     def get(self, key: ObjectKey) -> Gang | None:
         """The gang of a group."""
@@ -173,12 +173,32 @@ class Book:
             self._tidy(gang)
         return gang
 
+    def pod_moved(self, pod: Pod) -> Gang | None:
+        """The gang that the pod was in until now, if its label names that no longer.
+
+        If the label names another one, the pod is in that from now on, as far as it was.
+        """
+        uid = pod.metadata.uid
+        home = self._homes.get(uid)
+        if home is None or home.name == pod.metadata.labels.get(GROUP_LABEL, ""):
+            return None
+        left = self._gangs[home]
+        place = left.members[uid].place
+        self._drop(left, uid)
+        gang = self.of(pod)
+        if gang is not None:
+            gang.move(uid, pod, place)
+            self._homes[uid] = gang.key
+        return left
+
     def pod_seen(self, pod: Pod) -> Gang | None:
         """A pod appeared or changed; its gang, if it is in one."""
+        self.pod_moved(pod)
         gang = self.of(pod)
         if gang is None:
             return None
         uid = pod.metadata.uid
+        self._homes[uid] = gang.key
         place = _place(pod)
         known = gang.members.get(uid)
         if place is Place.WAITING and known is not None and known.place is Place.ASSUMED:
@@ -190,26 +210,24 @@ class Book:
 
     def pod_gone(self, pod: Pod) -> Gang | None:
         """A pod is gone, or does not want a node any more; its gang, if it was in one."""
-        gang = self.of(pod)
+        gang = self.member(pod) or self._named(pod)
         if gang is not None:
-            gang.drop(pod.metadata.uid)
-            _settle(gang)
-            self._tidy(gang)
+            self._drop(gang, pod.metadata.uid)
         return gang
 
     def assumed(self, pod: Pod) -> Gang | None:
         """The pod was given a node; its gang, if it is in one."""
-        gang = self.of(pod)
-        if gang is not None and pod.metadata.uid in gang.members:
+        gang = self.member(pod)
+        if gang is not None:
             gang.move(pod.metadata.uid, pod, Place.ASSUMED)
         return gang
 
     def forgotten(self, pod: Pod) -> Gang | None:
         """The node was taken back; its gang, if it is in one."""
-        gang = self.of(pod)
-        member = None if gang is None else gang.members.get(pod.metadata.uid)
-        if gang is None or member is None:
-            return gang
+        gang = self.member(pod)
+        if gang is None:
+            return self._named(pod)
+        member = gang.members[pod.metadata.uid]
         if member.place is Place.ASSUMED:
             gang.move(pod.metadata.uid, member.pod, Place.WAITING)
         _settle(gang)
@@ -220,6 +238,18 @@ class Book:
         for gang in self._gangs.values():
             gang.members.clear()
             gang.tally = dict.fromkeys(Place, 0)
+        self._homes.clear()
+
+    def _named(self, pod: Pod) -> Gang | None:
+        """The gang that the pod names, if it is known."""
+        name = pod.metadata.labels.get(GROUP_LABEL, "")
+        return self._gangs.get(ObjectKey(pod.metadata.namespace, name))
+
+    def _drop(self, gang: Gang, uid: str) -> None:
+        gang.drop(uid)
+        self._homes.pop(uid, None)
+        _settle(gang)
+        self._tidy(gang)
 
     def _tidy(self, gang: Gang) -> None:
         if gang.group is None and not gang.members:

@@ -83,7 +83,10 @@ class News:
 
     def pod_seen(self, pod: Pod, now: float) -> None:
         """A pod appeared or changed."""
+        left = self._book.pod_moved(pod)
         gang = self._book.pod_seen(pod)
+        if left is not None:
+            self._left(left, pod, gang, now)
         if is_finished(pod):
             self._quotas.release(pod.metadata.uid)
         elif pod.spec.node_name:
@@ -104,13 +107,8 @@ class News:
         self._quotas.release(pod.metadata.uid)
         self._line.pods.pop(pod.metadata.uid, None)
         gang = self._book.pod_gone(pod)
-        if gang is None:
-            return
-        self._changed(gang)
-        if not gang.tally[Place.WAITING] or gang.present < gang.min_member:
-            self.waits_no_more(gang, now)
-        # It may have been the one that listens for events.
-        self._wake(gang, now)
+        if gang is not None:
+            self._one_less(gang, now)
 
     def node_seen(self, node: Node) -> Node:
         """The node as the cache is to have it: tainted while it is kept for a gang."""
@@ -150,7 +148,7 @@ class News:
 
         The rest of its gang is bound or being bound and waits for it.
         """
-        gang = self._book.of(pod)
+        gang = self._book.member(pod)
         if gang is not None and tried.errors == 1:
             self._queue.activate([pod.metadata.uid], now)
 
@@ -185,6 +183,23 @@ class News:
         return min((deadline for deadline in found if deadline is not None), default=None)
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _left(self, left: Gang, pod: Pod, gang: Gang | None, now: float) -> None:
+        """The pod's label changed: it goes with others now, or by itself."""
+        uid = pod.metadata.uid
+        queue, _ = self._quotas.charge_of(uid)
+        if queue and queue != self._queue_of(pod, gang):
+            self._quotas.release(uid)
+        self._one_less(left, now)
+        if not pod.spec.node_name:
+            self._queue.activate([uid], now)
+
+    def _one_less(self, gang: Gang, now: float) -> None:
+        self._changed(gang)
+        if not gang.tally[Place.WAITING] or gang.present < gang.min_member:
+            self.waits_no_more(gang, now)
+        # It may have been the one that listens for events.
+        self._wake(gang, now)
 
     def _in_line(self) -> list[Gang]:
         line = self._line
