@@ -18,13 +18,24 @@ class Clock(Protocol):
         """Wall-clock time, aware, UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; only differences mean anything."""
+        """Seconds that never go back; only differences mean anything. Timers go by them."""
+
+    def elapsed(self) -> float:
+        """Seconds that never go back and that also count while the machine is suspended.
+
+        For rights that others take away meanwhile. Timers stand still then, so this is no time to
+        sleep until; only differences of its own readings mean anything.
+        """
 
     async def sleep(self, seconds: float) -> None:
         """Wait; returns at once (but yields) for zero or less. Cancellation ends the wait."""
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """Bound a block: raises ``TimeoutError`` when it takes longer; None never does."""
+
+
+# Linux's CLOCK_MONOTONIC stands still while the machine is suspended.
+_SUSPENDED_TOO: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LoopClock:
@@ -47,6 +58,12 @@ class LoopClock:
         """Seconds that never go back."""
         if self._epoch is None:
             return time.monotonic()
+        return asyncio.get_running_loop().time()
+
+    def elapsed(self) -> float:
+        """Seconds that never go back, suspended or not; as ``monotonic`` where no clock does so."""
+        if self._epoch is None:
+            return time.clock_gettime(_SUSPENDED_TOO)
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
@@ -74,6 +91,7 @@ class SkewedClock:
         self._offset_s = offset_s
         self._drift = drift
         self._origin = inner.monotonic()
+        self._began = inner.elapsed()
 
     def now(self) -> datetime:
         """The node's wall-clock time."""
@@ -84,6 +102,11 @@ class SkewedClock:
         """The node's monotonic time."""
         elapsed = self._inner.monotonic() - self._origin
         return self._origin + elapsed * (1.0 + self._drift)
+
+    def elapsed(self) -> float:
+        """The node's monotonic time, suspended or not."""
+        elapsed = self._inner.elapsed() - self._began
+        return self._began + elapsed * (1.0 + self._drift)
 
     async def sleep(self, seconds: float) -> None:
         """Wait so many of the node's seconds."""

@@ -1,5 +1,6 @@
 """One loop, many clocks: the true one and every node's own."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -41,6 +42,21 @@ def test_system_time_is_aware_utc_and_monotonic_time_does_not_go_back() -> None:
     assert clock.now().tzinfo is UTC
     assert clock.now() > EPOCH - timedelta(days=365)
     assert clock.monotonic() <= clock.monotonic()
+
+
+def test_elapsed_time_counts_at_least_what_monotonic_time_does() -> None:
+    clock = LoopClock()
+    elapsed, monotonic = clock.elapsed(), clock.monotonic()
+    assert elapsed <= clock.elapsed()
+    if sys.platform == "linux":
+        assert elapsed >= monotonic - 1.0, "since boot, with every suspension"
+
+
+async def test_virtual_time_elapses_as_the_loop_says(clock: Clock) -> None:
+    node = SkewedClock(clock, drift=0.5)
+    await clock.sleep(100)
+    assert clock.elapsed() == clock.monotonic() == 100.0
+    assert node.elapsed() == node.monotonic() == pytest.approx(150.0)
 
 
 async def test_skewed_clock_is_ahead_by_its_offset(clock: Clock) -> None:

@@ -42,6 +42,9 @@ class ManualClock:
     def monotonic(self) -> float:
         return self.at
 
+    def elapsed(self) -> float:
+        return self.at
+
     async def sleep(self, seconds: float) -> None:
         self.at += seconds
 

@@ -203,7 +203,7 @@ async def test_intent_of_a_pass_loses_to_whoever_claimed_the_object_meanwhile(
     world: World, clock: Clock
 ) -> None:
     """Even if the pass does not know yet, and believes in its session: the object knows."""
-    session = Session(Token("a", "x", 1), clock, clock.monotonic() + 10)
+    session = Session(Token("a", "x", 1), clock, clock.elapsed() + 10)
     await create(world, "s")
 
     async def named(token: Token) -> ReplicationController:

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from grange.api.kinds import LEASE
+from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.kinds.lease import Lease
+from grange.api.meta import Document
 from grange.api.wire import ADMIN
 from grange.base.clock import Clock, SkewedClock
 from grange.base.log import Logger
@@ -17,7 +18,8 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
-from grange.reconcile.farm.errors import SessionLost
+from grange.reconcile.farm.errors import Fenced, SessionLost
+from grange.reconcile.farm.fence import FencedClient, PassFence
 from grange.reconcile.farm.leases import Observations, Token, farms_of, token_of
 from grange.reconcile.farm.session import Session, SessionKeeper, each_session
 from grange.sim.faults import NetworkFaults
@@ -26,13 +28,30 @@ from grange.sim.world import World
 TTL_S = FarmConfig(member="a").ttl_s
 
 
+class Suspendable(SkewedClock):
+    """The clock of a machine that slept: timers, and the time they go by, know nothing of it."""
+
+    slept_s = 0.0
+
+    def elapsed(self) -> float:
+        return super().elapsed() + self.slept_s
+
+
 def keeper_of(
-    world: World, rng: Stream, log: Logger, *, name: str = "a", life: str = "1", **changes: object
+    world: World,
+    rng: Stream,
+    log: Logger,
+    *,
+    name: str = "a",
+    life: str = "1",
+    clock: Clock | None = None,
+    **changes: object,
 ) -> SessionKeeper:
     transport = world.network.transport(InProcess(world._handle, ADMIN), name, f"{name}.{life}")
     client = Client(transport, clock=world.clock)
     config = FarmConfig(member=name, **changes)  # type: ignore[arg-type]  # by name
-    return SessionKeeper(client, config, clock=world.clock, rng=rng.fork(f"{name}.{life}"), log=log)
+    stream = rng.fork(f"{name}.{life}")
+    return SessionKeeper(client, config, clock=clock or world.clock, rng=stream, log=log)
 
 
 @asynccontextmanager
@@ -234,12 +253,35 @@ async def test_somebody_elses_word_on_the_lease_does_not_end_the_session(
 
 async def test_skewed_clock_counts_its_own_seconds(clock: Clock) -> None:
     fast = SkewedClock(clock, offset_s=-3600, drift=0.5)
-    session = Session(Token("a", "x", 1), fast, fast.monotonic() + 12)
+    session = Session(Token("a", "x", 1), fast, fast.elapsed() + 12)
     await clock.sleep(7.9)
     session.check()
     await clock.sleep(0.2)
     with pytest.raises(SessionLost):
         session.check()
+
+
+async def test_session_is_over_after_a_suspension_though_no_timer_has_fired(
+    world: World, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Others have waited while the machine slept; its own timers stood still."""
+    suspended = Suspendable(clock)
+    keeper = keeper_of(world, rng, log, clock=suspended)
+    async with running(keeper):
+        session = await keeper.following(None)
+        client = FencedClient(world.client, PassFence(session), clock=suspended)
+        document: Document = {"metadata": {"name": "x", "namespace": "default"}}
+        await client.create(CONFIGMAP, document)
+        before = clock.monotonic()
+        suspended.slept_s = 3600.0
+        assert keeper.current is None
+        revision = world.store.revision
+        with pytest.raises(Fenced):
+            await client.patch(CONFIGMAP, "x", "default", patch={"data": {"a": "b"}})
+        assert world.store.revision == revision
+        assert clock.monotonic() == before, "no timer has fired since"
+        again = await keeper.following(session)
+        assert again.token.epoch > session.token.epoch
 
 
 def test_token_reads_what_it_writes_and_nothing_else() -> None:

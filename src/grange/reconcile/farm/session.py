@@ -1,10 +1,11 @@
 """A member's session: a Lease that is renewed, an epoch that rises, and an end that comes in time.
 
-Theory of operation. A renewal is trusted from the moment it was *sent*, for the Lease's duration less
-a margin, by the member's own monotonic clock. Others may end the session only after they have seen
-the Lease unchanged for its whole duration, which begins when the server took the renewal or later,
-and only by a write on the Lease that any renewal in between would make fail. So the member has
-stopped before anybody can take its place, whatever the wall clocks say.
+Theory of operation. A renewal is trusted from the moment it was *sent*, for the Lease's duration
+less a margin, by the member's own clock, which goes on while its machine is suspended. Others may
+end the session only after they have seen the Lease unchanged for its whole duration, which begins
+when the server took the renewal or later, and only by a write on the Lease that any renewal in
+between would make fail. So the member has stopped before anybody can take its place, whatever the
+wall clocks say.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class Session:
     Args:
         token: identity.
         clock: the member's own.
-        valid_until: on that clock's monotonic time.
+        valid_until: by that clock's ``elapsed``, which a suspended machine does not stop.
         margin_s: how long a write that was cut off may be under way.
 
     Attributes:
@@ -59,7 +60,7 @@ class Session:
         """Seconds that are left; zero when it is over."""
         if self.ended.is_set():
             return 0.0
-        return max(0.0, self._valid_until - self._clock.monotonic())
+        return max(0.0, self._valid_until - self._clock.elapsed())
 
     def check(self) -> float:
         """Seconds that are left.
@@ -217,7 +218,7 @@ class SessionKeeper:
         Raises:
             ApiError: somebody was faster, or the outcome is not known.
         """
-        sent = self._clock.monotonic()
+        sent = self._clock.elapsed()
         stamp = timestamps.rfc3339_micro(self._clock.now())
         spec = leases.spec_of(token, self._config, renewed=stamp, acquired=stamp)
         marks = leases.marks(self._config, self._farms(), self._report())
@@ -275,7 +276,7 @@ class SessionKeeper:
 
     async def _renew(self, session: Session) -> None:
         self._urged.clear()
-        sent = self._clock.monotonic()
+        sent = self._clock.elapsed()
         stamp = timestamps.rfc3339_micro(self._clock.now())
         patch = {
             "metadata": {
