@@ -3,8 +3,9 @@
 Placed pods wait here for a moment and are written in groups, so that a busy scheduler pays for a
 request once in a hundred pods and a lone pod waits for nobody. Each pod has an answer of its own.
 
-An answer settles a binding one way or the other. Without one the outcome is unknown, and then the
-pod is read back: giving its capacity to another pod while the lost write may still land would
+An answer that it was made or turned away settles a binding. After a server error the pod is read:
+what the server holds is the outcome. Without an answer the outcome is unknown, and then the pod is
+read back, too: giving its capacity to another pod while the lost write may still land would
 overcommit the node. A pod that is not bound yet is bound again, always to the same node, until there
 is an answer; so no pod is ever bound twice.
 """
@@ -19,7 +20,6 @@ from grange.api.kinds.pod import Pod
 from grange.api.status import (
     ApiError,
     Conflict,
-    InternalError,
     NotFound,
     Timeout,
 )
@@ -28,6 +28,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.client.client import Client
+from grange.client.errors import Unreachable
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Placed
 from grange.scheduler.framework import Bind
@@ -195,21 +196,25 @@ class Binder:
         match error:
             case NotFound():
                 return Outcome.GONE
-            case Conflict() | InternalError():
-                # The server has answered, so what it holds now is the outcome.
+            case Timeout():
+                self._log.warning("outcome of binding unknown", pod=pod, error=error)
+                outcome = await self._read_back(placed)
+                return None if outcome is Outcome.FAILED else outcome
+            case _ if isinstance(error, Unreachable) or (
+                error.code < 500 and not isinstance(error, Conflict)
+            ):
+                # Nothing was sent, or the request was turned away.
+                self._log.warning("binding failed", pod=pod, error=error)
+                return Outcome.FAILED
+            case _:
+                # Something has answered, so what the server holds now is the outcome. A 5xx tells
+                # nothing by itself: it may come from a proxy that gave up on a write that was made.
                 outcome = await self._read_back(placed)
                 if outcome is Outcome.FAILED and isinstance(error, Conflict):
                     outcome = Outcome.CONFLICT
                 if outcome is not None:
                     self._log.info("binding refused", pod=pod, error=error)
                 return outcome
-            case Timeout():
-                self._log.warning("outcome of binding unknown", pod=pod, error=error)
-                outcome = await self._read_back(placed)
-                return None if outcome is Outcome.FAILED else outcome
-            case _:
-                self._log.warning("binding failed", pod=pod, error=error)
-                return Outcome.FAILED
 
     async def _read_back(self, placed: Placed) -> Outcome | None:
         """What the server holds; FAILED for a pod that is not bound, None when it does not say."""

@@ -1,5 +1,10 @@
 """Bindings in groups: each pod's outcome is its own, and none is bound to a second node."""
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import cast
+
 import pytest
 from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
 
@@ -11,6 +16,7 @@ from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.client.errors import Unreachable
 from grange.scheduler.service import SchedulerConfig
 
 COUNT = 30
@@ -120,6 +126,69 @@ async def test_a_group_that_is_refused_as_a_whole_is_decided_anew(
         assert all((await made.pods()).values())
         assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, COUNT)
         assert len(scheduler.queue) == 0
+
+
+@pytest.mark.parametrize("answer", [500, 502, 503, 507])
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_server_error_is_not_believed_before_the_pod_was_read(
+    clock: Clock, rng: Stream, log: Logger, *, answer: int, grouped: bool
+) -> None:
+    """The binding was made, a proxy says otherwise, and the watch is late: the room is taken."""
+    async with world(clock, rng, log) as made:
+        refused: list[str] = []
+
+        async def late(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+            async with aclosing(cast(AsyncGenerator[bytes, None], chunks)) as pieces:
+                async for piece in pieces:
+                    if refused:
+                        await clock.sleep(5.0)
+                    yield piece
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path.endswith(("/binding", "/bindings")) and not refused:
+                refused.append(request.path)
+                await handle(request)
+                return refusal(answer, "")
+            response = await handle(request)
+            if response.chunks is not None and request.path.endswith("/pods"):
+                return replace(response, chunks=late(response.chunks))
+            return response
+
+        made.gate = gate
+        await made.add_nodes("a", capacity={"cpu": "2", "memory": "4Gi", "pods": "10"})
+        first = ["p0", "p1"] if grouped else ["p0"]
+        cpu = "1" if grouped else "2"
+        await made.add_pods(*first, requests={"cpu": cpu}, priority=5)
+        await made.add_pods("late", requests={"cpu": cpu})
+        scheduler = await made.start()
+        await made.settle(3.0)
+        assert refused
+        assert await made.pods() == {**dict.fromkeys(first, "a"), "late": ""}
+        await made.settle(30.0)
+        assert await made.pods() == {**dict.fromkeys(first, "a"), "late": ""}
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, len(first))
+
+
+async def test_what_was_never_sent_gives_its_room_away_at_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        reads: list[str] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/binding"):
+                raise Unreachable("no connection")
+            if request.method == "GET" and "/pods/" in request.path:
+                reads.append(request.path)
+            return await handle(request)
+
+        made.gate = gate
+        await made.add_nodes("a")
+        scheduler = await made.start()
+        await made.add_pods("p", requests={"cpu": "1"})
+        await made.settle(0.5)
+        assert made.writes("/binding") == 1
+        assert (reads, scheduler.cache.pod_count) == ([], 0)
 
 
 async def test_a_server_without_groups_gets_the_bindings_one_by_one(
