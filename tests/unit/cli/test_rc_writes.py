@@ -1,16 +1,20 @@
 """What the verbs of ``grange rc`` write, and what they leave alone."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 from tests.unit.cli.sessions import session
+from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
-from grange.api.status import NotFound
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document
+from grange.api.status import Conflict, Invalid, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.verbs.rc import switches
+from grange.cli.verbs.rc import objects, rollout, switches
 
 
 @pytest.fixture
@@ -32,3 +36,58 @@ async def test_all_are_switched_or_none(
     assert await switches.switch(session(there), ("web", "api"), paused=paused) == 0
     for name in ("web", "api"):
         assert (await there.controller(name)).spec.paused is paused
+
+
+OTHER: Document = {"spec": {"containers": [{"name": "other", "command": ["other"]}]}}
+
+
+async def new_template(there: World, seen: ReplicationController) -> None:
+    await objects.set_template(session(there), seen, OTHER)
+
+
+async def restarted(there: World, seen: ReplicationController) -> None:
+    await rollout.restart(session(there), seen, "2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("write", [new_template, restarted])
+async def test_what_changed_while_a_person_was_asked_is_not_overwritten(
+    there: World, write: Callable[[World, ReplicationController], Awaitable[None]]
+) -> None:
+    await there.add_controller("web", replicas=1)
+    seen = await there.controller("web")
+    await patch(there, {"spec": {"replicas": 2}})
+    between = await there.controller("web")
+    with pytest.raises(Conflict, match="web has changed since you were asked"):
+        await write(there, seen)
+    assert await there.controller("web") == between
+    await patch(there, {"metadata": {"annotations": {"a": "b"}}})
+    await write(there, between)
+    assert (await there.controller("web")).spec.template != between.spec.template
+
+
+async def test_a_write_that_a_status_overtakes_is_done_again(there: World) -> None:
+    await there.add_controller("web", replicas=1)
+    seen = await there.controller("web")
+    tries = 0
+
+    async def write(now: ReplicationController) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            await patch(there, {"metadata": {"annotations": {"a": str(tries)}}})
+        ops = objects.operations(session(there))
+        await ops.update_template("web", OTHER, unchanged_since=now)
+
+    await objects.as_seen(session(there), seen, write)
+    assert tries == 3
+    assert (await there.controller("web")).spec.template == OTHER
+
+
+async def test_a_template_that_breaks_a_rule_is_refused_once(there: World) -> None:
+    await there.add_controller("web", replicas=1, template=builders.TEMPLATE)
+    with pytest.raises(Invalid, match="containers"):
+        await objects.set_template(session(there), await there.controller("web"), {"spec": {}})
+
+
+async def patch(there: World, change: Document) -> None:
+    await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=change)

@@ -1,9 +1,13 @@
 """What the verbs share: the operations of a session, pod templates from files, and printing."""
 
+from collections.abc import Awaitable, Callable
+
 import click
 
 from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
+from grange.api.status import Conflict, Invalid
 from grange.cli import manifests, session
 from grange.cli.printers import documents
 from grange.client.replication import ReplicationControllers
@@ -11,12 +15,62 @@ from grange.client.replication import ReplicationControllers
 OUTPUT = click.option(
     "-o", "--output", default="", help="Print what came of it: name, yaml, json, jsonpath=…."
 )
+_ATTEMPTS = 5
 YES = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 
 
 def operations(opened: session.Session) -> ReplicationControllers:
     """The operations in the session's namespace."""
     return ReplicationControllers(opened.client, opened.namespace or "default")
+
+
+async def as_seen(
+    opened: session.Session,
+    seen: ReplicationController,
+    write: Callable[[ReplicationController], Awaitable[object]],
+) -> None:
+    """Write to a controller if its spec still is what a person was asked about.
+
+    Its status and annotations may have changed: they do all the time while a prompt waits.
+
+    Args:
+        opened: the session.
+        seen: the controller as it was then.
+        write: writes, fenced by the version of the controller that it is given.
+
+    Raises:
+        Conflict: the spec has changed; nothing was written.
+        Invalid: the server refuses what is written.
+    """
+    name = seen.metadata.name
+    for attempt in range(1, _ATTEMPTS + 1):
+        now = await operations(opened).get(name)
+        before = (seen.metadata.uid, seen.metadata.generation)
+        if (now.metadata.uid, now.metadata.generation) != before:
+            raise Conflict(f"{name} has changed since you were asked: nothing was written")
+        try:
+            await write(now)
+        except (Conflict, Invalid):  # a test of a JSON patch that fails is Invalid
+            held = (await operations(opened).get(name)).metadata.resource_version
+            if attempt == _ATTEMPTS or held == now.metadata.resource_version:
+                raise
+        else:
+            return
+
+
+async def set_template(
+    opened: session.Session, seen: ReplicationController, template: Document
+) -> None:
+    """Give a controller another template, if its spec is as it was seen.
+
+    Raises:
+        Conflict: it is not.
+        Invalid: the template breaks a rule.
+    """
+    ops, name = operations(opened), seen.metadata.name
+    await as_seen(
+        opened, seen, lambda now: ops.update_template(name, template, unchanged_since=now)
+    )
 
 
 async def document(opened: session.Session, name: str) -> Document:

@@ -61,14 +61,30 @@ def start(around: Surroundings, target: session.Target, name: str, **options: ob
         if seen.spec.replicas:
             confirm(f"Replace the {seen.spec.replicas} pods of {name}?", yes=bool(options["yes"]))
         if template is not None:
-            await ops.update_template(name, template)
+            await objects.set_template(opened, seen, template)
         else:
             stamp = timestamps.rfc3339_micro(around.clock.now())
-            await _patch(opened, name, rollouts.restart_patch(stamp))
+            await restart(opened, seen, stamp)
         await objects.told(opened, name, "", "rollout started")
         return 0
 
     session.run(around, target, verb)
+
+
+async def restart(opened: session.Session, seen: ReplicationController, stamp: str) -> None:
+    """Have every pod made anew, if the controller's spec is as it was seen.
+
+    Raises:
+        Conflict: it is not.
+    """
+
+    async def write(now: ReplicationController) -> None:
+        fence = {"uid": now.metadata.uid, "resourceVersion": now.metadata.resource_version}
+        await _patch(
+            opened, now.metadata.name, {"metadata": fence, **rollouts.restart_patch(stamp)}
+        )
+
+    await objects.as_seen(opened, seen, write)
 
 
 async def _between(
@@ -248,13 +264,7 @@ def undo(
         spec_hash = seen.status.rollout.spec_hash if seen.status.rollout is not None else ""
         revision = rollouts.revision_to_undo(seen.status.history, spec_hash, to_revision or 0)
         confirm(f"Go back to revision {revision.revision} of {name}?", yes=yes)
-        await opened.client.patch(
-            REPLICATIONCONTROLLER,
-            name,
-            opened.within(REPLICATIONCONTROLLER),
-            patch=rollouts.undo_patch(seen.metadata.uid, revision),
-            type="json",
-        )
+        await objects.set_template(opened, seen, revision.template)
         await objects.told(opened, name, "", f"goes back to revision {revision.revision}")
         return 0
 

@@ -81,9 +81,9 @@ def update_template(
         if seen.spec.template == template:
             await objects.told(opened, name, output, "unchanged")
             return 0
-        if seen.spec.replicas and not yes:
+        if seen.spec.replicas:
             confirm(f"Replace the {seen.spec.replicas} pods of {name}?", yes=yes)
-        await objects.operations(opened).update_template(name, template)
+        await objects.set_template(opened, seen, template)
         await objects.told(opened, name, output, "has a new template")
         return 0
 
