@@ -89,7 +89,7 @@ async def phase(there: World, wanted: Phase) -> bool:
 
 
 def test_every_phase_can_be_left_and_every_transfer_ends() -> None:
-    """No cycles: a transfer never goes back to where it was, so it takes at most three steps."""
+    """No cycles: a transfer never goes back to where it was, so it takes at most four steps."""
     reached = {Phase.ALLOCATING: 0}
     order = [Phase.ALLOCATING, Phase.STARTING, Phase.FINISHING, Phase.ROLLING_BACK, Phase.DONE]
     for (before, _), after in TRANSITIONS.items():
@@ -103,7 +103,7 @@ def test_every_phase_can_be_left_and_every_transfer_ends() -> None:
 
 def test_an_event_that_means_nothing_changes_nothing() -> None:
     item = NodeTransfer(id="t", phase="Finishing", old="a", old_pod="web-a", old_uid="u")
-    for event in set(Event) - {Event.RELEASED}:
+    for event in set(Event) - {Event.RELEASED, Event.RELAPSED}:
         assert transfer.step(item, event) is item
     assert transfer.step(item, Event.RELEASED) is None
 
@@ -266,9 +266,13 @@ async def test_x7_a_node_that_cannot_be_released_is_told_and_never_forgotten(
 async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    """The disruption budget of a service of two allows none to be missing."""
+    """The disruption budget of a service of two allows none to be missing.
+
+    The deadline is nothing to a transfer whose new pod is well.
+    """
     async with world(clock, rng, log) as there:
-        await started(there, "a", "b", "c", replicas=2)
+        rollout = {"progressDeadlineSeconds": 30}
+        await started(there, "a", "b", "c", replicas=2, rollout=rollout)
         bad = next(pod for pod in await there.pods() if pod.spec.node_name == "b")
         await there.set_phase(bad, "Unknown")
         await there.settle(1.0)
@@ -279,6 +283,69 @@ async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
         bad = await there.client.get(POD, bad.metadata.name, "default")
         await there.set_phase(bad, "Running")
         await there.until(lambda: moved(there, "b", "c"))
+
+
+async def test_a_new_pod_that_fails_while_the_old_one_waits_is_rolled_back_at_the_deadline(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Whatever it says meanwhile; the old pod is needed still, and another node is tried."""
+    async with world(clock, rng, log) as there:
+        rollout = {"progressDeadlineSeconds": 60}
+        await started(there, "a", "b", "c", "d", replicas=2, rollout=rollout)
+        (bad,) = [pod for pod in await there.pods() if pod.spec.node_name == "b"]
+        await there.set_phase(bad, "Unknown")
+        await label(there, "a", fits=False)
+        await there.until(lambda: phase(there, Phase.STARTING))
+        began = clock.monotonic()
+        await there.until(lambda: phase(there, Phase.FINISHING))
+        (new,) = [pod for pod in await there.pods() if pod.spec.node_name == "c"]
+        await there.set_phase(new, "Unknown")
+        await there.set_phase(bad, "Running")
+
+        async def chatter() -> None:
+            while True:
+                for pod in await there.pods():
+                    if pod.spec.node_name == "c" and not pod.metadata.deletion_timestamp:
+                        await there.set_phase(pod, "Unknown")  # news, and no readiness
+                await clock.sleep(5.0)
+
+        async def back() -> bool:
+            return bool(await records(there, TRANSFER_ROLLED_BACK))
+
+        async with Nursery("chatter") as nursery:
+            nursery.start(chatter())
+            await there.settle(50.0)
+            assert await phase(there, Phase.FINISHING)
+            assert await on(there) == ["a", "b", "c"]
+            await there.until(back, limit_s=20)
+            nursery.cancel()
+        assert 59 <= clock.monotonic() - began <= 65
+        assert await on(there) == ["a", "b"]
+        (record,) = await records(there, TRANSFER_ROLLED_BACK)
+        assert record.spec.transfer is not None
+        assert record.spec.transfer.reason == Event.RELAPSED.value
+        assert (await there.said("Misplaced")).reason == "BackingOff"
+        await there.until(lambda: moved(there, "b", "d"), limit_s=60)
+        assert await there.ready(2)
+
+
+async def test_a_new_pod_that_fails_is_kept_when_the_old_one_fails_too(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Once the old pod is down, too, keeping it helps nobody: the transfer goes on to its end."""
+    async with world(clock, rng, log) as there:
+        rollout = {"progressDeadlineSeconds": 60}
+        await started(there, "a", "b", "c", "d", replicas=2, rollout=rollout)
+        (old,) = [pod for pod in await there.pods() if pod.spec.node_name == "a"]
+        (bad,) = [pod for pod in await there.pods() if pod.spec.node_name == "b"]
+        await there.set_phase(bad, "Unknown")
+        await label(there, "a", fits=False)
+        await there.until(lambda: phase(there, Phase.FINISHING))
+        (new,) = [pod for pod in await there.pods() if pod.spec.node_name == "c"]
+        await there.set_phase(new, "Unknown")
+        await there.set_phase(old, "Unknown")
+        await there.until(lambda: moved(there, "b", "c"), limit_s=20)
+        assert await records(there, TRANSFER_ROLLED_BACK) == []
 
 
 async def test_x5_an_old_pod_that_is_down_itself_holds_nothing_up(

@@ -8,7 +8,8 @@ request id, creation by name, deletion by uid) and goes on.
 
 While a transfer is under way the rest of the controller does not see both of its pods, only the one
 that counts: the old pod until the new one is available, the new one from then on. ``hidden`` is
-that view; ``spared`` keeps the other rules from removing the pod that is still needed.
+that view; ``spared`` keeps the other rules from removing the pod that is still needed. When the new
+one fails again before the old one could go, the deadline decides: it is rolled back after all.
 
 Source of the order of steps: the make-before-break transfer of spec/replication §4a.
 """
@@ -53,6 +54,7 @@ class Event(StrEnum):
     OLD_GONE = "the old pod is gone"
     NEW_LOST = "the new node is no longer eligible"
     EXPIRED = "the deadline has passed"
+    RELAPSED = "the deadline has passed and the new pod is not available any more"
     RELEASED = "the pod is gone and its node is released"
 
 
@@ -65,6 +67,7 @@ TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
     (Phase.STARTING, Event.CALLED_OFF): Phase.ROLLING_BACK,
     (Phase.STARTING, Event.NEW_LOST): Phase.ROLLING_BACK,
     (Phase.STARTING, Event.EXPIRED): Phase.ROLLING_BACK,
+    (Phase.FINISHING, Event.RELAPSED): Phase.ROLLING_BACK,
     (Phase.FINISHING, Event.RELEASED): Phase.DONE,
     (Phase.ROLLING_BACK, Event.RELEASED): Phase.DONE,
 }
@@ -114,7 +117,7 @@ def step(transfer: NodeTransfer, event: Event) -> NodeTransfer | None:
 def happened(
     transfer: NodeTransfer, situation: logic.Situation, drained: Collection[str], now: datetime
 ) -> Event | None:
-    """What has happened to a transfer in phase Allocating or Starting; the first that holds.
+    """What has happened to a transfer, but for releases; the first that holds.
 
     Args:
         transfer: as stored.
@@ -142,6 +145,12 @@ def happened(
         if node and node not in situation.eligible and not expected:
             return Event.NEW_LOST
         return Event.EXPIRED if expired else None
+    if phase is Phase.FINISHING and expired and old is not None:
+        # Waiting for the budget, which may need the old pod for as long as the new one fails. One
+        # that serves nobody is not waited for: it goes at once.
+        new = new_pod(transfer, situation.owned)
+        relapsed = new is None or not is_available(situation, new, now)
+        return Event.RELAPSED if relapsed and is_available(situation, old, now) else None
     return None
 
 

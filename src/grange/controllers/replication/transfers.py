@@ -84,9 +84,10 @@ class Transfers:
             else:
                 result.after.append(after)
                 current[at] = after
-                if transfer.phase_of(after) in {Phase.ALLOCATING, Phase.STARTING}:
-                    left = timestamps.parse(after.deadline) - now
-                    result.due(max(0.0, left.total_seconds()) + 0.1)
+                if transfer.phase_of(after) is not Phase.ROLLING_BACK:
+                    left_s = (timestamps.parse(after.deadline) - now).total_seconds()
+                    if left_s > 0 or transfer.phase_of(after) is not Phase.FINISHING:
+                        result.due(max(0.0, left_s) + 0.1)  # Finishing may outlast it: news wakes
         self._begin(situation, now, result)
         if not current and not result.after:
             await self._release_idle(situation, scheduler, result)
@@ -126,7 +127,7 @@ class Transfers:
         now = self._clock.now()
         event = transfer.happened(item, situation, drained_nodes(controller), now)
         if event is not None:
-            if event in {Event.EXPIRED, Event.NEW_LOST}:
+            if event in {Event.EXPIRED, Event.NEW_LOST, Event.RELAPSED}:
                 self._remember(controller, item)
             return transfer.step(item, event)
         match phase:
