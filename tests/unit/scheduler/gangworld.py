@@ -92,6 +92,11 @@ class Bench:
         labels = {GROUP_LABEL: gang} if gang else {}
         self._change(name, labels=labels)
 
+    def terminate(self, *names: str) -> None:
+        """Pods are being deleted; they keep their nodes until they are ``gone``."""
+        for name in names:
+            self._change(name, deletion_timestamp="2026-01-01T00:00:00Z")
+
     def _change(self, name: str, **fields: Any) -> None:
         """The informer tells that a pod's metadata changed."""
         before = self.infos[name].pod

@@ -22,6 +22,11 @@ def ended(one: Pod) -> Pod:
     return msgspec.structs.replace(one, status=status)
 
 
+def going(one: Pod) -> Pod:
+    meta = msgspec.structs.replace(one.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(one, metadata=meta)
+
+
 def gang(book: Book, group: str = "g") -> Gang:
     found = book.get(ObjectKey("default", group))
     assert found is not None
@@ -128,3 +133,26 @@ def test_who_names_no_group_any_more_is_in_none() -> None:
     assert book.member(single) is None
     assert len(book) == 0
     assert book.pod_gone(single) is None
+
+
+def test_who_is_on_its_way_out_is_there_no_more() -> None:
+    """All of them: what comes now is a gang again; some: it is started still."""
+    book = Book()
+    spec = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 2}}
+    book.group_seen(msgspec.convert(spec, PodGroup))
+    for name in "ab":
+        book.pod_seen(pod(name, nodeName="n"))
+    one = gang(book)
+    one.placed_once = True
+    assert (one.there, one.quorum, one.present, one.started) == (2, 2, 2, True)
+    book.pod_seen(going(pod("a", nodeName="n")))
+    assert (one.there, one.quorum, one.present, one.started) == (1, 1, 1, True)
+    book.pod_seen(going(pod("b", nodeName="n")))
+    assert (one.there, one.quorum, one.present, one.started) == (0, 0, 0, False)
+    book.pod_seen(pod("c", nodeName="n"))
+    assert not one.started  # one of two that somebody bound is not a gang that was placed
+    book.pod_gone(pod("a"))
+    book.pod_seen(ended(going(pod("b", nodeName="n"))))
+    assert (one.going, one.there, one.quorum) == (0, 1, 2)
+    book.clear()
+    assert one.going == 0

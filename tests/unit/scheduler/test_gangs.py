@@ -190,6 +190,43 @@ def test_whoever_of_a_waiting_gang_is_deleted_the_others_still_hear_of_room() ->
     assert set(bench.run(20.0)) == {"p2", "p3"}
 
 
+def test_two_gangs_that_are_made_anew_while_the_old_ones_end_never_deadlock() -> None:
+    """Nodes become free one by one; if each gang took some, neither would ever have enough."""
+    bench = Bench()
+    bench.nodes("a", "b", "c", "d", capacity=ONE)
+    for name in "gh":
+        bench.group(name, 2)
+        bench.pods(f"{name}0", f"{name}1", gang=name, requests=CPU)
+    assert len(bench.run(1.0)) == 4
+    nodes = {name: bench.where[name] for name in ("g1", "h1")}
+    bench.terminate("g0", "g1", "h0", "h1")
+    for name in ("g2", "h2", "g3", "h3"):
+        bench.now += 0.1
+        bench.pods(name, gang=name[0], requests=CPU)
+    assert len(bench.run(5.0)) == 4
+    for name, node in nodes.items():  # goes with its node
+        bench.gone(name)
+        bench.cache.remove_node(builders.node(node))
+    bench.gone("g0")
+    assert set(bench.run(15.0)) == {"h0"}
+    bench.gone("h0")
+    assert set(bench.run(15.0)) == {"g2", "g3"}
+    bench.gone("g2", "g3")
+    assert set(bench.run(15.0)) == {"h2", "h3"}
+
+
+def test_members_on_their_way_out_do_not_decide_the_domain() -> None:
+    bench = Bench()
+    _racks(bench, {"r0": 2, "r1": 3})
+    bench.group("g", 2, topology={"key": "rack"})
+    bench.pods("p0", "p1", gang="g", requests=CPU)
+    assert {node.partition("-")[0] for node in bench.run().values()} == {"r0"}
+    bench.terminate("p0", "p1")
+    bench.pods("p2", "p3", gang="g", requests=CPU)
+    where = bench.run(5.0)
+    assert {where["p2"].partition("-")[0], where["p3"].partition("-")[0]} == {"r1"}
+
+
 def test_a_waiting_pod_that_names_another_group_counts_there_alone() -> None:
     bench = Bench()
     bench.nodes("a", capacity={"cpu": "10", "pods": "50"})

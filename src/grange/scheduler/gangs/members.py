@@ -29,12 +29,20 @@ class Place(Enum):
     FAILED = "failed"
 
 
+ON_NODES = (Place.ASSUMED, Place.BOUND)
+
+
 @dataclass(slots=True)
 class Member:
     """A pod of a group."""
 
     pod: Pod
     place: Place
+
+    @property
+    def goes(self) -> bool:
+        """Whether it has a node and is on its way out: its gang is as good as without it."""
+        return self.place in ON_NODES and bool(self.pod.metadata.deletion_timestamp)
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +62,7 @@ class Gang:
         timeouts: how often its time was over.
         hopeless: not even all nodes together, empty, would do.
         tally: how many members are how far.
+        going: how many of those with a node are on their way out.
     """
 
     key: ObjectKey
@@ -68,6 +77,7 @@ class Gang:
     timeouts: int = 0
     hopeless: bool = False
     tally: dict[Place, int] = field(default_factory=lambda: dict.fromkeys(Place, 0))
+    going: int = 0
 
     def waiting(self) -> list[Pod]:
         """The members that have no node."""
@@ -77,27 +87,30 @@ class Gang:
         """A member is as far as this now; a new one joins."""
         member = self.members.get(uid)
         if member is None:
-            self.members[uid] = Member(pod, place)
+            member = self.members[uid] = Member(pod, place)
         else:
             self.tally[member.place] -= 1
+            self.going -= member.goes
             member.pod, member.place = pod, place
         self.tally[place] += 1
+        self.going += member.goes
 
     def drop(self, uid: str) -> None:
         """Somebody is a member no longer, if ever."""
         member = self.members.pop(uid, None)
         if member is not None:
             self.tally[member.place] -= 1
+            self.going -= member.goes
 
     @property
     def present(self) -> int:
-        """How many members there are, without those that failed."""
-        return len(self.members) - self.tally[Place.FAILED]
+        """How many members there are, without those that failed or give up their nodes."""
+        return len(self.members) - self.tally[Place.FAILED] - self.going
 
     @property
     def there(self) -> int:
-        """How many have a node and have not ended."""
-        return self.tally[Place.ASSUMED] + self.tally[Place.BOUND]
+        """How many have a node, have not ended and are not on their way out."""
+        return self.tally[Place.ASSUMED] + self.tally[Place.BOUND] - self.going
 
     @property
     def min_member(self) -> int:
@@ -204,7 +217,7 @@ class Book:
         if place is Place.WAITING and known is not None and known.place is Place.ASSUMED:
             place = Place.ASSUMED
         gang.move(uid, pod, place)
-        if place in (Place.SUCCEEDED, Place.FAILED):
+        if place in (Place.SUCCEEDED, Place.FAILED) or gang.members[uid].goes:
             _settle(gang)
         return gang
 
@@ -238,6 +251,7 @@ class Book:
         for gang in self._gangs.values():
             gang.members.clear()
             gang.tally = dict.fromkeys(Place, 0)
+            gang.going = 0
         self._homes.clear()
 
     def _named(self, pod: Pod) -> Gang | None:

@@ -161,6 +161,8 @@ class Preempting:
         found: dict[Gang, int] = {}
         for info in pods:
             gang = self._book.of(info.pod) if info.pod.metadata.labels else None
+            if info.pod.metadata.deletion_timestamp:
+                continue  # its gang counts it no more
             if gang is not None and gang.group is not None:
                 found[gang] = found.get(gang, 0) + 1
         return found

@@ -72,7 +72,7 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
         observed_generation=group.metadata.generation or 0,
         phase=phase,
         pending=tally[Place.WAITING],
-        scheduled=gang.quorum + tally[Place.FAILED],
+        scheduled=len(gang.members) - tally[Place.WAITING],
         running=running,
         succeeded=tally[Place.SUCCEEDED],
         failed=tally[Place.FAILED],

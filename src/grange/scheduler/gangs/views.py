@@ -14,7 +14,7 @@ from grange.api.quantity import QuantityError
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs import quotas, room
 from grange.scheduler.gangs.lenses import within
-from grange.scheduler.gangs.members import Gang, Place
+from grange.scheduler.gangs.members import ON_NODES, Gang
 from grange.scheduler.gangs.room import Room
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -104,7 +104,7 @@ def _pinned(gang: Gang, snapshot: NodeInfoSnapshot, key: str) -> frozenset[str]:
     """The domains in which members are."""
     found = set()
     for member in gang.members.values():
-        if member.place in (Place.ASSUMED, Place.BOUND):
+        if member.place in ON_NODES and not member.goes:
             entry = snapshot.get(member.pod.spec.node_name)
             if entry is not None and entry.node is not None:
                 found.add(entry.node.metadata.labels.get(key, ""))
