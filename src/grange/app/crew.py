@@ -7,23 +7,24 @@ member at a time. The same in ``grange up``, where there is only one member, and
 
 from collections.abc import Callable, Iterator
 
-from grange.api.kinds import POD
+from grange.api.kinds import POD, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import controller_of
+from grange.api.meta import ObjectKey, controller_of
 from grange.api.scheme import KindInfo
 from grange.app.role import Role
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.replication import logic
-from grange.controllers.replication.alarms import Alarms
+from grange.controllers.replication.alarms import Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.handovers import NAME as ROLLOUTS
 from grange.controllers.sharing import SHARED
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.alerts import Alerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import FailsafeConfig
 from grange.reconcile.farm.member import Member
-from grange.reconcile.farm.singletons import Service, Singletons
+from grange.reconcile.farm.singletons import PREFIX, Service, Singletons
 
 SCHEDULER = "scheduler"
 NAMES = (*(name for name, _ in TABLE), SCHEDULER)
@@ -86,6 +87,8 @@ class Crew:
         if services:
             singletons = Singletons(self.member, config, deps, services, _SERVICES)
             self._roles.append(Role("services", singletons.run))
+            if ROLLOUTS in services:
+                self._watch_rollouts(singletons, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}"))
 
     def roles(self) -> Iterator[Role]:
         """What is to be run, in this order."""
@@ -109,6 +112,13 @@ class Crew:
         farm.on_gain(alarms.gained)
         farm.on_loss(alarms.lost)
         return service
+
+    def _watch_rollouts(self, singletons: Singletons, bears: ObjectKey) -> None:
+        """Tell of rollouts that failed, while we bear the service that carries them out."""
+        farm, informer = singletons.farm, self._deps(ROLLOUTS).informers.informer(ROLLINGUPDATE)
+        alarms = RolloutAlarms(self.member.alerts, informer, lambda: farm.holds(bears))
+        farm.on_gain(lambda key: alarms.gained() if key == bears else None)
+        farm.on_loss(lambda key: alarms.lost() if key == bears else None)
 
     def _owned(self, kind: KindInfo[ReplicationController]) -> int | None:
         """How many live pods were made for objects of a kind; None before we have seen the pods."""

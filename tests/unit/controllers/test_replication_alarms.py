@@ -1,16 +1,19 @@
 """What a person must hear of a controller: once, from its owner, and that it is over."""
 
 import msgspec
+import pytest
 from tests.unit.controllers.test_replication_transfer import label, moved, started
+from tests.unit.controllers.test_rolling_update import begun, change, phase, roll
+from tests.unit.controllers.test_rollout_service import Sick
 from tests.unit.controllers.world import world
 
-from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import status
-from grange.controllers.replication.alarms import MISPLACED, URGENCY, Alarms
+from grange.controllers.replication.alarms import MISPLACED, URGENCY, Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
 
@@ -126,3 +129,49 @@ async def test_transfers_and_skips_are_counted(clock: Clock, rng: Stream, log: L
             assert numbers.get_sample_value("grange_replication_transfers_total", {"event": event})
         refused = {"reason": "AllocationRefused"}
         assert numbers.get_sample_value("grange_replication_skips_total", refused) == 1.0
+
+
+async def test_failed_rollout_between_two_controllers_alerts_once_and_names_who_is_paused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        memory = MemoryAlerter()
+        RolloutAlarms(Alerts(memory), there.informers.informer(ROLLINGUPDATE), lambda: True)
+        await begun(there, 3)
+        pause = {"spec": {"paused": True}}
+        await there.client.patch(REPLICATIONCONTROLLER, "two", "default", patch=pause)
+        await roll(there, progressDeadlineSeconds=30)
+        await there.until(lambda: phase(there, "Failed"))
+        await there.settle(60)
+        assert [(alert.about, alert.reason, alert.urgency) for alert in memory.active] == [
+            ("rollingupdate/default/roll", "RolloutFailed", "high")
+        ]
+        assert "two is paused" in memory.active[0].message
+        assert "one is paused" not in memory.active[0].message
+        go_on = {"spec": {"paused": False}}
+        await there.client.patch(REPLICATIONCONTROLLER, "two", "default", patch=go_on)
+        await there.until(lambda: phase(there, "Complete"))
+        await there.settle()
+        assert [what for what, _ in memory.history] == ["raised", "resolved"]
+
+
+@pytest.mark.parametrize("end", ["undo", "delete"])
+async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
+    clock: Clock, rng: Stream, log: Logger, end: str
+) -> None:
+    async with world(clock, rng, log, kind=Sick) as there:
+        memory = MemoryAlerter()
+        RolloutAlarms(Alerts(memory), there.informers.informer(ROLLINGUPDATE), lambda: True)
+        await begun(there, 3, healthy=False)
+        await roll(there, progressDeadlineSeconds=30)
+        await there.until(lambda: phase(there, "Failed"))
+        await there.settle()
+        assert [alert.reason for alert in memory.active] == ["RolloutFailed"]
+        assert "paused" not in memory.active[0].message
+        if end == "undo":
+            await change(there, undo=True)
+        else:
+            await there.client.delete(ROLLINGUPDATE, "roll", "default")
+        await there.settle(30)
+        assert memory.active == []
+        assert len(memory.history) == 2

@@ -1,13 +1,17 @@
-"""Which conditions of a controller need a person, told as alerts by whoever owns the controller.
+"""Which conditions of a controller or a rollout need a person, told as alerts by its owner.
 
 The conditions are in the stored status, so a new owner knows what goes on, and the old one says that
-it is over for him. Each is told once while it lasts.
+it is over for him. Each is told once while it lasts. Rollouts between two controllers are all one
+member's, who carries them out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
+from grange.api import conditions
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Condition, ObjectKey
+from grange.controllers.replication.phases import Phase
 from grange.reconcile.farm.alerts import HIGH, LOW, Alert, Alerts
 from grange.reconcile.informer import Informer
 
@@ -40,6 +44,9 @@ def alarming(conditions: Iterable[Condition]) -> dict[str, Condition]:
             found[condition.reason] = condition
     return found
 
+
+FAILED = "RolloutFailed"
+"""The condition of a rollout between two controllers that got no further; also the alert's reason."""
 
 _ALL: Mapping[str, str] = {**URGENCY, **MISPLACED}
 
@@ -85,3 +92,49 @@ class Alarms:
                 self._alerts.fire(Alert(about, reason, found[reason].message, urgency))
             else:
                 self._alerts.clear(about, reason)
+
+
+class RolloutAlarms:
+    """Watches rollouts between two controllers for those that have failed.
+
+    It is over when the rollout goes on, goes back, or is deleted.
+
+    Args:
+        alerts: where to; told of each once while it lasts.
+        informer: of the rollouts.
+        ours: whether this member carries rollouts out.
+    """
+
+    def __init__(
+        self, alerts: Alerts, informer: Informer[RollingUpdate], ours: Callable[[], bool]
+    ) -> None:
+        self._alerts = alerts
+        self._informer = informer
+        self._ours = ours
+        informer.add_handler(self._see, lambda _, new: self._see(new), self._clear)
+
+    def gained(self) -> None:
+        """This member carries rollouts out from now on."""
+        for update in self._informer.store.list():
+            self._see(update)
+
+    def lost(self) -> None:
+        """Somebody else does."""
+        for update in self._informer.store.list():
+            self._clear(update)
+
+    def _see(self, update: RollingUpdate) -> None:
+        if not self._ours():
+            return
+        said = conditions.find(update.status.conditions, FAILED)
+        if said is None or said.status != "True" or said.reason != Phase.FAILED.value:
+            self._clear(update)
+            return
+        self._alerts.fire(Alert(_about(update), FAILED, said.message, URGENCY[FAILED]))
+
+    def _clear(self, update: RollingUpdate) -> None:
+        self._alerts.clear(_about(update), FAILED)
+
+
+def _about(update: RollingUpdate) -> str:
+    return f"rollingupdate/{update.key}"

@@ -262,7 +262,7 @@ class _Step:
                 self._go_back(why)
             else:
                 self._advance(Event.LATE)
-                self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._counts()}"))
+                self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
 
     def _sides(self) -> tuple[Side, Side]:
         sides = [
@@ -356,4 +356,12 @@ class _Step:
         return f"{counts}, {self.spec.old} {old.current} left" if self.spec.old else counts
 
     def _message(self) -> str:
-        return self._counts()
+        if self.phase is not Phase.FAILED:
+            return self._counts()
+        return f"{self._counts()}{self._paused_sides()}"
+
+    def _paused_sides(self) -> str:
+        """Who is told to leave its pods alone: a likely reason for getting no further."""
+        sides = [side for side in (self.facts.old, self.facts.new) if side is not None]
+        paused = [side.metadata.name for side in sides if side.spec.paused]
+        return "".join(f"; {name} is paused (spec.paused)" for name in paused)

@@ -1,0 +1,59 @@
+"""Who tells of a rollout that failed: the process that carries rollouts out, and its successor."""
+
+from tests.unit.farm.farmhands import NAMESPACE, create
+
+from grange.api.kinds import ROLLINGUPDATE
+from grange.app.crew import Crew
+from grange.base.clock import Clock
+from grange.base.tasks import Nursery
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.alerts import MemoryAlerter
+from grange.reconcile.farm.config import FarmConfig
+from grange.sim.world import World
+
+
+class Process:
+    """A crew that carries out rollouts alone; nobody makes pods."""
+
+    def __init__(self, deps: Deps, name: str, alerter: MemoryAlerter) -> None:
+        names = frozenset({"rollingupdate"})
+        self._crew = Crew(FarmConfig(member=name), lambda _: deps, names, alerter=alerter)
+
+    async def run(self) -> None:
+        async with Nursery("process") as nursery:
+            for role in self._crew.roles():
+                nursery.start(role.run(), name=role.name)
+
+
+async def test_one_member_tells_of_a_failed_rollout_and_the_next_goes_on_with_it(
+    world: World, clock: Clock
+) -> None:
+    told = {"a": MemoryAlerter(), "b": MemoryAlerter()}
+    world.add("a", lambda deps: Process(deps, "a", told["a"]))
+    world.add("b", lambda deps: Process(deps, "b", told["b"]))
+    await create(world, "one", replicas=3)
+    await create(world, "two", replicas=0)
+    spec = {"old": "one", "new": "two", "desired": 3, "minimum": 2, "progressDeadlineSeconds": 30}
+    document = {"metadata": {"name": "roll", "namespace": NAMESPACE}, "spec": spec}
+    await world.client.create(ROLLINGUPDATE, document)
+    await clock.sleep(90)
+
+    def tellers() -> list[str]:
+        about = ("rollingupdate/default/roll", "RolloutFailed")
+        return [
+            name
+            for name, memory in told.items()
+            if [(alert.about, alert.reason) for alert in memory.active] == [about]
+        ]
+
+    assert len(tellers()) == 1
+    (first,) = tellers()
+    (second,) = set(told) - {first}
+    assert told[second].history == []
+    told[first] = MemoryAlerter()  # what it told went with it
+    world.crash(first)
+    await clock.sleep(60)
+    assert tellers() == [second]
+    await world.client.delete(ROLLINGUPDATE, "roll", NAMESPACE)
+    await clock.sleep(30)
+    assert tellers() == []
