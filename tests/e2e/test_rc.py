@@ -155,9 +155,10 @@ def test_farm_shows_its_members_and_takes_the_word_to_go_on(shared: Rc) -> None:
     assert "Active" in shown
     members = json.loads(shared.grange("farm", "status", "-o", "json"))["members"]
     assert members[0]["owns"]["services"] >= 4
-    assert "deletions go on" in shared.grange("farm", "resume")
+    assert "say --yes" in shared.grange("farm", "resume", code=1)
+    assert "deletions go on" in shared.grange("farm", "resume", "--yes")
     first = shared.get("configmap", "grange-farm", "-n", "kube-system")["metadata"]["annotations"]
-    shared.grange("farm", "resume")
+    shared.grange("farm", "resume", "--yes")
     again = shared.get("configmap", "grange-farm", "-n", "kube-system")["metadata"]["annotations"]
     assert first.keys() == again.keys()
     assert first != again, "every word is a new one"
@@ -183,18 +184,22 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
         plane.grange("rc", "scale", "web", "--replicas", "2", "--wait")
         first, second = sorted(nodes(plane))
         assert "begins no transfer for 5m" in plane.rc("lock-transfers", "web", "--for", "5m")
-        assert f"leaves node {first}" in plane.rc("drain-node", "web", first)
+        asked = f"Move 1 pod of web off {first}?"
+        assert asked in plane.rc("drain-node", "web", first, code=1)
+        assert f"leaves node {first}" in plane.rc("drain-node", "web", first, "--yes")
         eventually(
             lambda: "Locked" in plane.grange("get", "grc", "web", "-o", "json"), "the lock is told"
         )
         plane.rc("unlock-transfers", "web")
-        assert f"no pod of web is on {first}" in plane.rc("drain-node", "web", first, "--wait")
+        assert f"no pod of web is on {first}" in plane.rc(
+            "drain-node", "web", first, "--wait", "--yes"
+        )
         left = sorted(nodes(plane))
         assert first not in left
         assert len(left) == 2
         plane.rc("drain-node", "web", second, "--shrink", code=1)
         done = plane.rc("drain-node", "web", second, "--shrink", "--wait", "--yes")
-        assert "1 replicas are wanted" in done
+        assert "1 replica is wanted" in done
         assert nodes(plane) == [node for node in left if node != second]
         plane.rc("undrain-node", "web", first)
         told = plane.grange("history", "grc/web")

@@ -10,7 +10,7 @@ from grange.api.meta import Document
 from grange.api.selectors import Labels, SelectorError
 from grange.cli import manifests
 from grange.cli.confirm import NotConfirmed, confirm
-from grange.cli.verbs.rc import create, objects, rollout, status
+from grange.cli.verbs.rc import create, nodes, objects, rollout, status
 from grange.cli.verbs.rc.group import VERBS, command
 
 SPEC: Document = {"containers": [{"name": "a", "command": ["a"]}]}
@@ -125,3 +125,18 @@ def test_page_says_who_owns_it_and_what_is_wrong() -> None:
     assert "Rollout: Failed, revision 2: stuck" in lines
     assert "Protected: no" in lines
     assert status.conditions(found) == ["No conditions yet: no controller has looked at it."]
+
+
+@pytest.mark.parametrize(
+    ("count", "shrink", "asked"),
+    [
+        (1, False, "Move 1 pod of web off vm-2?"),
+        (2, False, "Move 2 pods of web off vm-2?"),
+        (1, True, "Remove 1 pod of web from vm-2 for good?"),
+        (2, True, "Remove 2 pods of web from vm-2 for good?"),
+    ],
+)
+def test_leaving_a_node_is_asked_for_in_words_that_count(
+    *, count: int, shrink: bool, asked: str
+) -> None:
+    assert nodes.question("web", "vm-2", count, shrink=shrink) == asked

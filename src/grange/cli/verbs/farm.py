@@ -18,6 +18,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, NotFound
 from grange.api.wire import Request
 from grange.cli import session
+from grange.cli.confirm import confirm
 from grange.cli.printers import table
 from grange.cli.surroundings import Surroundings
 
@@ -81,14 +82,16 @@ def status(around: Surroundings, target: session.Target, output: str | None) -> 
 
 
 @command.command("resume")
+@click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 @session.connected
-def resume(around: Surroundings, target: session.Target) -> None:
+def resume(around: Surroundings, target: session.Target, *, yes: bool) -> None:
     """Let deletions go on that the failsafe holds back.
 
     That is your word that all is well; it holds for ten minutes.
     """
 
     async def verb(opened: session.Session) -> int:
+        confirm("Let deletions that the failsafe holds back go on for ten minutes?", yes=yes)
         word = {farm.RESUME_ANNOTATION: around.rng.suffix(10)}
         patch = {"metadata": {"annotations": word}}
         path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)

@@ -43,12 +43,13 @@ def drain_node(
         held = locks.hold(seen, TRANSFER_LOCK, around.clock.now())
         if held is not None and held.holder != _me():
             raise click.ClickException(f"the transfers of {name} are locked by {held}")
-        if shrink:
-            count = await _there(opened, name, node)
-            confirm(f"Remove {count} pods from {node} for good?", yes=bool(options["yes"]))
+        if count := await _there(opened, name, node):
+            confirm(question(name, node, count, shrink=shrink), yes=bool(options["yes"]))
         done = await objects.operations(opened).drain_node(name, node, shrink=shrink)
         await _warn_if_unknown(opened, node)
-        aside = f"; {done.spec.replicas} replicas are wanted" if shrink else ""
+        left = done.spec.replicas
+        wanted = f"{left} {'replica is' if left == 1 else 'replicas are'} wanted"
+        aside = f"; {wanted}" if shrink else ""
         await objects.told(opened, name, "", f"leaves node {node}{aside}")
         if options["waiting"]:
             return await _gone(opened, name, node, timeout_s)
@@ -137,6 +138,12 @@ async def _warn_if_unknown(opened: session.Session, node: str) -> None:
         await opened.client.get(NODE, node)
     except NotFound:
         click.echo(f"warning: there is no node {node} now: grange get nodes lists them", err=True)
+
+
+def question(name: str, node: str, count: int, *, shrink: bool) -> str:
+    """What to ask before so many pods of a controller leave a node."""
+    pods = f"{count} {'pod' if count == 1 else 'pods'} of {name}"
+    return f"Remove {pods} from {node} for good?" if shrink else f"Move {pods} off {node}?"
 
 
 def _still(count: int, name: str, node: str) -> str:
