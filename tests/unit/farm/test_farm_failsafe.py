@@ -221,6 +221,34 @@ def test_what_is_replaced_is_not_counted_as_lost(alerter: MemoryAlerter) -> None
         failsafe.permit_deletion(11, "pods")
 
 
+def test_deletions_that_were_refused_do_not_use_up_the_budget(failsafe: Failsafe) -> None:
+    for _ in range(100):
+        failsafe.spared(failsafe.permit_deletion(0))
+    under_way = [failsafe.permit_deletion(1) for _ in range(10)]
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(1)  # those under way count until it is known
+    for change in under_way:
+        failsafe.spared(change)
+        failsafe.spared(change)
+    failsafe.permit_deletion(1 + CALM_S)
+    for change in under_way:
+        failsafe.spared(change)
+    for _ in range(9):
+        failsafe.permit_deletion(1 + CALM_S)
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(1 + CALM_S)
+
+
+def test_an_answer_after_an_operators_word_gives_nothing_back_twice(failsafe: Failsafe) -> None:
+    before = failsafe.permit_deletion(0)
+    failsafe.resume(1)
+    failsafe.spared(before)
+    for _ in range(10):
+        failsafe.permit_deletion(1000)
+    with pytest.raises(DeletionsHeld):
+        failsafe.permit_deletion(1000)
+
+
 def test_each_resource_has_its_own_budget(alerter: MemoryAlerter) -> None:
     failsafe = Failsafe("farm/x", Alerts(alerter), FailsafeConfig(deletions=10))
     for _ in range(10):

@@ -1,6 +1,7 @@
 """The fence: nothing is written without the right to, not even by a pass in flight."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -93,7 +94,7 @@ async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, cloc
     asked: list[str] = []
 
     class Never:
-        def permit_deletion(self, resource: str) -> None:
+        def permit_deletion(self, resource: str) -> Callable[[], object]:
             asked.append(resource)
             raise DeletionsHeld("held", retry_after_s=7)
 
@@ -109,6 +110,41 @@ async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, cloc
         await client.post(POD, "p", "default", "eviction", {})
     assert asked == ["+configmaps", "configmaps", "pods"], "of each resource by itself"
     assert (await client.get(CONFIGMAP, "x", "default")).metadata.name == "x"
+
+
+async def test_deletion_that_the_api_refused_is_given_back_and_one_without_an_answer_is_not(
+    world: World, clock: Clock
+) -> None:
+    class Budget:
+        left = 5
+
+        def permit_deletion(self, resource: str) -> Callable[[], object]:
+            self.left -= 1
+            return self.give_back
+
+        def give_back(self) -> None:
+            self.left += 1
+
+        def created(self, resource: str) -> None:
+            return
+
+    budget = Budget()
+    transport = world.network.transport(InProcess(world._handle, ADMIN), "x")
+    client = FencedClient(Client(transport, clock=clock), Door(), clock=clock, failsafe=budget)
+    made = await client.create(CONFIGMAP, configmap("x"))
+    with pytest.raises(NotFound):
+        await client.delete(CONFIGMAP, "y", "default")
+    with pytest.raises(Conflict):
+        await client.delete(CONFIGMAP, "x", "default", uid="another")
+    assert budget.left == 5
+    world.network.faults = NetworkFaults(lose_answer=1.0, answer_timeout_s=1)
+    with pytest.raises(ApiError):
+        await client.delete(CONFIGMAP, "x", "default", uid=made.metadata.uid)
+    assert budget.left == 4, "it may be gone"
+    world.network.faults = NetworkFaults()
+    await client.create(CONFIGMAP, configmap("z"))
+    await client.delete(CONFIGMAP, "z", "default")
+    assert budget.left == 3
 
 
 async def test_weakness_w1_pass_in_flight_writes_nothing_after_its_session(

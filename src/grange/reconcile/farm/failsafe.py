@@ -52,6 +52,21 @@ class FailsafeConfig:
     resume_s: float = 600.0
 
 
+@dataclass(slots=True, eq=False)
+class Change:
+    """One deletion or creation, while it counts.
+
+    Attributes:
+        at: when, in monotonic seconds.
+        resource: of what.
+        lost: 1 for a deletion, -1 for a creation; 0 when it does not count any more.
+    """
+
+    at: float
+    resource: str
+    lost: int
+
+
 _MESSAGES = {
     Danger.EMPTY: "every object has vanished from the view",
     Danger.ALL_ZERO: "every object asks for nothing all at once",
@@ -90,7 +105,7 @@ class Failsafe:
         self._has_looked = False
         self._dangers: dict[Danger, float] = {}  # when each was last seen
         self._views: deque[tuple[float, int, int]] = deque()  # (when, objects, weight)
-        self._changes: deque[tuple[float, str, int]] = deque()  # (when, resource, -1 | +1)
+        self._changes: deque[Change] = deque()
         self._lost: Counter[str] = Counter()  # deletions less creations, by resource
         self._revision = 0
         self._resumed_until = float("-inf")
@@ -138,8 +153,11 @@ class Failsafe:
             return None
         return min(self._dangers.values()) + self._config.calm_s
 
-    def permit_deletion(self, now: float, resource: str = "pods") -> None:
-        """Allow one deletion, and count it.
+    def permit_deletion(self, now: float, resource: str = "pods") -> Change:
+        """Allow one deletion, and count it at once: those under way share the budget.
+
+        Returns:
+            What to hand to ``spared`` if nothing was deleted after all.
 
         Raises:
             DeletionsHeld: it must not happen now.
@@ -157,27 +175,33 @@ class Failsafe:
                 f"they go on when all is calm, or after `grange farm resume`",
                 retry_after_s=max(1, int(self._config.calm_s)),
             )
-        self._note(now, resource, 1)
+        return self._note(now, resource, 1)
+
+    def spared(self, change: Change) -> None:
+        """A deletion that was allowed did not happen: it does not count. Idempotent."""
+        self._lost[change.resource] -= change.lost
+        change.lost = 0
 
     def created(self, now: float, resource: str) -> None:
         """One was created: it makes up for one that is deleted in the same window."""
         self._forget_changes(now)
         self._note(now, resource, -1)
 
-    def _note(self, now: float, resource: str, lost: int) -> None:
-        self._changes.append((now, resource, lost))
+    def _note(self, now: float, resource: str, lost: int) -> Change:
+        change = Change(now, resource, lost)
+        self._changes.append(change)
         self._lost[resource] += lost
+        return change
 
     def _forget_changes(self, now: float) -> None:
-        while self._changes and self._changes[0][0] <= now - self._config.window_s:
-            _, resource, lost = self._changes.popleft()
-            self._lost[resource] -= lost
+        while self._changes and self._changes[0].at <= now - self._config.window_s:
+            self.spared(self._changes.popleft())  # not any more
 
     def resume(self, now: float) -> None:
         """An operator says that all is well: what we see now is what is meant."""
         self._resumed_until = now + self._config.resume_s
-        self._changes.clear()
-        self._lost.clear()
+        while self._changes:
+            self.spared(self._changes.popleft())
         while len(self._views) > 1:
             self._views.popleft()
         for danger in list(self._dangers):

@@ -68,12 +68,13 @@ class _Failsafe:
         self._clock = clock
         self._held = held
 
-    def permit_deletion(self, resource: str) -> None:
+    def permit_deletion(self, resource: str) -> Callable[[], None]:
         try:
-            self._failsafe.permit_deletion(self._clock.monotonic(), resource)
+            change = self._failsafe.permit_deletion(self._clock.monotonic(), resource)
         except DeletionsHeld:
             self._held()
             raise
+        return lambda: self._failsafe.spared(change)
 
     def created(self, resource: str) -> None:
         self._failsafe.created(self._clock.monotonic(), resource)

@@ -28,6 +28,7 @@ R = TypeVar("R", bound=Resource)
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 BAD_REQUEST = 400
+SERVER_ERROR = 500
 
 at_work: ContextVar[Claim | None] = ContextVar("grange_farm_claim", default=None)
 """The claim under which the running task works; set by the farm."""
@@ -50,8 +51,11 @@ class Fence(Protocol):
 class Watchman(Protocol):
     """Who is asked before something is destroyed, and told of what is made."""
 
-    def permit_deletion(self, resource: str) -> object:
+    def permit_deletion(self, resource: str) -> Callable[[], object]:
         """Something of this resource (``pods``, say) is about to be deleted.
+
+        Returns:
+            To be called if the API refuses to delete it.
 
         Raises:
             DeletionsHeld: it must not be.
@@ -130,13 +134,16 @@ class FencedTransport:
             raise
         real = self._failsafe is not None and "dryRun" not in request.query
         made, destroyed = _effect(request) if real else ("", "")
+        spared: Callable[[], object] = _nothing
         if self._failsafe is not None and destroyed:
-            self._failsafe.permit_deletion(destroyed)
+            spared = self._failsafe.permit_deletion(destroyed)
         try:
             async with self._clock.timeout(remaining):
                 response = await self._inner.raw(request)
                 if self._failsafe is not None and made and response.status < BAD_REQUEST:
                     self._failsafe.created(made)
+                if BAD_REQUEST <= response.status < SERVER_ERROR:
+                    spared()  # any other failure may have destroyed it all the same
                 return response
         except TimeoutError:
             self._fence.cut_off()
@@ -149,6 +156,10 @@ class FencedTransport:
 
     async def close(self) -> None:
         """Nothing: the inner client belongs to whoever made it."""
+
+
+def _nothing() -> None:
+    """Nothing was to be destroyed."""
 
 
 def _effect(request: Request) -> tuple[str, str]:
