@@ -74,17 +74,54 @@ def test_who_comes_later_is_admitted_only_beside_a_claim() -> None:
     quotas = Quotas()
     quotas.grant("x", Grant({"cpu": 10}))
     quotas.charge("u", "x", {"cpu": 5})
-    quotas.claim("x", {"cpu": 8}, (0.0, 10.0))
+    quotas.claim("g", "x", {"cpu": 8}, (0.0, 10.0))
     assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0))
     assert quotas.refusal("x", {"cpu": 1}, (0.0, 9.0)) == ""
     assert quotas.refusal("x", {"cpu": 1}, (-5.0, 11.0)) == ""
     quotas.release("u")
     assert quotas.refusal("x", {"cpu": 2}, (0.0, 11.0)) == ""
     assert quotas.refusal("x", {"cpu": 3}, (0.0, 11.0))
-    quotas.unclaim("x", (0.0, 99.0))  # somebody else's
+    quotas.unclaim("h")  # somebody else
     assert quotas.refusal("x", {"cpu": 3}, (0.0, 11.0))
-    quotas.unclaim("x", (0.0, 10.0))
+    quotas.unclaim("g")
     assert quotas.refusal("x", {"cpu": 3}, (0.0, 11.0)) == ""
+
+
+def test_a_claim_follows_its_owner_and_its_queue() -> None:
+    """The rank and the cohort may change while it waits; those who may go now are told."""
+    quotas = Quotas()
+    quotas.grant("x", Grant({"cpu": 10}, "c"))
+    quotas.grant("y", Grant({"cpu": 10}, "c"))
+    freed: list[str] = []
+    quotas.freed = freed.append
+    quotas.claim("g", "x", {"cpu": 15}, (-9.0, 10.0))
+    assert quotas.refusal("y", {"cpu": 6}, (-1.0, 11.0))
+    quotas.renew("g", {"cpu": 15}, (-9.0, 10.0))
+    quotas.renew("h", {"cpu": 15}, (0.0, 10.0))  # has none
+    assert freed == []
+    quotas.renew("g", {"cpu": 15}, (0.0, 10.0))
+    assert quotas.refusal("y", {"cpu": 6}, (-1.0, 11.0)) == ""
+    assert quotas.refusal("y", {"cpu": 6}, (0.0, 11.0))
+    assert freed == ["x"]
+    quotas.grant("x", Grant({"cpu": 10}))
+    assert freed == ["x", "x", "y"]
+    assert quotas.refusal("y", {"cpu": 6}, (0.0, 11.0)) == ""
+    assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0))
+    quotas.clear()
+    assert freed == ["x", "x", "y", "x"]
+    assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0)) == ""
+
+
+def test_of_several_claims_the_first_counts() -> None:
+    quotas = Quotas()
+    quotas.grant("x", Grant({"cpu": 10}))
+    quotas.claim("g", "x", {"cpu": 8}, (0.0, 10.0))
+    quotas.claim("h", "x", {"cpu": 10}, (0.0, 20.0))
+    assert quotas.refusal("x", {"cpu": 2}, (0.0, 15.0)) == ""
+    assert quotas.refusal("x", {"cpu": 3}, (0.0, 15.0))
+    quotas.unclaim("g")
+    assert quotas.refusal("x", {"cpu": 3}, (0.0, 15.0)) == ""
+    assert quotas.refusal("x", {"cpu": 1}, (0.0, 25.0))
 
 
 def test_what_could_never_be_admitted_is_known() -> None:
@@ -136,11 +173,11 @@ class Sharing(RuleBasedStateMachine):
 
     @rule(queue=st.sampled_from(["a", "b"]), cpu=st.integers(1, 10))
     def claim(self, queue: str, cpu: int) -> None:
-        self.quotas.claim(queue, {"cpu": cpu}, (0.0, 5.0))
+        self.quotas.claim("somebody", queue, {"cpu": cpu}, (0.0, 5.0))
 
-    @rule(queue=st.sampled_from(["a", "b"]))
-    def unclaim(self, queue: str) -> None:
-        self.quotas.unclaim(queue, (0.0, 5.0))
+    @rule()
+    def unclaim(self) -> None:
+        self.quotas.unclaim("somebody")
 
     def use(self, name: str, *queues: str) -> int:
         return sum(wanted[name] for queue, wanted in self.model.values() if queue in queues)
@@ -246,3 +283,46 @@ def test_what_nobody_uses_may_be_borrowed() -> None:
     bench.pods("x", "y", labels=in_queue("r"), requests=CPU)
     assert set(bench.run(2.0)) - set(names("g", 8)) == {"x"}
     assert bench.why["y"] == "over quota of cohort all: cpu 9 of 8, queues that borrow: q"
+
+
+def _claiming(important: int) -> Bench:
+    """A gang of cohort ``all`` waits for the pod ``fill`` to end, and claims what it wants."""
+    bench = Bench(overtakes=3)
+    bench.nodes("a", capacity=BIG)
+    bench.quota("q", "all", cpu="4")
+    bench.quota("r", "all", cpu="4")
+    bench.pods("fill", labels=in_queue("q"), requests={"cpu": "5"})
+    bench.run(1.0)
+    bench.group("g", 2, queue="q")
+    bench.pods("g0", gang="g", requests={"cpu": "2"}, priority=important)
+    bench.pods("g1", "g2", gang="g", requests={"cpu": "2"})
+    bench.run(1.0)
+    for number in range(5):
+        bench.now += 1.0
+        bench.pods(f"x{number}", labels=in_queue("r"), requests={"cpu": "100m"})
+        bench.run()
+    assert set(bench.where) == {"fill", "x0", "x1", "x2"}
+    return bench
+
+
+def test_a_gang_whose_important_member_goes_does_not_wait_for_its_own_claim() -> None:
+    bench = _claiming(important=10)
+    bench.gone("g0")
+    bench.run(1.0)
+    bench.gone("fill")
+    assert {"g1", "g2"} <= set(bench.run(5.0))
+    assert {"x3", "x4"} <= set(bench.where)  # nothing is claimed any more
+
+
+def test_the_claim_of_a_gang_that_goes_goes_with_it() -> None:
+    bench = _claiming(important=10)
+    bench.gone("g0")
+    bench.run(1.0)
+    bench.gone("g1", "g2")
+    assert set(bench.run(1.0)) == {"fill", *names("x", 5)}
+
+
+def test_a_claim_does_not_stay_in_a_cohort_that_its_queue_left() -> None:
+    bench = _claiming(important=0)
+    bench.quota("q", cpu="4")
+    assert set(bench.run(1.0)) == {"fill", *names("x", 5)}

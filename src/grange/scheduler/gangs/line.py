@@ -60,16 +60,14 @@ class Line:
         """The gang waits no longer."""
         key = str(gang.key)
         self.for_quota.pop(key, None)
-        if gang.queue:
-            self.quotas.unclaim(gang.queue, gang.rank)
+        self.quotas.unclaim(key)
         gang.overtaken = 0
         self._leave_nodes(key, now)
 
     def start_anew(self, gang: Gang, now: float) -> None:
         """Its time is over: it goes on waiting behind all others of its priority."""
         key = str(gang.key)
-        if gang.queue:
-            self.quotas.unclaim(gang.queue, gang.rank)
+        self.quotas.unclaim(key)
         gang.overtaken, gang.since, gang.rank = 0, now, (gang.rank[0], now)
         self._find_head()
         if self.reservation.owner == key:
@@ -92,7 +90,7 @@ class Line:
                 if gang.overtaken >= self.overtakes and not self.quotas.impossible(
                     wants_of, wanted
                 ):
-                    self.quotas.claim(wants_of, wanted, gang.rank)
+                    self.quotas.claim(str(gang.key), wants_of, wanted, gang.rank)
 
     def nodes_changed(self) -> None:
         """A node came or offers something else: who was hopeless may hope again."""

@@ -6,7 +6,7 @@ more than all its queues' capacities together; so what one borrows is what other
 Resources that a queue does not name are not limited.
 
 A *claim* is what somebody who waits and comes first will need. Those who come after it are admitted
-only if they fit beside it.
+only if they fit beside it. It counts where its queue shares now: cohorts may change meanwhile.
 
 Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; knows no pods, only UIDs.
 """
@@ -115,7 +115,7 @@ class Quotas:
         self._used: dict[str, dict[str, int]] = {}
         self._charged: dict[str, tuple[str, Amounts]] = {}  # by UID
         self._counts: dict[str, int] = {}
-        self._claims: dict[str, Claim] = {}  # by cohort, or by queue outside of one
+        self._claims: dict[str, Claim] = {}  # by who makes them
 
     # --- what is granted and used ------------------------------------------------------------
 
@@ -123,11 +123,16 @@ class Quotas:
         """A queue appeared, changed, or (None) is gone."""
         if self._grants.get(queue) == grant:
             return
+        before = self.peers(queue)
         if grant is None:
             del self._grants[queue]
         else:
             self._grants[queue] = grant
         self.freed(queue)
+        after = self.peers(queue)
+        for peer in before:
+            if peer not in after:
+                self.freed(peer)  # what the queue claimed or used, it does no more in their cohort
 
     def charge(self, uid: str, queue: str, wanted: Amounts) -> None:
         """A pod has a node; again for the same pod changes nothing unless the queue differs."""
@@ -157,10 +162,12 @@ class Quotas:
         self.freed(queue)
 
     def clear(self) -> None:
-        """Forget who uses what, to be told anew."""
+        """Forget who uses what and who claims what, to be told anew."""
         self._charged.clear()
         self._used.clear()
         self._counts.clear()
+        for owner in [*self._claims]:
+            self.unclaim(owner)
 
     def known(self, queue: str) -> bool:
         """Whether there is such a queue."""
@@ -209,9 +216,7 @@ class Quotas:
         grant = self._grants.get(queue)
         if grant is None:
             return f"queue {queue} does not exist"
-        claim = self._claims.get(self._pool(queue))
-        if claim is None or rank is None or rank <= claim.rank:
-            claim = None
+        claim = self._claim_before(queue, rank)
         lacking = self._own_limits(queue, grant, wanted, claim)
         if lacking:
             told = ", ".join(_told(*item) for item in lacking)
@@ -277,23 +282,40 @@ class Quotas:
         """The queue that a pod counts against, and what it uses; an empty name for none."""
         return self._charged.get(uid, ("", {}))
 
-    def claim(self, queue: str, wanted: Amounts, rank: Rank) -> None:
-        """From now on, who comes after ``rank`` is admitted only beside this."""
-        self._claims[self._pool(queue)] = Claim(queue, wanted, rank)
+    def claim(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> None:
+        """From now on, who comes after ``rank`` is admitted only beside this.
 
-    def unclaim(self, queue: str, rank: Rank) -> None:
-        """Drop a claim, if it is this one."""
-        pool = self._pool(queue)
-        claim = self._claims.get(pool)
-        if claim is not None and claim.rank == rank:
-            del self._claims[pool]
-            self.freed(queue)
+        Args:
+            owner: who claims; a claim that it has already is replaced.
+            queue: where.
+            wanted: how much.
+            rank: of the owner.
+        """
+        self._claims[owner] = Claim(queue, wanted, rank)
+
+    def renew(self, owner: str, wanted: Amounts, rank: Rank) -> None:
+        """The owner wants something else now, or comes first of others; without a claim nothing."""
+        known = self._claims.get(owner)
+        if known is not None and (known.wanted, known.rank) != (wanted, rank):
+            self._claims[owner] = Claim(known.queue, wanted, rank)
+            self.freed(known.queue)
+
+    def unclaim(self, owner: str) -> None:
+        """Drop a claim; who has none is fine."""
+        claim = self._claims.pop(owner, None)
+        if claim is not None:
+            self.freed(claim.queue)
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _pool(self, queue: str) -> str:
-        grant = self._grants.get(queue)
-        return f"cohort/{grant.cohort}" if grant is not None and grant.cohort else f"queue/{queue}"
+    def _claim_before(self, queue: str, rank: Rank | None) -> Claim | None:
+        """The first claim of those that share with the queue, if its owner comes before that."""
+        if rank is None or not self._claims:
+            return None
+        peers = self.peers(queue)
+        claims = [claim for claim in self._claims.values() if claim.queue in peers]
+        first = min(claims, key=lambda claim: claim.rank, default=None)
+        return None if first is None or rank <= first.rank else first
 
     def _own_limits(
         self, queue: str, grant: Grant, wanted: Amounts, claim: Claim | None

@@ -234,6 +234,7 @@ class GangUnits:
             gang.since = now
         gang.rank = (-float(candidates[0].info.pod.spec.priority), gang.since)
         attempt = _Attempt(gang, leader, candidates, need)
+        self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)  # members came, went or changed
         refusal = self._refusal(attempt)
         if refusal:
             return self._over_quota(attempt, refusal, now)
