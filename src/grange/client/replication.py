@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import DRAINED_NODES, drained_nodes
-from grange.api.kinds.pod import Pod
-from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.pod import Pod, is_finished
+from grange.api.kinds.replicationcontroller import NAME_LABEL, ReplicationController
 from grange.api.meta import Document, controller_of
+from grange.api.names import label_value
 from grange.api.replication import (
     PROTECT_ANNOTATION,
     PROTECT_REPLICAS,
@@ -38,6 +39,10 @@ class StillWanted(Refused):
 
 class OtherCount(Refused):
     """The controller asks for another number of replicas than was said."""
+
+
+class WouldRemove(Refused):
+    """Pods that run would belong to the controller, which asks for none: they would be removed."""
 
 
 class Ambiguous(Refused):
@@ -98,9 +103,12 @@ class ReplicationControllers:
             dry_run: have the server judge it and keep nothing.
 
         Raises:
+            WouldRemove: an earlier controller of this name left pods, and the new one is not paused.
             AlreadyExists: the name is taken.
             Invalid: a rule is broken; the causes name the fields.
         """
+        if not spec.get("paused"):
+            await self._check_orphans(name)
         annotations = {PROTECT_ANNOTATION: PROTECT_REPLICAS} if protect else {}
         document: Document = {
             "metadata": {"name": name, "labels": dict(labels or {}), "annotations": annotations},
@@ -109,6 +117,23 @@ class ReplicationControllers:
         return await self._client.create(
             REPLICATIONCONTROLLER, document, self._namespace, dry_run=dry_run
         )
+
+    async def _check_orphans(self, name: str) -> None:
+        mark = f"{NAME_LABEL}={label_value(name)}"
+        left = [
+            pod
+            for pod in (await self._client.list(POD, self._namespace, labels=mark)).items
+            if controller_of(pod.metadata) is None
+            and not pod.metadata.deletion_timestamp
+            and not is_finished(pod)
+        ]
+        if left:
+            raise WouldRemove(
+                f"ReplicationController {name}: running pods without a controller ({len(left)}) "
+                f"would become its own and be removed, because it asks for no replicas yet: "
+                f"use grange apply with spec.replicas: {len(left)} to take them over, "
+                f"or delete them first ({mark})"
+            )
 
     async def enable(
         self, name: str, *, unchanged_since: ReplicationController | None = None

@@ -12,6 +12,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NAMESPACE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.replication import (
     PROTECT_ANNOTATION,
@@ -34,6 +35,7 @@ from grange.client.replication import (
     Refused,
     ReplicationControllers,
     StillWanted,
+    WouldRemove,
 )
 from grange.client.transfers import settle, tidy, transfer_replicas
 from grange.controllers.replication.controller import ReplicationService
@@ -71,6 +73,22 @@ async def test_check_s8_a_new_controller_asks_for_nothing_and_has_exactly_its_la
     assert made.metadata.labels == {"tier": "front"}
     with pytest.raises(ApiError, match="already exists"):
         await ops.create("web", SPEC)
+
+
+async def test_a_new_controller_removes_no_pods_that_an_earlier_one_left(
+    there: World, ops: ReplicationControllers
+) -> None:
+    for name, labels in (("web-0", {NAME_LABEL: "web"}), ("else-0", {NAME_LABEL: "else"})):
+        document = {**builders.TEMPLATE, "metadata": {"name": name, "labels": labels}}
+        await there.client.create(POD, document, "default")
+    with pytest.raises(
+        WouldRemove, match=r"without a controller \(1\) .*grange apply .*replicas: 1"
+    ):
+        await ops.create("web", SPEC)
+    with pytest.raises(NotFound):
+        await ops.get("web")
+    assert (await ops.create("web", {**SPEC, "paused": True})).spec.paused, "adopts nothing yet"
+    await ops.create("other", SPEC)
 
 
 async def test_check_s7_labels_find_the_one_controller(
