@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import isfinite
+from typing import TypeAlias
 
 from grange.api import codec, names
 from grange.api.meta import Document
@@ -51,6 +52,7 @@ _ELSEWHERE = frozenset(
         "VolumeZone",
     }
 )
+_Known: TypeAlias = Mapping[str, Plugin]
 _TOTAL_MAX = 2**31 - 1  # what a total score may come to
 _BACKOFF_MAX_S = 86_400.0
 
@@ -199,12 +201,12 @@ def load(text: str) -> Configured:
 
 
 def configure(document: Document) -> Configured:
-    """The same from a decoded document.
+    """The same from a decoded document; a null member is as one that is not there.
 
     Raises:
         ConfigurationError: anything in it is wrong.
     """
-    given = read(document, Configuration, "")
+    given = read(_without_nulls(document), Configuration, "")
     numbers = count()
     profiles = {
         spec.scheduler_name: _profile(spec, f"profiles[{at}]", given, numbers)
@@ -219,6 +221,12 @@ def configure(document: Document) -> Configured:
         backoff_max_s=given.pod_max_backoff_seconds,
     )
     return Configured(SchedulerConfig(scheduler_names=made.names, queue=queue), made)
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _profile(spec: ProfileSpec, path: str, given: Configuration, numbers: Iterator[int]) -> Profile:
@@ -315,7 +323,39 @@ _WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
 }
 
 
-def _chosen(given: Plugins, path: str, known: Mapping[str, Plugin]) -> list[Plugin]:
+# What a plugin must have to be enabled at a point, any of it, and what is said of one without. The
+# stages that prepare or follow another one are part of that one here.
+_NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "pre_enqueue": (("pre_enqueue",), "hold pods back"),
+    "queue_sort": (("queue_sort",), "sort the queue"),
+    "pre_filter": (("pre_filter", "filter", "cluster"), "filter"),
+    "filter": (("filter", "cluster"), "filter"),
+    "post_filter": (("post_filter",), "act when no node fits"),
+    "pre_score": (("score", "cluster"), "score"),
+    "score": (("score", "cluster"), "score"),
+    "reserve": (("reserve", "allot"), "reserve"),
+    "permit": (("permit",), "permit"),
+    "pre_bind": ((), "act before binding"),
+    "bind": (("bind",), "bind"),
+    "post_bind": ((), "act after binding"),
+}
+# Where Kubernetes' plugin of the name does what is done at another point here, or is not needed.
+_AS_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "VolumeBinding": frozenset({"filter", "pre_score", "score", "reserve", "pre_bind"}),
+}
+
+
+def _refuse_idle(enabled: Sequence[Enabled], point: str, path: str, known: _Known) -> None:
+    """Refuse plugins that would do nothing at the point."""
+    fields, verb = _NEEDS[point]
+    for at, item in enumerate(enabled):
+        does = any(getattr(known[item.name], field) is not None for field in fields)
+        if not does and point not in _AS_ELSEWHERE.get(item.name, ()):
+            text = f"{item.name} does not {verb}"
+            raise ConfigurationError(f"{path}.enabled[{at}].name: {text}")
+
+
+def _chosen(given: Plugins, path: str, known: _Known) -> list[Plugin]:
     default = [plugin.name for plugin in plugins.DEFAULT]
     whole = _merged(default, given.multi_point, f"{path}.multiPoint", known)
     weights = {item.name: item.weight or 1 for item in given.multi_point.enabled}
@@ -325,6 +365,7 @@ def _chosen(given: Plugins, path: str, known: Mapping[str, Plugin]) -> list[Plug
         changes: PluginSet = getattr(given, point)
         here = f"{path}.{_camel(point)}"
         kept[point] = dict.fromkeys(_merged(whole, changes, here, known))
+        _refuse_idle(changes.enabled, point, here, known)
         used.update(kept[point])
         if point == "score":
             weights.update({item.name: item.weight or 1 for item in changes.enabled})
@@ -341,9 +382,7 @@ def _reduced(
     return made
 
 
-def _merged(
-    before: list[str], changes: PluginSet, path: str, known: Mapping[str, Plugin]
-) -> list[str]:
+def _merged(before: list[str], changes: PluginSet, path: str, known: _Known) -> list[str]:
     """The names after taking out and putting in."""
     gone = {item.name for item in changes.disabled}
     for at, item in enumerate(changes.disabled):

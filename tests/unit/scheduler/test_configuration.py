@@ -100,6 +100,41 @@ def test_an_empty_profile_is_the_default_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"profiles": None},
+        {"profiles": [{"plugins": None, "pluginConfig": None, "schedulerName": None}]},
+        {"profiles": [{"plugins": {"score": None, "filter": {"enabled": None}}}]},
+        {"profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": None}]}]},
+        {"profiles": [{"pluginConfig": [{"name": "NodeName", "args": None}]}]},
+    ],
+)
+def test_null_is_absent(given: dict[str, Any]) -> None:
+    found = configure(document(**given))
+    assert [*profiles(found)["default-scheduler"].plugins] == [
+        item.name for item in plugins.DEFAULT
+    ]
+
+
+@pytest.mark.parametrize(
+    ("point", "names"),
+    [
+        ("preFilter", ("NodeResourcesFit", "NodePorts", "PodTopologySpread", "NodeAffinity")),
+        ("filter", ("NodeName", "InterPodAffinity", "VolumeBinding")),
+        ("preScore", ("TaintToleration", "NodeResourcesBalancedAllocation")),
+        ("score", ("ImageLocality", "PodTopologySpread", "FGD")),
+        ("reserve", ("VolumeBinding", "GpuShare")),
+        ("preBind", ("VolumeBinding",)),
+        ("postFilter", ("DefaultPreemption",)),
+    ],
+)
+def test_plugins_may_be_enabled_where_existing_files_do(point: str, names: tuple[str, ...]) -> None:
+    enabled = [{"name": name} for name in names]
+    found = of(plugins={point: {"disabled": [{"name": "*"}], "enabled": enabled}})
+    assert set(names) <= profiles(found)["default-scheduler"].plugins.keys()
+
+
 def test_profiles_number_signatures_apart() -> None:
     """The queue shares answers between pods of one number, so no two profiles may use the same."""
     found = configure(document(profiles=[{"schedulerName": "a"}, {"schedulerName": "b"}]))
@@ -108,6 +143,7 @@ def test_profiles_number_signatures_apart() -> None:
     assert one == again != other
 
 
+POINTS = "profiles[0].plugins"
 FIT = "profiles[0].pluginConfig[0].args"
 STRATEGY = f"{FIT}.scoringStrategy"
 AFFINITY = f"{FIT}.addedAffinity"
@@ -129,6 +165,10 @@ def added(**given: Any) -> dict[str, Any]:
 
 def args(name: str, **given: Any) -> dict[str, Any]:
     return {"profiles": [{"pluginConfig": [{"name": name, "args": given}]}]}
+
+
+def at(point: str, plugin: str) -> dict[str, Any]:
+    return {"profiles": [{"plugins": {point: {"enabled": [{"name": plugin}]}}}]}
 
 
 @pytest.mark.parametrize(
@@ -167,6 +207,20 @@ def args(name: str, **given: Any) -> dict[str, Any]:
             {"profiles": [{"plugins": {"bind": {"disabled": [{"name": "*"}]}}}]},
             "profiles[0].plugins: a profile needs exactly one plugin that sorts and one that binds",
         ),
+        (at("score", "NodeName"), f"{POINTS}.score.enabled[0].name: NodeName does not score"),
+        (
+            at("filter", "ImageLocality"),
+            f"{POINTS}.filter.enabled[0].name: ImageLocality does not filter",
+        ),
+        (at("permit", "NodeName"), f"{POINTS}.permit.enabled[0].name: NodeName does not permit"),
+        (
+            at("postBind", "DefaultBinder"),
+            f"{POINTS}.postBind.enabled[0].name: DefaultBinder does not act",
+        ),
+        (
+            at("queueSort", "FGD"),
+            f"{POINTS}.queueSort.enabled[0].name: FGD does not sort the queue",
+        ),
         (
             {"profiles": [{"pluginConfig": [{"name": "Nice"}]}]},
             "profiles[0].pluginConfig[0].name: no plugin is called 'Nice'",
@@ -191,6 +245,11 @@ def args(name: str, **given: Any) -> dict[str, Any]:
         (
             strategy(resources=[{"name": "cpu", "weight": "2"}]),
             f"{STRATEGY}.resources[0].weight: Expected `int`, got `str`",
+        ),
+        (strategy(resources=[{"name": "x y!"}]), f"{STRATEGY}.resources[0].name: name part must"),
+        (
+            args("NodeResourcesBalancedAllocation", resources=[{"name": "x y!"}]),
+            f"{FIT}.resources[0].name: name part must",
         ),
         (strategy(resources=[{"weight": 2}]), f"{STRATEGY}.resources[0].name: required"),
         (
@@ -286,7 +345,8 @@ def test_what_is_no_such_file_is_refused(text: str, message: str) -> None:
 
 
 def test_the_largest_weights_of_all_plugins_together_are_taken() -> None:
-    enabled = [{"name": item.name, "weight": 10_000} for item in plugins.DEFAULT]
+    scoring = [item.name for item in plugins.DEFAULT if item.score or item.cluster]
+    enabled = [{"name": name, "weight": 10_000} for name in scoring]
     made = profiles(of(plugins={"score": {"enabled": enabled}}))["default-scheduler"]
     assert {weight for _, _, weight in made.scores} == {10_000}
 

@@ -21,6 +21,7 @@ PLUGINS = {
     "random": "Random",
 }
 NAMES = (DEFAULT, *PLUGINS)
+_CHOOSES_DEVICES = "fgd"  # the others leave that to the default
 
 
 def chosen(words: Sequence[str]) -> list[str]:
@@ -64,7 +65,7 @@ def profile(name: str, workload: Sequence[PodKind], seed: int) -> Configured:
         spec = {
             "plugins": {
                 "score": {"disabled": [{"name": "*"}], "enabled": [{"name": PLUGINS[name]}]},
-                "reserve": {"enabled": [{"name": PLUGINS[name]}]},
+                "reserve": {"enabled": [{"name": "FGD"}] if name == _CHOOSES_DEVICES else []},
             },
             "pluginConfig": [
                 {"name": "FGD", "args": {"workload": kinds}},

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 
+from grange.api import names
 from grange.placement import allocation, kernels, reference
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.requests import CPU, MEMORY
@@ -22,6 +23,8 @@ class Resource(Part, frozen=True, kw_only=True):
         """Refuse a weight that would have no meaning."""
         if not self.name:
             raise ValueError(refusal("name", "required"))
+        if fault := names.check_qualified_name(self.name):
+            raise ValueError(refusal("name", fault))
         if self.weight != 1:
             raise ValueError(refusal("weight", "must be 1: balance knows no weights"))
 
@@ -79,16 +82,16 @@ class _BalancedOver:
 
 def make(args: Args) -> Plugin:
     """The plugin with these arguments."""
-    names = tuple(item.name for item in args.resources) or (CPU, MEMORY)
+    balanced = tuple(item.name for item in args.resources) or (CPU, MEMORY)
 
     def signature(pod: PodInfo) -> Hashable:
-        return tuple([allocation.asked(name, pod.request, nonzero=False) for name in names])
+        return tuple([allocation.asked(name, pod.request, nonzero=False) for name in balanced])
 
     return Plugin(
         _NAME,
-        score=_Balanced() if names == (CPU, MEMORY) else _BalancedOver(names),
+        score=_Balanced() if balanced == (CPU, MEMORY) else _BalancedOver(balanced),
         weight=1,
-        signature=_signature if names == (CPU, MEMORY) else signature,
+        signature=_signature if balanced == (CPU, MEMORY) else signature,
         configure=configured(_NAME, Args, make),
     )
 

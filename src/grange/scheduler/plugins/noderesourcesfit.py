@@ -48,6 +48,8 @@ class Resource(Part, frozen=True, kw_only=True):
         """Refuse what cannot be meant."""
         if not self.name:
             raise ValueError(refusal("name", "required"))
+        if fault := names.check_qualified_name(self.name):
+            raise ValueError(refusal("name", fault))
         within("weight", self.weight, 1, 100)
 
 
