@@ -48,6 +48,10 @@ class Beside:
         self._statistics = statistics
         self._known: OrderedDict[Hashable, Promised] = OrderedDict()
 
+    def forget(self) -> None:
+        """Drop all results."""
+        self._known.clear()
+
     def decide(
         self,
         one: PodClass,

@@ -5,6 +5,7 @@ records it. What takes time (binding) starts from the ``Placed`` that comes out.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from grange.scheduler.framework import (
     CycleState,
     Handle,
     PostFilterResult,
+    Profile,
     Profiles,
     Status,
 )
@@ -31,6 +33,8 @@ from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.sampling import Rotation
 from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_STORY_MAX = 200  # of an error, in a condition
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -111,6 +115,9 @@ class Units(Protocol):
 
     def dragged(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """The victims of a pod, and those who are of no use without them."""
+
+    def failed(self, queued: QueuedPod, rejection: Rejection, now: float) -> Outcome | None:
+        """A bug ended the try of a pod: what became of it and who goes with it; None for a loner."""
 
 
 class Cycle:
@@ -224,17 +231,43 @@ class Cycle:
 
     def take_back(self, placed: Placed) -> None:
         """Undo an assumption: reservations, then the charge."""
-        self.unreserve(placed)
-        if not self._cache.is_assumed_pod(placed.info.pod):
-            return  # bound by somebody, or gone: what it counts for is known from the informer
-        self._cache.forget_pod(placed.info.pod)
-        if self.units is not None:
-            self.units.taken_back(placed)
+        try:
+            self.unreserve(placed)
+        finally:
+            # Unless bound by somebody, or gone: then the informer tells what it counts for.
+            if self._cache.is_assumed_pod(placed.info.pod):
+                self._cache.forget_pod(placed.info.pod)
+                if self.units is not None:
+                    self.units.taken_back(placed)
 
     def unreserve(self, placed: Placed) -> None:
-        """Give up what was reserved for a pod, in reverse order."""
-        for _, plugin in reversed(self._profiles.of(placed.info).reserve):
-            plugin.unreserve(placed.state, placed.info, placed.node_name)
+        """Give up what was reserved for a pod, in reverse order; a bug in one spares the others."""
+        with ExitStack() as stack:
+            for _, plugin in self._profiles.of(placed.info).reserve:
+                stack.callback(plugin.unreserve, placed.state, placed.info, placed.node_name)
+
+    def contain(self, error: Exception, now: float) -> Outcome | None:
+        """A bug, in a plugin perhaps, ended ``run_one``: only the pod that was tried shall suffer.
+
+        What a decision holds for itself is dropped; the pod takes the error backoff.
+
+        Returns:
+            What became of the pod; None when the state is not that of a pod being tried, so that
+            only a new start will do.
+        """
+        queued = self._queue.in_flight()
+        if queued is None or self._cache.tracks(queued.uid):
+            return None
+        self.snapshot.begin()  # without trials; the next cycle brings it up to date
+        for engine in self._engines.values():
+            engine.forget()  # a class may have been left half renewed
+        story = f"{type(error).__name__}: {error}"[:_STORY_MAX]
+        rejection = Rejection(self.snapshot.num_nodes, waits=f"bug on the way: {story}", error=True)
+        found = None if self.units is None else self.units.failed(queued, rejection, now)
+        if found is not None:
+            return found
+        self._queue.fail(queued, now)
+        return Unplaced(queued, rejection)
 
     def refresh(self) -> None:
         """Bring the snapshot up to date.
@@ -313,20 +346,34 @@ class Cycle:
         placed = Placed(queued, self.on(queued.info, node_name), node_name, state)
         self._cache.assume_pod(placed.info, self.snapshot)
         self.nominator.remove(placed.uid)
+        try:
+            answer = self._consult(profile, placed)
+        except BaseException:
+            self.take_back(placed)
+            raise
+        if isinstance(answer, dict):
+            return placed, answer
+        self.take_back(placed)
+        # An error is no word about the pod, so no event that its plugin asks for would end it.
+        return refusal(self.snapshot.num_nodes, *answer)
+
+    def _consult(self, profile: Profile, placed: Placed) -> dict[str, float] | tuple[str, Status]:
+        """Reserve and Permit: who holds the pod back and for how long, or who is against it."""
+        state, info, node_name = placed.state, placed.info, placed.node_name
         for name, plugin in profile.reserve:
-            status = plugin.reserve(state, placed.info, node_name)
+            status = plugin.reserve(state, info, node_name)
             if not status.ok:
-                return self._refuse(placed, name, status)
+                return name, status
         waits: dict[str, float] = {}
         if profile.permit:
             state.write(self.permits)
         for name, gate in profile.permit:
-            status = gate.permit(state, placed.info, node_name)
+            status = gate.permit(state, info, node_name)
             if status.code is Code.WAIT:
                 waits[name] = status.wait_s
             elif not status.ok:
-                return self._refuse(placed, name, status)
-        return placed, waits
+                return name, status
+        return waits
 
     def _assume(self, queued: QueuedPod, node_name: str, state: CycleState, now: float) -> Outcome:
         held = self.hold(queued, node_name, state)
@@ -344,11 +391,6 @@ class Cycle:
             self.permits.hold((placed,), {placed.uid: waits}, now)
             return Waiting((placed,))
         return placed
-
-    def _refuse(self, placed: Placed, plugin: str, status: Status) -> Rejection:
-        self.take_back(placed)
-        # An error is no word about the pod, so no event that its plugin asks for would end it.
-        return refusal(self.snapshot.num_nodes, plugin, status)
 
     def _fail(self, queued: QueuedPod, reason: str, now: float) -> Outcome:
         self._queue.fail(queued, now)

@@ -147,6 +147,14 @@ class Engine:
             return snapshot.node_info_list[TIE_MAX - (best & TIE_MAX)].name
         return one.diagnose(snapshot)
 
+    def forget(self) -> None:
+        """Drop all results: a decision was broken off, and some may be half renewed."""
+        self._classes.clear()
+        self._keys.clear()
+        self._concerned.clear()
+        self._latest = None
+        self._beside.forget()
+
     @property
     def kept_classes(self) -> int:
         """How many classes there are results for."""

@@ -156,6 +156,11 @@ class SchedulingQueue:
         self._in_flight[pod.info.uid] = self._log_start + len(self._log)
         return pod
 
+    def in_flight(self) -> QueuedPod | None:
+        """The pod that was popped last and is being tried; None when none is."""
+        uid = next(reversed(self._in_flight), None)
+        return None if uid is None else self._pods.get(uid)
+
     def done(self, pod: QueuedPod) -> None:
         """The pod will be bound: it leaves the queue, and its part of the log may go."""
         uid = pod.info.uid

@@ -18,6 +18,7 @@ from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import Queue
 from grange.api.kinds.service import Service
 from grange.api.quantity import QuantityError
+from grange.base.errors import InvariantError
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import Recorder
@@ -55,6 +56,7 @@ from grange.scheduler.why.history import History
 __all__ = ["Scheduler", "SchedulerConfig"]
 
 _SWEEP_S = 1.0
+_BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts anew
 
 
 class Scheduler:
@@ -166,6 +168,8 @@ class Scheduler:
         )
         self._wake = asyncio.Event()  # there may be something to decide
         self._decided = 0  # of the running slice, not counted yet
+        self._broken: dict[str, None] = {}  # pods whose cycles met a bug, with no other in between
+        self._broken_at = 0  # decisions, when the last of them did
         self._listening = False
         self._running = False
 
@@ -413,7 +417,14 @@ class Scheduler:
         for _ in range(self._config.slice_pods):
             if self._binder.full:
                 return True  # what follows from an outcome wakes us
-            outcome = self.cycle.run_one(now)
+            try:
+                outcome = self.cycle.run_one(now)
+            except (CacheCorrupted, InvariantError):
+                raise  # what everybody is decided by is wrong
+            except Exception as error:  # a bug that one pod meets costs it a backoff
+                outcome = self._contain(error, now)
+                if outcome is None:
+                    raise
             if outcome is None:
                 return True
             self._follow(outcome, now)
@@ -421,6 +432,31 @@ class Scheduler:
             if now >= limit:
                 return False
         return False
+
+    def _contain(self, error: Exception, now: float) -> Decision | None:
+        """Go on without the pod whose try ended in a bug; None when only a new start will do.
+
+        That is so, too, when pod after pod meets one: what they share may be the reason.
+        """
+        queued = self.queue.in_flight()
+        if queued is None:
+            return None
+        decisions = self.cycle.decisions
+        if decisions > self._broken_at + 1:
+            self._broken.clear()
+        self._broken_at = decisions
+        self._broken[queued.uid] = None
+        if len(self._broken) > _BROKEN_MAX:
+            self._broken.clear()
+            return None
+        outcome = self.cycle.contain(error, now)
+        if outcome is not None:
+            pod = str(queued.info.pod.key)
+            if queued.errors == 1:
+                self._log.crash("bug in a pod's cycle", error, pod=pod)
+            else:
+                self._log.warning("bug in a pod's cycle again", pod=pod, error=error)
+        return outcome
 
     def _permit(self, now: float) -> None:
         """Go on with the pods that Permit plugins have decided on."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.scheduler.gangworld import Bench, names
 
 from grange.scheduler.clusterevents import NODE_ADD
+from grange.scheduler.cycle import Batch
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import Pool
@@ -144,6 +145,38 @@ def test_119_an_error_in_one_member_aborts_all_and_is_tried_again_soon(*, big: b
     assert not bench.units.line.for_nodes  # no nodes are kept for it
     flaky.code = Code.SUCCESS
     assert {"p0", "p1"} <= set(bench.run(3.0))
+    bench.check()
+
+
+class _Raising(Flaky):
+    """Raises for the bad pod."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        status = super().reserve(state, pod, node_name)
+        if self.code is Code.ERROR and not status.ok:
+            raise RuntimeError("a bug")
+        return status
+
+
+def test_119_a_bug_that_one_member_meets_leaves_nothing_of_the_gang() -> None:
+    """Nobody stays assumed, all are put aside at once, and the leader brings them back."""
+    raising = _Raising("p2", Code.ERROR)
+    bench = Bench(Plugin("Raising", reserve=raising))
+    bench.nodes("a", capacity={"cpu": "4", "memory": "4Gi", "pods": "10"})
+    bench.group("g", 4)
+    bench.pods(*names("p", 4), gang="g", requests=CPU)
+    with pytest.raises(RuntimeError, match="a bug") as caught:
+        bench.run()
+    outcome = bench.cycle.contain(caught.value, bench.now)
+    assert isinstance(outcome, Batch)
+    assert (raising.booked, bench.cache.assumed_count) == ([], 0)
+    assert bench.queue.pool_of("uid-p0") is Pool.ERROR_BACKOFF
+    assert {bench.queue.pool_of(f"uid-{name}") for name in ("p1", "p2", "p3")} == {
+        Pool.UNSCHEDULABLE
+    }
+    assert bench.cycle.contain(caught.value, bench.now) is None  # nobody is being tried
+    raising.code = Code.SUCCESS
+    assert set(bench.run(3.0)) == set(names("p", 4))
     bench.check()
 
 

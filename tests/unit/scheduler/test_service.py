@@ -1,5 +1,6 @@
 """The service against a real API server: what is placed, said, retried, and never done twice."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -559,20 +560,80 @@ async def test_many_pods_are_decided_in_slices(clock: Clock, rng: Stream, log: L
         assert all((await made.pods()).values())
 
 
-class _Flaky:
-    """A plugin with a bug that shows once, in the middle of a decision."""
+class _Buggy:
+    """A plugin with a bug that one pod brings out, in the middle of a decision, so many times."""
 
-    def __init__(self) -> None:
-        self.crashed = False
+    def __init__(self, point: str, times: int) -> None:
+        self.point, self.left = point, times
+        self.booked: list[str] = []
+
+    def _stumble(self, point: str, pod: PodInfo) -> None:
+        if point == self.point and "poison" in pod.pod.metadata.name and self.left:
+            self.left -= 1
+            raise RuntimeError("a bug")
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        if pod.pod.metadata.name == "poison" and not self.crashed:
-            self.crashed = True
-            raise RuntimeError("a bug")
+        self.booked.append(pod.uid)
+        self._stumble("reserve", pod)
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Nothing was kept."""
+        self.booked.remove(pod.uid)
+        self._stumble("unreserve", pod)
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        self._stumble("permit", pod)
+        if self.point == "unreserve" and self.left:
+            return Status(Code.UNSCHEDULABLE, ("no",))
+        return SUCCESS
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit", "unreserve"])
+async def test_a_bug_that_one_pod_meets_stops_nobody_else(
+    clock: Clock, rng: Stream, log: Logger, *, point: str
+) -> None:
+    """Not supervised, so it would end the service; the pod is told, holds nothing, and comes back."""
+    async with world(clock, rng, log) as made:
+        buggy = _Buggy(point, times=3)
+        plugin = Plugin("Buggy", reserve=buggy, permit=buggy)
+        await made.add_nodes("a", capacity=SMALL)
+        await made.add_pods("poison", requests={"cpu": "1"}, priority=9)
+        scheduler = await made.start(profile=Profile([*plugins.DEFAULT, plugin]))
+        await made.settle(0.5)
+        found = condition(await made.pod("poison"), "PodScheduled")
+        assert found is not None
+        assert found.reason == "SchedulerError"
+        assert found.message == "bug on the way: RuntimeError: a bug"
+        assert (buggy.booked, scheduler.cache.pod_count) == ([], 0)
+        assert scheduler.statistics().in_flight == 0
+        if point != "unreserve":
+            await made.add_pods("other", requests={"cpu": "1"})
+            await made.settle(1.0)
+            assert (await made.pods())["other"] == "a"
+            await made.delete("other")
+        await made.settle(30.0)
+        assert (buggy.left, (await made.pods())["poison"]) == (0, "a")
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, 1)
+
+
+@pytest.mark.parametrize("count", [32, 33])
+async def test_only_when_pod_after_pod_meets_a_bug_the_service_crashes(
+    clock: Clock, rng: Stream, log: Logger, *, count: int
+) -> None:
+    """What they share may be the reason, and a new start heals that."""
+    buggy = _Buggy("reserve", times=count)
+    profile = Profile([*plugins.DEFAULT, Plugin("Buggy", reserve=buggy)])
+    crash: AbstractContextManager[object] = nullcontext()
+    if count > 32:
+        crash = pytest.raises(ExceptionGroup)
+    with crash:
+        async with world(clock, rng, log) as made:
+            await made.add_nodes("a")
+            await made.add_pods(*names("poison", count))
+            await made.start(profile=profile)
+            await made.settle(10.0)
+            assert all((await made.pods()).values())
+    assert buggy.left == 0
 
 
 async def test_after_a_crash_the_service_starts_from_what_is_true(
@@ -580,21 +641,25 @@ async def test_after_a_crash_the_service_starts_from_what_is_true(
 ) -> None:
     """Pods in flight are queued again, bindings under way are settled, nothing stays assumed."""
     async with world(clock, rng, log) as made:
-        profile = Profile([*plugins.DEFAULT, Plugin("Flaky", reserve=_Flaky())])
+        crashes: list[str] = []
 
         async def slow(request: Request, handle: Handler) -> Response:
+            if request.path.endswith("/poison/binding") and not crashes:
+                crashes.append(request.path)
+                raise RuntimeError("a bug in the transport")
             if request.path.endswith(("/binding", "/bindings")):
                 await clock.sleep(2.0)
             return await handle(request)
 
         made.gate = slow
         await made.add_nodes("a", "b", capacity=SMALL)
-        scheduler = await made.start(profile=profile, supervised=True)
+        scheduler = await made.start(supervised=True)
         await made.add_pods("p", "q", requests={"cpu": "400m"})
         await made.settle(1.0)
         assert scheduler.cache.assumed_count == 2
         await made.add_pods("poison", requests={"cpu": "400m"})
         await made.settle(20.0)
+        assert crashes
         placed = await made.pods()
         assert sorted(placed) == ["p", "poison", "q"]
         assert all(placed.values())

@@ -6,6 +6,7 @@ Nothing is written until the whole is kept, and the loop does nothing else meanw
 sees a part of a gang.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from grange.scheduler.cycle import Cycle, Placed
@@ -41,8 +42,15 @@ class Transaction:
             seen_as: how it looks at the nodes.
 
         Returns:
-            Whether it has a node.
+            Whether it has a node. Where that raises, everything is taken back first.
         """
+        try:
+            return self._place(queued, seen_as)
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def _place(self, queued: QueuedPod, seen_as: PodInfo) -> bool:
         state = CycleState()
         found = self.cycle.decide(seen_as, state)
         if isinstance(found, str):
@@ -67,10 +75,14 @@ class Transaction:
         return self.rejection is not None and self.rejection.error
 
     def roll_back(self) -> None:
-        """Take everything back, the youngest first."""
-        while self.placed:
-            self.cycle.take_back(self.placed.pop())
-        for info, node_name in self.promises.values():
-            self.cycle.nominator.put(info, node_name)
-        self.promises.clear()
-        self.waits.clear()
+        """Take everything back, the youngest first; a bug in one plugin spares the others."""
+        try:
+            with ExitStack() as stack:
+                for placed in self.placed:
+                    stack.callback(self.cycle.take_back, placed)
+        finally:
+            for info, node_name in self.promises.values():
+                self.cycle.nominator.put(info, node_name)
+            self.placed.clear()
+            self.promises.clear()
+            self.waits.clear()

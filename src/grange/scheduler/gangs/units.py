@@ -37,7 +37,7 @@ from grange.scheduler.gangs.reservation import Reservation
 from grange.scheduler.gangs.transaction import Transaction
 from grange.scheduler.gangs.views import views
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import Pool, QueuedPod
+from grange.scheduler.pools import QueuedPod
 from grange.scheduler.queue import SchedulingQueue
 
 GANG = "GangScheduling"
@@ -166,6 +166,14 @@ class GangUnits:
         """See ``cycle.Units``."""
         return self.preempting.dragged(victims, pod.pod.spec.priority)
 
+    def failed(self, queued: QueuedPod, rejection: Rejection, now: float) -> Outcome | None:
+        """See ``cycle.Units``."""
+        gang = self.book.member(queued.info.pod)
+        if gang is None or gang.started:
+            return None
+        attempt = _Attempt(gang, queued, self._candidates(gang), 0)
+        return self._turn_down(attempt, ERROR, rejection, now)
+
     def permits_decided(self, pods: Iterable[Placed], now: float) -> None:
         """Pods are held no longer: members of their gangs that waited for that go on."""
         for gang in dict.fromkeys(self.book.member(placed.info.pod) for placed in pods):
@@ -291,18 +299,19 @@ class GangUnits:
     def _commit(self, attempt: _Attempt, transaction: Transaction, now: float) -> Outcome:
         gang = attempt.gang
         chosen = dict.fromkeys(placed.uid for placed in transaction.placed)
+        # The leader first: from here on the attempt cannot be taken for one that is still made.
+        if attempt.leader.uid in chosen:
+            self._queue.done(attempt.leader)
+        else:
+            self._queue.turn_down(attempt.leader, _ASLEEP, now)
         for placed in transaction.placed:
-            if placed.queued.pool is Pool.IN_FLIGHT:
-                self._queue.done(placed.queued)
-            else:
+            if placed.queued is not attempt.leader:
                 placed.queued.attempts += 1
                 self._queue.delete(placed.uid)
             self.news.take(placed.info.pod)
         gang.placed_once = True
         self.news.waits_no_more(gang, now)
         self.line.placed(gang.rank, len(chosen), attempt.queue, now)
-        if attempt.leader.uid not in chosen:
-            self._queue.turn_down(attempt.leader, _ASLEEP, now)
         rest = [queued.uid for queued in attempt.candidates if queued.uid not in chosen]
         self._queue.activate(rest, now)
         if transaction.waits:
