@@ -1,11 +1,14 @@
 """``grange rc``: what is made of words and files, and what documents look like on a page."""
 
+import re
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from grange.api.codec import convert
+from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.selectors import Labels, SelectorError
 from grange.cli import manifests
@@ -140,3 +143,16 @@ def test_leaving_a_node_is_asked_for_in_words_that_count(
     *, count: int, shrink: bool, asked: str
 ) -> None:
     assert nodes.question("web", "vm-2", count, shrink=shrink) == asked
+
+
+@pytest.mark.parametrize(
+    ("count", "asked"), [(1, "Replace the pod of web?"), (2, "Replace the 2 pods of web?")]
+)
+def test_replacing_pods_is_asked_for_in_words_that_count(count: int, asked: str) -> None:
+    spec = {"replicas": count, "template": {"spec": SPEC}}
+    seen = convert({"metadata": {"name": "web"}, "spec": spec}, ReplicationController)
+    with pytest.raises(NotConfirmed, match=re.escape(asked)):
+        objects.confirm_replacing(seen, yes=False)
+    objects.confirm_replacing(seen, yes=True)
+    none = {"metadata": {"name": "web"}, "spec": {**spec, "replicas": 0}}
+    objects.confirm_replacing(convert(none, ReplicationController), yes=False)

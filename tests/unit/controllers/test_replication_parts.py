@@ -1,5 +1,6 @@
 """Eligibility, status, held places and slow start: the parts between decision and API."""
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,10 +9,12 @@ from msgspec.structs import replace
 from tests.unit.controllers import builders
 
 from grange.api import conditions, timestamps
+from grange.api.kinds.membership import NodeTransfer
 from grange.api.kinds.node import Taint
 from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
 from grange.controllers.replication import budget, logic, status
+from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.writes import slow_start
@@ -54,8 +57,10 @@ async def test_eligible_nodes_are_computed_anew_when_nodes_change() -> None:
 async def test_node_selector_scheduler_refuses_to_allocate() -> None:
     scheduler = NodeSelectorScheduler(list)
     owner = builders.controller()
-    with pytest.raises(AllocationRefused, match="label nodes"):
+    with pytest.raises(AllocationRefused, match=r": 1 more node wanted, .*label nodes"):
         await scheduler.allocate_nodes(owner, 1, request_id="one")
+    with pytest.raises(AllocationRefused, match=r": 2 more nodes wanted, .*label nodes"):
+        await scheduler.allocate_nodes(owner, 2, request_id="two")
     with pytest.raises(AllocationRefused):
         await scheduler.deallocate_nodes(owner, ["a"])
 
@@ -72,6 +77,11 @@ def said(result: status.Outcome) -> dict[str, tuple[str, str]]:
     return {item.type: (item.status, item.reason) for item in made.conditions}
 
 
+def message(result: status.Outcome, kind: str) -> str:
+    made = status.status_of(result, NOW)
+    return next(item.message for item in made.conditions if item.type == kind)
+
+
 def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
@@ -85,6 +95,36 @@ def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
         "Progressing": ("True", "RollingOut"),
         "RolloutFailed": ("False", "NotFailed"),
     }
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted", "told"),
+    [
+        (1, 0, ("1 replica is available, 0 wanted", "1 replica exists, 0 wanted")),
+        (4, 0, ("4 replicas are available, 0 wanted", "4 replicas exist, 0 wanted")),
+        (2, 3, ("2 of 3 replicas are available", "2 of 3 replicas exist")),
+    ],
+)
+def test_status_counts_in_words_that_can_be_true(
+    have: int, wanted: int, told: tuple[str, str]
+) -> None:
+    owner = builders.controller(replicas=wanted)
+    owned = [builders.pod(owner, node=node) for node in "abcd"[:have]]
+    result = outcome(logic.Situation(owner, owned, ["a", "b", "c", "d"]))
+    assert (message(result, "Available"), message(result, "Reconciled")) == told
+
+
+@pytest.mark.parametrize(
+    ("old", "told"),
+    [
+        ("a", "1 pod is moving from a (Starting)"),
+        ("ab", "2 pods are moving from a (Starting), b (Starting)"),
+    ],
+)
+def test_status_says_what_is_moving(old: str, told: str) -> None:
+    result = outcome(logic.Situation(builders.controller(replicas=0), [], ["a", "b"]))
+    after = [NodeTransfer(node, "Starting", node, f"web-{node}", f"uid-{node}") for node in old]
+    assert message(dataclasses.replace(result, moves=Advance(after=after)), "Misplaced") == told
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,9 @@ class NodeSelectorScheduler:
         self, controller: ReplicationController, count: int, *, request_id: str
     ) -> Sequence[str]:
         """Refused: label nodes so that the node selector matches them, or add nodes."""
+        more = f"{count} more {'node' if count == 1 else 'nodes'}"
         raise AllocationRefused(
-            f"{controller.key}: {count} more nodes wanted, but nodes are not allocated here: "
+            f"{controller.key}: {more} wanted, but nodes are not allocated here: "
             "label nodes to match spec.nodeSelector or add nodes"
         )
 

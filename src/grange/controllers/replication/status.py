@@ -102,9 +102,19 @@ def observe(
     )
 
 
+def _of(have: int, wanted: int, *, one: str, more: str) -> str:
+    """So many of those wanted; there can be more, while some are on their way out."""
+    if have <= wanted:
+        return f"{have} of {wanted} replicas {more}"
+    return f"{have} {f'replica {one}' if have == 1 else f'replicas {more}'}, {wanted} wanted"
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
 def _available(outcome: Outcome) -> Verdict:
-    wanted = outcome.replicas
-    message = f"{outcome.available} of {wanted} replicas are available"
+    message = _of(outcome.available, outcome.replicas, one="is available", more="are available")
     if outcome.available >= outcome.minimum:
         return "True", "MinimumReplicasAvailable", message
     return "False", "MinimumReplicasUnavailable", message
@@ -121,9 +131,9 @@ def _reconciled(outcome: Outcome) -> Verdict:
     if outcome.rolling:
         return "False", "RollingOut", f"{outcome.updated} of {wanted} replicas are updated"
     if outcome.plan.scaling or have != wanted:
-        return "False", "Scaling", f"{have} of {wanted} replicas exist"
+        return "False", "Scaling", _of(have, wanted, one="exists", more="exist")
     if outcome.plan.repair:
-        return "False", "Repairing", f"labels of {len(outcome.plan.repair)} pods are put back"
+        return "False", "Repairing", f"labels of {_pods(len(outcome.plan.repair))} are put back"
     if outcome.updated < have:
         return _outdated(outcome)
     return "True", "AsWanted", f"{wanted} replicas exist as wanted"
@@ -195,7 +205,8 @@ def _misplaced(outcome: Outcome) -> Verdict:
             return "True", reason, message
         if moves.after:
             names = ", ".join(f"{item.old} ({item.phase})" for item in moves.after[:3])
-            return "True", "Transferring", f"{len(moves.after)} pods are moving from {names}"
+            verb = "is" if len(moves.after) == 1 else "are"
+            return "True", "Transferring", f"{_pods(len(moves.after))} {verb} moving from {names}"
         for reason, message in moves.held_back.items():
             return "True", reason, message
     return "False", "AllOnEligibleNodes", "every bound pod is on an eligible node"

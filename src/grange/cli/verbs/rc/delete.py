@@ -45,7 +45,7 @@ def command(
                 )
         pods = sum(one.status.replicas for one in found)
         fate = "keep running without it" if cascade == "orphan" else "end"
-        aside = f" Its {pods} pods {fate}." if pods else ""
+        aside = f" Pods that {fate}: {pods}." if pods else ""
         confirm(f"Delete {', '.join(names)}?{aside}", yes=yes)
         for name in names:
             await ops.delete(name, force=force, propagation=cascade.capitalize())

@@ -9,6 +9,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.status import Conflict, Invalid
 from grange.cli import manifests, session
+from grange.cli.confirm import confirm
 from grange.cli.printers import documents
 from grange.client.replication import ReplicationControllers
 
@@ -22,6 +23,18 @@ YES = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 def operations(opened: session.Session) -> ReplicationControllers:
     """The operations in the session's namespace."""
     return ReplicationControllers(opened.client, opened.namespace or "default")
+
+
+def confirm_replacing(seen: ReplicationController, *, yes: bool) -> None:
+    """Ask before every pod of a controller is made anew; one that asks for none has nothing to lose.
+
+    Raises:
+        NotConfirmed: the answer was not yes, or there is no terminal to ask at.
+    """
+    count = seen.spec.replicas
+    if count:
+        pods = "the pod" if count == 1 else f"the {count} pods"
+        confirm(f"Replace {pods} of {seen.metadata.name}?", yes=yes)
 
 
 async def as_seen(

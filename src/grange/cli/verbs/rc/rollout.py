@@ -58,8 +58,7 @@ def start(around: Surroundings, target: session.Target, name: str, **options: ob
             await _between(opened, await ops.get(old), seen, options)
             click.echo(f"rollingupdate.grange.dev/{name} started: {old} to {name}")
             return 0
-        if seen.spec.replicas:
-            confirm(f"Replace the {seen.spec.replicas} pods of {name}?", yes=bool(options["yes"]))
+        objects.confirm_replacing(seen, yes=bool(options["yes"]))
         if template is not None:
             await objects.set_template(opened, seen, template)
         else:

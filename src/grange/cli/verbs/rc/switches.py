@@ -4,7 +4,6 @@ import click
 
 from grange.api.kinds.replicationcontroller import STRATEGIES
 from grange.cli import manifests, session
-from grange.cli.confirm import confirm
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 
@@ -81,8 +80,7 @@ def update_template(
         if seen.spec.template == template:
             await objects.told(opened, name, output, "unchanged")
             return 0
-        if seen.spec.replicas:
-            confirm(f"Replace the {seen.spec.replicas} pods of {name}?", yes=yes)
+        objects.confirm_replacing(seen, yes=yes)
         await objects.set_template(opened, seen, template)
         await objects.told(opened, name, output, "has a new template")
         return 0
