@@ -48,7 +48,9 @@ class Surveyed(World):
                 with aside(self.snapshot, ending.pod):
                     after = Survey(PROFILE, info, self.snapshot)
                     assert after.feasible[self.snapshot.table.rows[ending.node]]
-            changes.cheapest(PROFILE, CycleState(), survey)
+            for clause in changes.found(PROFILE, CycleState(), survey):
+                if clause.change is not None:
+                    self.tried(clause.change(info), {names[row] for row in clause.rows})
         else:
             row = self.snapshot.table.rows[found]
             assert survey.feasible[row]
@@ -61,6 +63,13 @@ class Surveyed(World):
             assert best == (int(total[row]), int(self.snapshot.ties[row]))
         assert super().decide(pod) == found, "explaining changes nothing"
         return found
+
+    def tried(self, changed: PodInfo, promised: set[str]) -> None:
+        """A changed pod goes where it was said to fit, or somewhere it likes better."""
+        check = serial.decide(PROFILE, CycleState(), changed, self.snapshot)
+        assert isinstance(check, str), "what is shown as a change helps"
+        fits = Survey(PROFILE, changed, self.snapshot).feasible
+        assert all(fits[self.snapshot.table.rows[name]] for name in promised)
 
 
 @settings(max_examples=60, deadline=None)
@@ -292,6 +301,44 @@ async def test_skew(scene: Scene) -> None:
     assert {item.name: item.missing for item in answer.nearest}["a"] == (
         f"{key} x has 2 such pods, the emptiest domain 0: maxSkew is 1",
     )
+
+
+def even(**policies: str) -> dict[str, Any]:
+    spread = {
+        "topologyKey": "topology.kubernetes.io/zone",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        **policies,
+    }
+    return {"labels": {"app": "web"}, "topologySpreadConstraints": [spread]}
+
+
+async def test_a_selector_less_may_be_a_domain_more(scene: Scene) -> None:
+    """Without the selector the empty zone counts, and the node without the label is too full."""
+    scene.nodes("a", zone="z0", labels={"disk": "ssd"})
+    scene.nodes("b", zone="z1", taints=[{"key": "k", "effect": "NoSchedule"}])
+    scene.nodes("c", zone="z2")
+    for number in range(3):
+        scene.put(f"a{number}", "a", labels={"app": "web"}, requests={"cpu": "1300m"})
+        scene.put(f"c{number}", "c", labels={"app": "web"})
+    pod = builders.pod("new", nodeSelector={"disk": "ssd"}, requests={"cpu": "1"}, **even())
+    answer = scene.waits(pod)
+    assert answer.changes
+    assert "1: if its nodeSelector does without disk=ssd" not in told(answer)
+    assert "1: if cpu ≤ 0.1" in told(answer)
+
+
+async def test_a_toleration_more_may_be_a_domain_more(scene: Scene) -> None:
+    """A tainted node's zone counts, with all its pods, for those that tolerate the taint."""
+    scene.nodes("a", zone="z0", taints=[{"key": "k", "effect": "NoSchedule"}])
+    scene.nodes("b", zone="z1")
+    for number in range(3):
+        scene.put(f"a{number}", "a", labels={"app": "web"})
+    scene.put("full", "b", requests={"cpu": "4"})
+    pod = builders.pod("new", requests={"cpu": "1"}, **even(nodeTaintsPolicy="Honor"))
+    answer = scene.waits(pod)
+    assert told(answer) == ["1: when pod default/full on b ends"]
 
 
 async def test_two_things_in_the_way_on_every_node(scene: Scene) -> None:

@@ -6,8 +6,9 @@ rows that people get to read.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,12 +29,20 @@ class Clause:
         rows: the nodes.
         cost: how much it asks of people; about 1 for giving up a wish.
         when: it happens to the cluster rather than being changed in the pod.
+        change: makes the pod that it speaks of, so that it can be tried; None if it speaks of no
+            change of the pod alone.
     """
 
     text: str
     rows: Integers
     cost: float
     when: bool = False
+    change: Callable[[PodInfo], PodInfo] | None = None
+
+
+def altered(info: PodInfo, **fields: Any) -> PodInfo:
+    """The pod with other fields, and without what was worked out from those that it had."""
+    return msgspec.structs.replace(info, **fields, signature=None, kin=None)
 
 
 class Demand(Protocol):

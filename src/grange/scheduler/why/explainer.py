@@ -239,7 +239,8 @@ class Explainer:
         self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
     ) -> Explanation:
         survey = Survey(profile, info, self._snapshot)
-        heed(profile, state, survey, self._nominator.beside(info))
+        nominated = self._nominator.beside(info)
+        heed(profile, state, survey, nominated)
         feasible = int(np.count_nonzero(survey.feasible))
         counts = sorted(survey.rejection.counts, key=lambda item: (-item[1], item[0]))
         reasons = [ReasonCount(reason=reason, nodes=count) for reason, count in counts]
@@ -251,7 +252,8 @@ class Explainer:
             NearNode(name=names[row], missing=tuple(survey.missing(row)))
             for row in survey.nearest(_NEAREST)
         )
-        return replace(answer, nearest=nearest, changes=changes.cheapest(profile, state, survey))
+        helps = changes.cheapest(profile, state, survey, nominated)
+        return replace(answer, nearest=nearest, changes=helps)
 
     # --- words -------------------------------------------------------------------------------
 

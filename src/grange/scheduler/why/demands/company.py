@@ -1,12 +1,16 @@
 """InterPodAffinity in words: which company is missing, and whose is in the way."""
 
+from collections.abc import Collection
+from functools import partial
+
+import msgspec
 import numpy as np
 
 from grange.placement.columns import Ids, Integers
 from grange.placement.podaffinity import Kind, PodSelector, Term
 from grange.scheduler.framework import Rule
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause
+from grange.scheduler.why.demand import Case, Clause, altered
 
 
 def pods_in_words(selector: PodSelector) -> str:
@@ -15,6 +19,13 @@ def pods_in_words(selector: PodSelector) -> str:
         return "no pods at all"
     told = ", ".join(str(item) for item in selector.labels)
     return f"pods with {told}" if told else "any pods"
+
+
+def _without(info: PodInfo, terms: Collection[Term]) -> PodInfo:
+    """The pod without these refusals of company."""
+    left = tuple(term for term in info.terms.apart if term not in terms)
+    kept = msgspec.structs.replace(info.terms, apart=left)
+    return altered(info, terms=kept, has_required_anti_affinity=bool(left))
 
 
 class Company:
@@ -63,6 +74,7 @@ class Company:
         """Company comes; or the pod gives up refusing it."""
         dropped: dict[str, None] = {}
         wanted: dict[str, None] = {}
+        given_up: list[Term] = []
         for term, rule, ids, own in self._terms:
             if rule.verdicts()[ids[rows]].all():
                 continue
@@ -70,13 +82,15 @@ class Company:
                 return []  # that those pods end is found elsewhere
             told = pods_in_words(term.selector)
             if term.kind is Kind.APART:
+                given_up.append(term)
                 dropped[f"it gives up refusing {told} in its {term.key}"] = None
             else:
                 wanted[f"one of the {told} runs in their {term.key}"] = None
         if wanted and not dropped:
             return [Clause(" and ".join(wanted), rows, 0.8, when=True)]
         if dropped and not wanted:
-            return [Clause(" and ".join(dropped), rows, 0.7 + 0.3 * len(dropped))]
+            cost, change = 0.7 + 0.3 * len(dropped), partial(_without, terms=given_up)
+            return [Clause(" and ".join(dropped), rows, cost, change=change)]
         return []
 
     def _met(self, term: Term, row: int) -> str:

@@ -1,15 +1,24 @@
 """NodePorts in words."""
 
+from collections.abc import Collection
+from functools import partial
+
 import numpy as np
 
 from grange.placement import ports
 from grange.placement.columns import Integers
 from grange.placement.ports import HostPort
-from grange.scheduler.why.demand import Case, Clause
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.why.demand import Case, Clause, altered
 
 
 def _told(port: HostPort) -> str:
     return f"{port.port}/{port.protocol}"
+
+
+def _without(info: PodInfo, taken: Collection[HostPort]) -> PodInfo:
+    """The pod without these ports."""
+    return altered(info, ports=tuple(item for item in info.ports if item not in taken))
 
 
 class HostPorts:
@@ -45,4 +54,6 @@ class HostPorts:
         """Give the ports up; that their holders end is found elsewhere."""
         taken = {port: None for row in rows[:64].tolist() for port in self._taken(row)}
         told = ", ".join(_told(port) for port in taken)
-        return [Clause(f"it does without host port {told}", rows, 0.9)] if taken else []
+        change = partial(_without, taken=taken)
+        text = f"it does without host port {told}"
+        return [Clause(text, rows, 0.9, change=change)] if taken else []

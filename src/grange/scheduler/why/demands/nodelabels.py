@@ -1,11 +1,16 @@
 """NodeAffinity in words: which labels of the selector a node lacks."""
 
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.placement.nodeaffinity import NAME_FIELD, Affinity, Requirement, Term
-from grange.scheduler.why.demand import Case, Clause
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.why.demand import Case, Clause, altered
 
 _SYMBOLS = {"Gt": ">", "Lt": "<"}
 _SHOWN = 3
@@ -36,6 +41,14 @@ def terms_in_words(terms: tuple[Term, ...]) -> str:
     """Required terms of node affinity."""
     some = " or ".join(_term(term) for term in terms[:_SHOWN])
     return some + (" or …" if len(terms) > _SHOWN else "")
+
+
+def _without(info: PodInfo, pairs: Collection[tuple[str, str]], *, required: bool) -> PodInfo:
+    """The pod without pairs of its selector, and without its required terms if they go, too."""
+    had = info.affinity
+    left = tuple(pair for pair in had.selector if pair not in pairs)
+    terms = None if required else had.required
+    return altered(info, affinity=replace(had, selector=left, required=terms))
 
 
 class NodeLabels:
@@ -75,15 +88,14 @@ class NodeLabels:
         of_row = of_row.reshape(-1)
         for at in range(sets.shape[1]):
             lacking = np.flatnonzero(sets[:, at]).tolist()
-            told = ", ".join(
-                f"{self._pairs[part][0]}={self._pairs[part][1]}"
-                for part in lacking
-                if part < len(self._pairs)
-            )
+            pairs = [self._pairs[part] for part in lacking if part < len(self._pairs)]
+            told = ", ".join(f"{key}={value}" for key, value in pairs)
             dropped = [f"its nodeSelector does without {told}"] if told else []
             if len(self._pairs) in lacking:
                 dropped.append("it drops its required node affinity")
             # Fewer demands leave open whatever meets the rest, too.
             unmet = np.delete(self._unmet[:, rows], lacking, axis=0).any(axis=0)
-            found.append(Clause(" and ".join(dropped), rows[~unmet], 0.5 + 0.3 * len(lacking)))
+            change = partial(_without, pairs=pairs, required=len(self._pairs) in lacking)
+            text, cost = " and ".join(dropped), 0.5 + 0.3 * len(lacking)
+            found.append(Clause(text, rows[~unmet], cost, change=change))
         return sorted(found, key=lambda item: (item.cost, -len(item.rows)))

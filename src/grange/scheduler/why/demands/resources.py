@@ -1,14 +1,16 @@
 """NodeResourcesFit in words: what is short where, and how little less would do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
+import msgspec
 import numpy as np
 
 from grange.api import quantity
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause
+from grange.scheduler.why.demand import Case, Clause, altered
 
 _BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
 _GIB, _MIB = 2**30, 2**20
@@ -62,6 +64,19 @@ def _request(info: PodInfo, name: str) -> int:
             return 1
         case _:
             return need.scalars.get(name, 0)
+
+
+def _asking(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
+    """The pod with these amounts instead of its own."""
+    need = info.request.resources
+    resources = msgspec.structs.replace(
+        need,
+        cpu_milli=limits.get(CPU, need.cpu_milli),
+        memory_bytes=limits.get(MEMORY, need.memory_bytes),
+        ephemeral_bytes=limits.get(EPHEMERAL_STORAGE, need.ephemeral_bytes),
+        scalars={name: limits.get(name, amount) for name, amount in need.scalars.items()},
+    )
+    return altered(info, request=msgspec.structs.replace(info.request, resources=resources))
 
 
 class Amount:
@@ -152,4 +167,5 @@ class Amount:
         for name, need in self._need.items():
             fits &= self._free[name][rows] >= limits.get(name, need)
         told = " and ".join(f"{name} ≤ {shown(name, limit)}" for name, limit in limits.items())
-        return Clause(told, rows[fits], float(cut.min()))
+        change = partial(_asking, limits=limits)
+        return Clause(told, rows[fits], float(cut.min()), change=change)

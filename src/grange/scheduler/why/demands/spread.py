@@ -1,10 +1,15 @@
 """PodTopologySpread in words: how uneven it would get, and which skew would do."""
 
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
 import numpy as np
 
 from grange.placement.columns import Integers
+from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins.podtopologyspread import Skew
-from grange.scheduler.why.demand import Case, Clause
+from grange.scheduler.why.demand import Case, Clause, altered
 
 
 class Evenness:
@@ -49,9 +54,20 @@ class Evenness:
             skews = rule.domains.counts[mine] + rule.constraint.of_itself - rule.least
             allowed = max(int(skews.min()), rule.constraint.max_skew)
             if allowed > rule.constraint.max_skew:
-                limits[rule.key] = allowed
+                limits[rule.key] = max(allowed, limits.get(rule.key, 0))
             left = left[skews <= allowed]
         if not limits or not len(left):
             return []
         told = " and ".join(f"maxSkew over {key} ≥ {limit}" for key, limit in limits.items())
-        return [Clause(told, left, 0.65)]
+        return [Clause(told, left, 0.65, change=partial(_skewed, limits=limits))]
+
+
+def _skewed(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
+    """The pod with at least so large a skew over each of these keys."""
+    spread = tuple(
+        msgspec.structs.replace(item, max_skew=max(item.max_skew, limits.get(item.key, 0)))
+        if item.hard
+        else item
+        for item in info.spread
+    )
+    return altered(info, spread=spread)

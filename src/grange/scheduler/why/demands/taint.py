@@ -1,13 +1,18 @@
 """TaintToleration in words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
+import msgspec
 import numpy as np
 
 from grange.api.kinds.node import Taint
+from grange.api.kinds.pod import Toleration
 from grange.placement import taints
 from grange.placement.columns import Integers
-from grange.scheduler.why.demand import Case, Clause
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.why.demand import Case, Clause, altered
 
 # What the cluster says of itself; tolerating it would help nobody.
 _STATES = {
@@ -62,7 +67,7 @@ class Tainted:
             before = merged.get(item.text)
             if before is not None:
                 rows_of_both = np.concatenate([before.rows, item.rows])
-                merged[item.text] = Clause(item.text, rows_of_both, item.cost, item.when)
+                merged[item.text] = replace(item, rows=rows_of_both)
             else:
                 merged[item.text] = item
         return sorted(merged.values(), key=lambda item: (item.cost, -len(item.rows)))
@@ -77,4 +82,13 @@ def _clauses(items: Sequence[Taint], rows: Integers) -> list[Clause]:
         return []  # two things of different kinds; what is missing says enough
     word = "taint" if len(others) == 1 else "taints"
     told = " and ".join(_told(item) for item in others)
-    return [Clause(f"it tolerates {word} {told}", rows, 0.5 + 0.1 * len(others))]
+    change = partial(_tolerating, items=others)
+    return [Clause(f"it tolerates {word} {told}", rows, 0.5 + 0.1 * len(others), change=change)]
+
+
+def _tolerating(info: PodInfo, items: Sequence[Taint]) -> PodInfo:
+    """The pod with a toleration more for each taint."""
+    more = tuple(Toleration(key=item.key, value=item.value, effect=item.effect) for item in items)
+    spec = info.pod.spec
+    spec = msgspec.structs.replace(spec, tolerations=(*spec.tolerations, *more))
+    return altered(info, pod=msgspec.structs.replace(info.pod, spec=spec))
