@@ -1,0 +1,58 @@
+"""A bug that ends a decision half-way leaves nothing of it behind."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.unit.scheduler.gangworld import Bench
+
+from grange.scheduler import plugins
+from grange.scheduler.cycle import Unplaced
+from grange.scheduler.framework import (
+    CycleState,
+    Handle,
+    Plugin,
+    PostFilterResult,
+)
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.pools import Pool
+
+
+class _Careless:
+    """Tries what would be if nobody ran, and breaks off before it puts anybody back."""
+
+    def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
+        """See ``framework.PostFilter``."""
+
+        def ask(state: CycleState, pod: PodInfo) -> PostFilterResult:
+            for node in handle.snapshot.node_info_list:
+                for info in [*node.pods]:
+                    handle.snapshot.take_out(info)
+            handle.snapshot.assume_pod(pod.on("a"))
+            raise RuntimeError("a bug")
+
+        return ask
+
+
+def test_trials_that_were_broken_off_are_taken_back() -> None:
+    """The next pod does not get room that was only free in a trial; the first is not in flight."""
+    base = [item for item in plugins.DEFAULT if item.post_filter is None]
+    bench = Bench(Plugin("Careless", post_filter=_Careless()), base=base)
+    bench.nodes("a", capacity={"cpu": "2", "memory": "4Gi", "pods": "10"})
+    bench.pods("runs", requests={"cpu": "1"})
+    bench.run()
+    bench.pods("big", requests={"cpu": "2"})
+    with pytest.raises(RuntimeError, match="a bug") as caught:
+        bench.run()
+    snapshot = bench.cycle.snapshot
+    assert snapshot.assumed == ["uid-big"]
+    outcome = bench.cycle.contain(caught.value, bench.now)
+    assert isinstance(outcome, Unplaced)
+    assert outcome.rejection.error
+    assert snapshot.assumed == []
+    assert [info.uid for info in snapshot.node_info_map["a"].pods] == ["uid-runs"]
+    assert snapshot.table.cpu_used[:1].tolist() == [1000]
+    assert bench.queue.pool_of("uid-big") is Pool.ERROR_BACKOFF
+    assert bench.queue.statistics().in_flight == 0
+    bench.pods("next", requests={"cpu": "1"})
+    assert bench.run() == {"runs": "a", "next": "a"}
+    bench.check()
