@@ -82,7 +82,7 @@ def _documents(name: str, text: str) -> list[Document]:
     for document in loaded:
         items = document.get("items")
         if isinstance(items, list) and str(document.get("kind", "")).endswith("List"):
-            result += items
+            result += [item if isinstance(item, dict) else {} for item in items]
         else:
             result.append(document)
     for document in result:

@@ -206,6 +206,13 @@ def test_a_bad_line_is_named(
         ("p.csv", "name,name\n", "p.csv:1: name: must be there once"),
         ("p.csv", "a\x00b\n", "p.csv:1: name"),
         ("p.yaml", "a: [", "p.yaml: "),
+        (
+            "p.yaml",
+            "apiVersion: v1\nkind: List\nitems: [5]",
+            "p.yaml: an object without apiVersion",
+        ),
+        ("p.yaml", "apiVersion: v1\nkind: Pod\nmetadata: 5", "Pod/: "),
+        ("p.yaml", "apiVersion: v1\nkind: Pod\nspec: {containers: [5]}", "Pod/: "),
         ("p.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x}", "Secret/x: kind: must be"),
         ("p.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: 5", "Pod/x: "),
         (
