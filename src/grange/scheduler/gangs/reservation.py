@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from grange.placement.columns import Integers, NodeTable
+from grange.placement.columns import Ids, Integers
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, ClusterEvent, Subject
 from grange.scheduler.framework import Profiles
@@ -45,22 +45,73 @@ def choose(
     empty = Room.of(profiles, table, seen, empty=True)
     everywhere = np.ones(table.size, np.bool_)
     if not domain_key:
-        return _pick(table, now, empty, everywhere)
+        return _pick(snapshot, now, empty, everywhere)
     column = table.labels(domain_key)
     ids = column.ids[table.all]
     best: tuple[int, tuple[str, ...]] | None = None
     room = now.by_domain(table, domain_key)
     for value, number in sorted(column.numbers.items()):
-        found = _pick(table, now, empty, ids == number)
+        found = _pick(snapshot, now, empty, ids == number)
         if found is not None and (best is None or room.get(value, 0) > best[0]):
             best = (room.get(value, 0), found)
     return None if best is None else best[1]
 
 
+class _Company:
+    """Which of the pods may share a domain: what they refuse of each other, and host ports.
+
+    Args:
+        snapshot: whose nodes.
+        shapes: the pods.
+    """
+
+    def __init__(self, snapshot: NodeInfoSnapshot, shapes: Sequence[Shape]) -> None:
+        table, known = snapshot.table, snapshot.index.namespaces
+        self._ports = [bool(shape.pod.ports) for shape in shapes]
+        # For each refusal: domains by row, who refuses, who is refused, and where each of them is.
+        self._refusals: list[tuple[Ids, set[int], set[int], set[int], set[int]]] = []
+        for term in dict.fromkeys(term for shape in shapes for term in shape.pod.terms.apart):
+            holders = {at for at, shape in enumerate(shapes) if term in shape.pod.terms.apart}
+            metas = [shape.pod.pod.metadata for shape in shapes]
+            about = {
+                at
+                for at, meta in enumerate(metas)
+                if term.selector.matches(meta.namespace, meta.labels, known)
+            }
+            ids = table.labels(term.key).ids[table.all]
+            self._refusals.append((ids, holders, about, set(), set()))
+
+    def most(self, at: int, row: int, room: int) -> int:
+        """How many pods of a shape may be on the row, of those for which there is room."""
+        limit = min(room, 1) if self._ports[at] else room
+        for ids, holders, about, refusing, refused in self._refusals:
+            domain = int(ids[row])
+            if domain < 0:
+                continue  # a node outside all domains is near nobody
+            if (at in holders and domain in refused) or (at in about and domain in refusing):
+                return 0
+            if at in holders and at in about:
+                limit = min(limit, 1)
+        return limit
+
+    def took(self, at: int, row: int) -> None:
+        """Pods of the shape are on the row."""
+        for ids, holders, about, refusing, refused in self._refusals:
+            domain = int(ids[row])
+            if at in holders:
+                refusing.add(domain)
+            if at in about:
+                refused.add(domain)
+
+
 def _pick(
-    table: NodeTable, now: Room, empty: Room, among: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    snapshot: NodeInfoSnapshot,
+    now: Room,
+    empty: Room,
+    among: np.ndarray[tuple[int], np.dtype[np.bool_]],
 ) -> tuple[str, ...] | None:
     """Nodes by room now, until all shapes find room on them once they are empty."""
+    table, company = snapshot.table, _Company(snapshot, empty.shapes)
     open_now: Integers = np.zeros(table.size, np.int64)
     for fitting in now.copies:
         open_now += fitting
@@ -72,8 +123,9 @@ def _pick(
         used = False
         for at, fitting in enumerate(empty.copies):
             room = int(fitting[row])
-            take = min(missing[at], int(room * share + 1e-9))
+            take = company.most(at, row, min(missing[at], int(room * share + 1e-9)))
             if take:
+                company.took(at, row)
                 missing[at] -= take
                 share -= take / room
                 used = True
