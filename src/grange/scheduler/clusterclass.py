@@ -22,6 +22,7 @@ import numpy as np
 from grange.base.errors import InvariantError
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.decision import Tally
+from grange.scheduler.domains import EveryRow
 from grange.scheduler.framework import Points, Profile, Ranking, Rule
 from grange.scheduler.leaders import Leaders
 from grange.scheduler.nodeinfo import PodInfo
@@ -31,20 +32,6 @@ from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 _CELLS_MAX = 256
 # Up to so many cells a loop is cheaper than a dozen array operations.
 _FEW_CELLS = 16
-
-
-class _Rows:
-    """Every row is a place."""
-
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
-
-    def domains(self, key: str) -> Ids:
-        ids: Ids = self._table.labels(key).ids[self._table.all]
-        return ids
-
-    def rows(self) -> Rows:
-        return self._table.all
 
 
 class _Cells:
@@ -323,7 +310,7 @@ class ClusterClass(PodClass):
         return int(keys[feasible].max())
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
-        points = _Rows(snapshot.table)
+        points = EveryRow(snapshot.table)
         feasible = self._open_now(snapshot)
         for _, rule in self._rules:
             feasible &= rule.verdicts()[points.domains(rule.key)]
@@ -337,7 +324,7 @@ class ClusterClass(PodClass):
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
         """The score of every row if just these were feasible; anything for the others."""
         total = super().totals(snapshot, feasible)
-        total += self._ranked(_Rows(snapshot.table), feasible)
+        total += self._ranked(EveryRow(snapshot.table), feasible)
         return total
 
     def _ranked(self, points: Points, feasible: Mask) -> Integers:

@@ -2,12 +2,28 @@
 
 import numpy as np
 
-from grange.placement.columns import Integers, Mask
+from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.podindex import Counter
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _FEW = 32  # up to so many, a loop is quicker than the array
 _UNKNOWN = -1
+
+
+class EveryRow:
+    """Points of which every row of the table is one."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+
+    def domains(self, key: str) -> Ids:
+        """The domain of each row; -1 for those without the key."""
+        ids: Ids = self._table.labels(key).ids[self._table.all]
+        return ids
+
+    def rows(self) -> Rows:
+        """All of them."""
+        return self._table.all
 
 
 class Domains:

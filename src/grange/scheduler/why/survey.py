@@ -11,27 +11,14 @@ from contextlib import contextmanager
 import numpy as np
 
 from grange.placement import kernels
-from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
+from grange.placement.columns import Integers, Mask
 from grange.scheduler.decision import Rejection, Tally
+from grange.scheduler.domains import EveryRow
 from grange.scheduler.framework import Normalise, Profile, Rule, Scope, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.scheduler.why.demand import Case, Demand, Plain
 from grange.scheduler.why.demands import TABLE
-
-
-class _Rows:
-    """Every row is a place."""
-
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
-
-    def domains(self, key: str) -> Ids:
-        ids: Ids = self._table.labels(key).ids[self._table.all]
-        return ids
-
-    def rows(self) -> Rows:
-        return self._table.all
 
 
 class Survey:
@@ -170,7 +157,7 @@ class Survey:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
             if ranking is not None:
                 ranking.refresh()
-                found[name] = weight * ranking.scores(_Rows(table), self.feasible)
+                found[name] = weight * ranking.scores(EveryRow(table), self.feasible)
         return found
 
 
