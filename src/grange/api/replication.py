@@ -20,6 +20,9 @@ REMOVE_ANNOTATION = "grange.dev/remove-pods"
 TRANSFER_ANNOTATION = "grange.dev/replica-transfer"
 """JSON, on the giver of a transfer of replicas that is under way."""
 
+GIVEN_UP_ANNOTATION = "grange.dev/replica-transfers-given-up"
+"""JSON, on a giver: ids of the last transfers that were given up, for those who ordered them."""
+
 RECEIVED_ANNOTATION = "grange.dev/replicas-received"
 """JSON, on the receiver: ids of transfers whose replicas it has, and their givers' names."""
 
@@ -68,13 +71,22 @@ def received(receiver: Resource) -> dict[str, str]:
     return _read(receiver, RECEIVED_ANNOTATION, dict[str, str]) or {}
 
 
+def given_up(giver: Resource) -> list[str]:
+    """Ids of earlier transfers that were given up, the latest last.
+
+    Raises:
+        BadIntent: the annotation cannot be read.
+    """
+    return _read(giver, GIVEN_UP_ANNOTATION, list[str]) or []
+
+
 def doomed(controller: Resource) -> frozenset[str]:
     """Uids of the pods that were ordered to go."""
     text = controller.metadata.annotations.get(REMOVE_ANNOTATION, "")
     return frozenset(filter(None, text.split(",")))
 
 
-def written(value: Transfer | dict[str, str]) -> str | None:
+def written(value: Transfer | dict[str, str] | list[str]) -> str | None:
     """An annotation's text; None, which removes it, for nothing."""
     return msgspec.json.encode(value).decode() if value else None
 

@@ -5,6 +5,9 @@ yet. Then the receiver asks for more and remembers the transfer's id, in one wri
 asks for less and forgets the order, in one write; at last the receiver forgets the id. Whoever finds
 an order, after a crash at any point, knows from these two objects what has been done and does the
 rest. On the way there are too many replicas for a moment, never too few.
+
+An order that is gone was carried out, unless the giver bears its id among those that were given up. So
+everybody learns the fate of the order that he gave, whatever others ordered after it.
 """
 
 from collections.abc import Mapping
@@ -16,9 +19,11 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.replication import (
+    GIVEN_UP_ANNOTATION,
     RECEIVED_ANNOTATION,
     TRANSFER_ANNOTATION,
     Transfer,
+    given_up,
     received,
     transfer_of,
     written,
@@ -28,6 +33,7 @@ from grange.client.client import Client
 from grange.client.replication import OtherCount, Refused
 
 _ATTEMPTS = 10
+_REMEMBERED = 16  # orders given up; whoever gave one looks within a few requests, or died
 
 
 async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both starting counts
@@ -58,7 +64,9 @@ async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both st
     Raises:
         Invalid: a name is empty, the two are one, or a number is negative or too large.
         OtherCount: a starting count does not hold; nothing was changed.
-        Refused: another transfer of the giver's could not be settled.
+        Refused: the giver bears another order, which was put down meanwhile; nothing was changed.
+        BadIntent: an order on the giver cannot be read.
+        NotFound: one of them is gone; if it went meanwhile, what became of the order is not known.
         Conflict: others kept changing the controllers; the order stands, ``settle`` carries it out.
     Cancellation: the order may stand; ``settle`` carries it out.
     """
@@ -66,6 +74,7 @@ async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both st
     await settle(client, namespace, giver)
     source = await client.get(REPLICATIONCONTROLLER, giver, namespace)
     target = await client.get(REPLICATIONCONTROLLER, receiver, namespace)
+    past = _way_is_free(source)
     for seen, start in ((source, giver_start), (target, receiver_start)):
         if seen.spec.replicas != start:
             name = seen.metadata.name
@@ -78,13 +87,19 @@ async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both st
         add=add,
         remove=remove,
     )
-    await _write(client, source, {TRANSFER_ANNOTATION: written(order)})
-    if not await settle(client, namespace, giver):
+    await _write(client, source, {TRANSFER_ANNOTATION: written(order), **past})
+    done = await _follow(client, namespace, giver, (source.metadata.uid, transfer_id))
+    if done is None:
+        raise NotFound(f"{giver} is gone: what became of its transfer {transfer_id} is not known")
+    if not done:
         raise OtherCount(f"{receiver}: no longer asks for {receiver_start}; nothing was moved")
 
 
 async def settle(client: Client, namespace: str, giver: str) -> bool:
     """Carry out, or give up, the transfer that the giver bears; nothing if it bears none.
+
+    It is about the one that the giver bears at first: another one that is ordered meanwhile is left
+    to whoever ordered it.
 
     Returns:
         False if it was given up because the receiver was gone, or asked for another number.
@@ -93,16 +108,65 @@ async def settle(client: Client, namespace: str, giver: str) -> bool:
         BadIntent: the order cannot be read.
         Conflict: others kept changing the controllers; to be tried again.
     """
+    return await _follow(client, namespace, giver, None) is not False
+
+
+async def _follow(
+    client: Client, namespace: str, giver: str, which: tuple[str, str] | None
+) -> bool | None:
+    """Carry out, or give up, one order.
+
+    Args:
+        client: to the API.
+        namespace: of the giver.
+        giver: its name.
+        which: the giver's uid and the order's id; None for the order that it bears at first.
+
+    Returns:
+        Whether it was carried out; None if the giver is gone.
+
+    Raises:
+        BadIntent: the order cannot be read.
+        Conflict: others kept changing the controllers; to be tried again.
+    """
     for _ in range(_ATTEMPTS):
         source = await _find(client, namespace, giver)
-        order = transfer_of(source) if source is not None else None
-        if order is None or order.refused:
-            return order is None
+        if source is None or (which is not None and source.metadata.uid != which[0]):
+            return None
+        order = transfer_of(source)
+        if which is None:
+            if order is None:
+                return True
+            which = source.metadata.uid, order.id
+        if order is None or order.id != which[1]:
+            return which[1] not in given_up(source)
+        if order.refused:
+            return False
         try:
             await _advance(client, namespace, giver, order)
         except Conflict:
             continue
     raise Conflict(f"the transfer of {giver}'s replicas could not be settled: it keeps changing")
+
+
+def _way_is_free(source: ReplicationController) -> dict[str, str | None]:
+    """What the next order has to remember of the last one.
+
+    Raises:
+        Refused: the last one is under way.
+        BadIntent: it cannot be read.
+    """
+    last = transfer_of(source)
+    if last is None:
+        return {}
+    if not last.refused:
+        name = source.metadata.name
+        raise Refused(
+            f"{name}: transfer {last.id} to {last.to} is in the way: it is still under way, "
+            "wait for its end and try again"
+        )
+    remembered = [*given_up(source), last.id][-_REMEMBERED:]
+    return {GIVEN_UP_ANNOTATION: written(remembered)}
 
 
 async def tidy(client: Client, receiver: ReplicationController) -> ReplicationController | None:
