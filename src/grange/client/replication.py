@@ -49,6 +49,24 @@ class Ambiguous(Refused):
     """Labels that were to mean one controller mean several."""
 
 
+async def pods_of(client: Client, controller: ReplicationController, node: str = "") -> list[Pod]:
+    """The pods that belong to a controller, also those that have lost its labels.
+
+    Args:
+        client: to the API.
+        controller: whose; as owner references name it, because labels may be anybody's.
+        node: those on this node only; empty for all.
+    """
+    fields = f"spec.nodeName={node}" if node else ""
+    listed = await client.list(POD, controller.metadata.namespace, fields=fields)
+    uid = controller.metadata.uid
+    return [
+        pod
+        for pod in listed.items
+        if (owner := controller_of(pod.metadata)) is not None and owner.uid == uid
+    ]
+
+
 class ReplicationControllers:
     """The operations, in one namespace.
 
@@ -280,7 +298,8 @@ class ReplicationControllers:
             uids = doomed(seen)
             if going.metadata.uid in uids:
                 return seen
-            uids = uids & await self._living(seen) | {going.metadata.uid}
+            living = _uids(await pods_of(self._client, seen))  # what was ordered of others is done
+            uids = uids & living | {going.metadata.uid}
             change: Document = {
                 "metadata": {"annotations": {REMOVE_ANNOTATION: ",".join(sorted(uids))}},
                 "spec": {"replicas": seen.spec.replicas - 1},
@@ -310,12 +329,16 @@ class ReplicationControllers:
             annotations = {DRAINED_NODES: ",".join(sorted(drained_nodes(seen) | {node}))}
             change: Document = {"metadata": {"annotations": annotations}}
             if shrink:
-                there = [pod for pod in await self._pods(seen) if pod.spec.node_name == node]
+                pods = await pods_of(self._client, seen)
                 uids = doomed(seen)
-                fresh = [pod for pod in there if pod.metadata.uid not in uids]
+                fresh = [
+                    pod
+                    for pod in pods
+                    if pod.spec.node_name == node and pod.metadata.uid not in uids
+                ]
                 for pod in fresh:
                     _check_removal(seen, pod)
-                uids = uids & await self._living(seen) | {pod.metadata.uid for pod in fresh}
+                uids = uids & _uids(pods) | _uids(fresh)
                 annotations[REMOVE_ANNOTATION] = ",".join(sorted(uids))
                 change["spec"] = {"replicas": max(0, seen.spec.replicas - len(fresh))}
             return await self._patch(name, change, seen)
@@ -338,15 +361,6 @@ class ReplicationControllers:
         return await _again(attempt)
 
     # --- writes -------------------------------------------------------------------------------
-
-    async def _living(self, seen: ReplicationController) -> frozenset[str]:
-        """Uids of the controller's pods: what was ordered of others is done."""
-        return frozenset(item.metadata.uid for item in await self._pods(seen))
-
-    async def _pods(self, seen: ReplicationController) -> Sequence[Pod]:
-        selector = REPLICATIONCONTROLLER.scale
-        labels = selector.selector(_identity(seen)) if selector is not None else ""
-        return (await self._client.list(POD, self._namespace, labels=labels)).items
 
     async def _patch(
         self, name: str, change: Document, seen: ReplicationController | None
@@ -389,8 +403,8 @@ class ReplicationControllers:
         )
 
 
-def _identity(seen: ReplicationController) -> Document:
-    return {"metadata": {"name": seen.metadata.name, "uid": seen.metadata.uid}}
+def _uids(pods: Sequence[Pod]) -> frozenset[str]:
+    return frozenset(pod.metadata.uid for pod in pods)
 
 
 def _check_count(field: str, value: int) -> None:

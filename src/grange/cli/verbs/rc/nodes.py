@@ -5,7 +5,7 @@ import socket
 
 import click
 
-from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import TRANSFER_LOCK
 from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
@@ -15,6 +15,7 @@ from grange.cli.durations import parse_duration
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client import locks
+from grange.client.replication import pods_of
 
 _LOOK_S = 0.5
 
@@ -123,13 +124,7 @@ def _lock(opened: session.Session, name: str, ttl_s: float) -> locks.ObjectLock:
 async def _there(opened: session.Session, name: str, node: str) -> int:
     """How many pods of the controller are on the node."""
     found = await objects.operations(opened).get(name)
-    scale = REPLICATIONCONTROLLER.scale
-    identity = {"metadata": {"name": name, "uid": found.metadata.uid}}
-    selector = scale.selector(identity) if scale else ""
-    listed = await opened.client.list(
-        POD, opened.namespace or "default", labels=selector, fields=f"spec.nodeName={node}"
-    )
-    return len(listed.items)
+    return len(await pods_of(opened.client, found, node))
 
 
 async def _warn_if_unknown(opened: session.Session, node: str) -> None:

@@ -1,0 +1,102 @@
+"""``drain_node`` and ``remove_pod``: whose pods are meant is said by owner references, not by labels."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from tests.unit.controllers import builders
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
+from grange.api.meta import Document
+from grange.api.replication import doomed
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.client.replication import ReplicationControllers, pods_of
+from grange.controllers.replication.controller import ReplicationService
+
+
+@pytest.fixture
+async def there(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[World, None]:
+    """Two pods of ``web``, on nodes a and b."""
+    async with world(clock, rng, log) as made:
+        for name in ("a", "b"):
+            await made.add_node(name)
+        await made.add_controller(replicas=2)
+        made.start(ReplicationService(made.deps))
+        await made.until(lambda: made.ready(2))
+        yield made
+
+
+@pytest.fixture
+def ops(there: World) -> ReplicationControllers:
+    return ReplicationControllers(there.client, "default")
+
+
+async def impostor(there: World, name: str, *, owner: str) -> None:
+    """A pod on node a with both labels of ``web``, and another owner or (empty) none."""
+    controller = await there.controller()
+    meta: Document = {
+        "name": name,
+        "labels": {NAME_LABEL: "web", ID_LABEL: controller.metadata.uid},
+    }
+    if owner:
+        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner}
+        meta["ownerReferences"] = [{**reference, "controller": True}]
+    spec = {**builders.TEMPLATE["spec"], "nodeName": "a"}
+    await there.client.create(POD, {"metadata": meta, "spec": spec}, "default")
+
+
+async def pod_on(there: World, name: str) -> Pod:
+    return await there.client.get(POD, name, "default")
+
+
+@pytest.mark.parametrize("owner", ["somebody", ""], ids=["a stranger", "an orphan"])
+async def test_shrinking_counts_and_removes_no_pod_of_others(
+    there: World, ops: ReplicationControllers, owner: str
+) -> None:
+    """An orphan would be adopted; a controller that is disabled leaves it where it is."""
+    if not owner:
+        there.deaf.add("/api/v1/pods")  # not adopted before the order
+    await impostor(there, "like-web", owner=owner)
+    mine = await pod_on(there, "web-a")
+    done = await ops.drain_node("web", "a", shrink=True)
+    assert done.spec.replicas == 1
+    assert doomed(done) == {mine.metadata.uid}
+    there.deaf.clear()
+
+    async def left() -> bool:
+        return "web-a" not in await there.names()
+
+    await there.until(left)
+    await there.settle(10)
+    kept = await there.names()
+    if owner:
+        assert kept == ["like-web", "web-b"]
+    else:
+        assert len(kept) == 1, "adopted as one too many; the count is the one that was asked for"
+
+
+async def test_shrinking_takes_a_pod_that_has_lost_its_labels(
+    there: World, ops: ReplicationControllers
+) -> None:
+    there.deaf.add("/api/v1/pods")  # or they would be put back
+    bare = {"metadata": {"labels": {ID_LABEL: None}}}
+    mine = await there.client.patch(POD, "web-a", "default", patch=bare)
+    done = await ops.drain_node("web", "a", shrink=True)
+    assert done.spec.replicas == 1
+    assert doomed(done) == {mine.metadata.uid}
+    again = await ops.remove_pod("web", "web-b")
+    assert mine.metadata.uid in doomed(again), "the first order is not forgotten"
+
+
+async def test_what_is_counted_before_a_drain_is_what_belongs_to_the_controller(
+    there: World,
+) -> None:
+    await impostor(there, "like-web", owner="somebody")
+    controller = await there.controller()
+    found = await pods_of(there.client, controller, "a")
+    assert [pod.metadata.name for pod in found] == ["web-a"]
+    assert len(await pods_of(there.client, controller)) == 2
