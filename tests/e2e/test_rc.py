@@ -78,6 +78,12 @@ def test_a_service_from_create_to_delete(plane: Rc, tmp_path: Path) -> None:
     eventually(lambda: "No controllers" in plane.grange("rc", "list"), "the controller goes")
     assert len(names(plane)) == 3, "the pods stay"
 
+    refused = plane.grange("rc", "create", "web", "-f", str(manifest), code=1)
+    assert "running pods without a controller (3)" in refused, "at none they would be removed"
+    assert "grange apply with spec.replicas: 3" in refused
+    assert "No controllers" in plane.grange("rc", "list")
+    assert len(names(plane)) == 3
+
 
 def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
     shared.rc("create", "held", "--placement", "Packed", "--", "sleep", "1000")

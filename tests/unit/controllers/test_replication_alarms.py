@@ -175,3 +175,23 @@ async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
         await there.settle(30)
         assert memory.active == []
         assert len(memory.history) == 2
+
+
+async def test_refused_rollout_between_two_controllers_alerts_once_until_it_is_deleted(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Nothing is harmed, but what somebody asked for is not being done, and never will be."""
+    async with world(clock, rng, log) as there:
+        memory = MemoryAlerter()
+        RolloutAlarms(Alerts(memory), there.informers.informer(ROLLINGUPDATE), lambda: True)
+        await begun(there, 3)
+        await roll(there, startingReplicas={"old": 2, "new": 0})
+        await there.until(lambda: phase(there, "Refused"))
+        await there.settle(60)
+        assert [(alert.about, alert.reason, alert.urgency) for alert in memory.active] == [
+            ("rollingupdate/default/roll", "RolloutRefused", "low")
+        ]
+        assert "expected 2 and 0, found 3 and 0" in memory.active[0].message
+        await there.client.delete(ROLLINGUPDATE, "roll", "default")
+        await there.settle(30)
+        assert [what for what, _ in memory.history] == ["raised", "resolved"]

@@ -46,7 +46,16 @@ def alarming(conditions: Iterable[Condition]) -> dict[str, Condition]:
 
 
 FAILED = "RolloutFailed"
-"""The condition of a rollout between two controllers that got no further; also the alert's reason."""
+"""The condition of a rollout between two controllers that does not go on as it was asked for."""
+
+ROLLOUTS: Mapping[Phase, tuple[str, str]] = {
+    Phase.FAILED: (FAILED, HIGH),
+    Phase.REFUSED: ("RolloutRefused", LOW),
+}
+"""For which of that condition's reasons somebody is told: reason and urgency of the alert.
+
+One that was refused has moved nothing and harms nobody, but what was asked for will not be done.
+"""
 
 _ALL: Mapping[str, str] = {**URGENCY, **MISPLACED}
 
@@ -95,7 +104,7 @@ class Alarms:
 
 
 class RolloutAlarms:
-    """Watches rollouts between two controllers for those that have failed.
+    """Watches rollouts between two controllers for those that have failed or were refused.
 
     It is over when the rollout goes on, goes back, or is deleted.
 
@@ -127,13 +136,16 @@ class RolloutAlarms:
         if not self._ours():
             return
         said = conditions.find(update.status.conditions, FAILED)
-        if said is None or said.status != "True" or said.reason != Phase.FAILED.value:
-            self._clear(update)
-            return
-        self._alerts.fire(Alert(_about(update), FAILED, said.message, URGENCY[FAILED]))
+        why = said.reason if said is not None and said.status == "True" else ""
+        for phase, (reason, urgency) in ROLLOUTS.items():
+            if said is not None and why == phase.value:
+                self._alerts.fire(Alert(_about(update), reason, said.message, urgency))
+            else:
+                self._alerts.clear(_about(update), reason)
 
     def _clear(self, update: RollingUpdate) -> None:
-        self._alerts.clear(_about(update), FAILED)
+        for reason, _ in ROLLOUTS.values():
+            self._alerts.clear(_about(update), reason)
 
 
 def _about(update: RollingUpdate) -> str:
