@@ -1,7 +1,9 @@
 """The Node object and its Lease: how the control plane knows that a node is there.
 
-The Lease is renewed often and is small; the Node's status is written when it changes and every few
-minutes. A Node that somebody deleted is registered again.
+The Lease is renewed often and is small; the Node's status is written every few minutes, and as soon
+as the server says something else about the node than the agent does: a control plane that lost sight
+of it marks it Unknown, and only the agent can say that this is over. A Node that somebody deleted is
+registered again.
 """
 
 import os
@@ -95,6 +97,13 @@ def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
     }
 
 
+def _says(node: Node, config: NodeConfig) -> bool:
+    """Whether the Node says of conditions and capacity what the agent says."""
+    said = {item.type: item.status for item in node.status.conditions}
+    agrees = all(said.get(name) == value for name, value, _, _ in _CONDITIONS)
+    return agrees and node.status.allocatable == config.capacity
+
+
 class Heartbeat:
     """Registers one node and keeps saying that it is alive.
 
@@ -114,7 +123,6 @@ class Heartbeat:
         self._clock = clock
         self._log = log
         self._status_due = 0.0
-        self._renewed = 0.0
 
     async def register(self) -> None:
         """Create the Node, or make an existing one ours; retries until the API takes it."""
@@ -160,19 +168,15 @@ class Heartbeat:
         self._log.info("node registered", capacity=dict(self._config.capacity))
 
     async def _beat(self) -> None:
-        silent_s = self._clock.monotonic() - self._renewed
         await self._renew()
-        if silent_s > self._config.timing.lease_duration_s:
-            # Whoever watches the Lease may have marked the node Unknown: say how it is now.
-            self._status_due = 0.0
-        if self._clock.monotonic() >= self._status_due:
-            try:
-                node = await self._client.get(NODE, self._config.name)
-            except NotFound:
-                self._log.warning("the node's object is gone; registering it again")
-                await self._register()
-            else:
-                await self._write_status(node)
+        try:
+            node = await self._client.get(NODE, self._config.name)
+        except NotFound:
+            self._log.warning("the node's object is gone; registering it again")
+            await self._register()
+            return
+        if self._clock.monotonic() >= self._status_due or not _says(node, self._config):
+            await self._write_status(node)
 
     async def _write_status(self, node: Node) -> None:
         patch = {"status": status(self._config, node, self._clock.now())}
@@ -198,4 +202,3 @@ class Heartbeat:
                 "spec": spec,
             }
             await self._client.create(LEASE, document, LEASE_NAMESPACE)
-        self._renewed = self._clock.monotonic()

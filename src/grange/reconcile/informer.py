@@ -151,6 +151,7 @@ class Informer(Generic[R]):
         self._seen = 0  # the same as a number, where it is one
         self._heard = 0.0  # when the watch last said anything
         self._attempt = 0  # consecutive failures
+        self._relisting = False  # the last trouble of this series was a history that was gone
         self._lists = self._watches = self._events = self._dropped = 0
         self._undecodable = self._failures = self._handler_errors = 0
 
@@ -212,6 +213,10 @@ class Informer(Generic[R]):
             except (Expired, _OutOfOrder, _WentBack) as error:
                 self._log.info("listing again", reason=error)
                 self._version = ""
+                if not self._relisting:
+                    # The server answers: what failed before was something else. A server that
+                    # goes on refusing what it listed itself is asked ever less often.
+                    self._relisting, self._attempt = True, 0
             except ApiError as error:
                 if _is_future(error):
                     self._version = ""
@@ -300,7 +305,7 @@ class Informer(Generic[R]):
             failure = await self._read()
             nursery.cancel()
         if self._clock.monotonic() - started >= _HEALTHY_S:
-            self._attempt = 0
+            self._relisting, self._attempt = False, 0
         elif failure is None:
             failure = ServiceUnavailable("the watch ended as soon as it had begun")
         if failure is not None:

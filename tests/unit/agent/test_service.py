@@ -407,11 +407,28 @@ async def test_the_node_is_registered_and_keeps_renewing_its_lease(tools: Tools)
         assert len(there.writes) == 10
 
 
+async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> None:
+    """Whoever lost sight of it is told at the next heartbeat, though no heartbeat failed."""
+    async with world(*tools) as there:
+        await there.clock.sleep(35)
+        unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        await there.client.patch(
+            NODE,
+            "node-1",
+            patch={"status": {"conditions": [unknown]}},
+            type="strategic",
+            subresource="status",
+        )
+        await there.clock.sleep(11)
+        node = await there.node()
+        assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
+
+
 async def test_a_deleted_node_registers_again(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.clock.sleep(1)
         await there.client.delete(NODE, "node-1")
-        await there.clock.sleep(301)
+        await there.clock.sleep(11)
         assert (await there.node()).metadata.name == "node-1"
 
 

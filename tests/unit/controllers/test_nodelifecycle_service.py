@@ -64,6 +64,21 @@ async def test_a_node_that_falls_silent_is_marked_tainted_and_forgiven_when_it_r
         assert await taints(there, "a") == []
 
 
+async def test_a_node_is_not_silent_because_its_lease_is_not_watched(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The server is asked before a node is marked: a watch that hangs shows no heartbeats."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b")
+        await there.settle(25.0)
+        there.deaf.add("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+        there.silent.add("a")
+        await there.settle(100.0)
+        assert await status(there, "a") == "Unknown"
+        assert await status(there, "b") == "True"
+        assert await taints(there, "b") == []
+
+
 async def test_a_node_that_says_it_is_not_ready_is_tainted_accordingly(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -284,6 +284,38 @@ async def test_history_that_is_always_too_short_is_not_hammered(clock: Clock, lo
     assert 3 < server.lists < 20
 
 
+async def test_server_that_is_back_without_its_history_is_listed_at_once(
+    clock: Clock, log: Logger
+) -> None:
+    """However long it was away: that it refuses the watch shows that it is there again."""
+    server = Collection()
+    away = False
+    refused = 0.0
+
+    async def handler(request: Request) -> Response:
+        nonlocal refused
+        if away:
+            return failed(ServiceUnavailable("not now"))
+        if server.lists == 1 and server.compacted and not refused:
+            refused = clock.monotonic()
+        return await server.handle(request)
+
+    async with running(handler, clock, log) as (informer, _):
+        await informer.synced.wait()
+        await clock.sleep(10)
+        away = True
+        server.end_watches()
+        await clock.sleep(100)
+        server.put("a")
+        server.compact()
+        away = False
+        while not refused:
+            await clock.sleep(0.5)
+        await clock.sleep(0.6)
+        assert server.lists == 2
+        assert len(informer.store) == 1
+
+
 async def test_large_lists_come_in_pages(clock: Clock, log: Logger) -> None:
     server = Collection()
     for number in range(25):

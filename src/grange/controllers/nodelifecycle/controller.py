@@ -171,17 +171,24 @@ class NodeLifecycle:
             return Done()
         health = self._monitor.health(node, self._clock.monotonic())
         try:
-            if health is Health.SILENT:
+            if health is Health.SILENT and not _is_unknown(node):
+                if not await self._is_silent(node):
+                    return Done()
                 node = await self._mark_unknown(node)
             wait_s = await self._taint(node, health)
         except NotFound:
             return Done()
         return Done() if wait_s is None else Requeue(wait_s)
 
+    async def _is_silent(self, node: Node) -> bool:
+        """Whether the server, too, has heard nothing of the node: a cache may lag."""
+        try:
+            self._beat(await self._client.get(LEASE, node.metadata.name, LEASES))
+        except NotFound:
+            return True
+        return self._monitor.health(node, self._clock.monotonic()) is Health.SILENT
+
     async def _mark_unknown(self, node: Node) -> Node:
-        for item in node.status.conditions:
-            if item.type == "Ready" and item.status == "Unknown":
-                return node
         ready = {
             "type": "Ready",
             "status": "Unknown",
@@ -321,6 +328,10 @@ class NodeLifecycle:
         except (NotFound, Conflict):
             return False  # gone, or its name is another's
         return True
+
+
+def _is_unknown(node: Node) -> bool:
+    return any(item.type == "Ready" and item.status == "Unknown" for item in node.status.conditions)
 
 
 def _words(held: Sequence[Taint]) -> str:

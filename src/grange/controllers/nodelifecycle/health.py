@@ -1,9 +1,10 @@
 """Which nodes are alive: heartbeats judged by our own monotonic clock.
 
 A heartbeat is a *change* of the node's Lease, stamped with the moment at which we saw it. What
-time the node believes it is does not matter, so skewed clocks cannot kill a node. Three things
+time the node believes it is does not matter, so skewed clocks cannot kill a node. Four things
 keep us from killing nodes because of our own trouble:
 
+- before a node is marked, the server is asked for its Lease: our watch may have hung;
 - a node gets a full grace period from the moment we first see it, so a restart judges nobody;
 - when the monitor itself comes late, time has passed that we did not watch: every node starts a
   fresh grace period;
