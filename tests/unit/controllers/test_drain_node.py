@@ -57,7 +57,7 @@ async def pod_on(there: World, name: str) -> Pod:
 async def test_shrinking_counts_and_removes_no_pod_of_others(
     there: World, ops: ReplicationControllers, owner: str
 ) -> None:
-    """An orphan would be adopted; a controller that is disabled leaves it where it is."""
+    """An orphan is adopted as soon as it is seen; before that it is nobody's."""
     if not owner:
         there.deaf.add("/api/v1/pods")  # not adopted before the order
     await impostor(there, "like-web", owner=owner)

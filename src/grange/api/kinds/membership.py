@@ -38,6 +38,22 @@ class NodeTransfer(View, frozen=True):
     reason: str = ""
 
 
+class TransferBackoff(View, frozen=True):
+    """A node from which transfers failed lately.
+
+    Attributes:
+        node: which was to be left.
+        attempts: how many failed, one after the other.
+        until: when to try again, RFC 3339.
+        avoid: nodes where they failed, the latest last: others come first.
+    """
+
+    node: str
+    attempts: int = 0
+    until: str = ""
+    avoid: tuple[str, ...] = ()
+
+
 class Member(View, frozen=True):
     """A pod as audit records name it; the node is empty where it is not known yet."""
 
@@ -106,6 +122,13 @@ TRANSFER_SCHEMA: Document = _object(
     },
     allocated=described.flag("The new node was allocated for it, and is released if it fails."),
 )
+BACKOFF_SCHEMA: Document = _object(
+    "A node from which moves failed lately.",
+    ("node",),
+    {"node": "The node to leave.", "until": "When to try again."},
+    attempts=described.whole("How many moves failed, one after the other."),
+    avoid=described.several({"type": "string"}, "Nodes where they failed."),
+)
 OUTBOX_SCHEMA: Document = _object(
     "A change whose audit record is not written yet.",
     ("id", "event"),
@@ -121,6 +144,9 @@ OUTBOX_SCHEMA: Document = _object(
 )
 STATUS_FIELDS: Document = {
     "nodeTransfers": described.several(TRANSFER_SCHEMA, "Moves of pods between nodes under way."),
+    "transferBackoffs": described.several(
+        BACKOFF_SCHEMA, "Nodes from which moves failed lately, and when to try again."
+    ),
     "outbox": described.several(OUTBOX_SCHEMA, "Changes whose audit records are not written yet."),
     "audited": described.text("Fingerprint of the members that the last audit record names."),
 }

@@ -4,7 +4,12 @@ import msgspec
 
 from grange.api import described, names, rollouts
 from grange.api.fields import lookup, readers
-from grange.api.kinds.membership import STATUS_FIELDS, NodeTransfer, OutboxEntry
+from grange.api.kinds.membership import (
+    STATUS_FIELDS,
+    NodeTransfer,
+    OutboxEntry,
+    TransferBackoff,
+)
 from grange.api.meta import Condition, Document, LabelSelector, Resource, View
 from grange.api.printing import cells
 from grange.api.rollouts import Revision, Rollout, RolloutState
@@ -62,6 +67,7 @@ class ReplicationControllerStatus(View, frozen=True):
     rollout: RolloutState | None = None
     history: tuple[Revision, ...] = ()
     node_transfers: tuple[NodeTransfer, ...] = ()
+    transfer_backoffs: tuple[TransferBackoff, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
     audited: str = ""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from grange.api.kinds.membership import NodeTransfer
+from grange.api.kinds.membership import NodeTransfer, TransferBackoff
 
 
 @dataclass(slots=True)
@@ -12,6 +12,7 @@ class Advance:
     Attributes:
         stored: those that may be acted on: stored in this phase before the pass, and still in it.
         after: all of them as they are to be stored.
+        backoffs: from which nodes transfers failed lately, as it is to be stored.
         records: type of audit record and transfer, for those that began or ended.
         held_back: why pods on ineligible nodes are not moving, by reason; the first is the most telling.
         failures: what needs an operator, by reason.
@@ -21,6 +22,7 @@ class Advance:
 
     stored: list[NodeTransfer] = field(default_factory=list)
     after: list[NodeTransfer] = field(default_factory=list)
+    backoffs: tuple[TransferBackoff, ...] = ()
     records: list[tuple[str, NodeTransfer]] = field(default_factory=list)
     held_back: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)

@@ -28,7 +28,7 @@ class Memory:
         echoes: versions of controllers that the cache has yet to show.
         readiness: how long pods have been ready.
         replacements: how often pods finished lately.
-        transfers: node transfers, and what failed of them lately.
+        transfers: takes node transfers further; remembers nothing itself.
         eligible: the nodes that the last pass acted on, by the controller's uid.
     """
 
@@ -44,6 +44,5 @@ class Memory:
         """The controller is gone."""
         self.expectations.forget(uid)
         self.replacements.forget(uid)
-        self.transfers.forget(uid)
         self.echoes.forget(uid)
         self.eligible.pop(uid, None)

@@ -181,9 +181,10 @@ class Passes:
         if not known:
             controller = situation.controller
             stored = list(controller.status.node_transfers)
-            return Advance(stored=stored, after=stored), rollout.Decision(
-                controller, None, budget.limits(controller)
+            moves = Advance(
+                stored=stored, after=stored, backoffs=controller.status.transfer_backoffs
             )
+            return moves, rollout.Decision(controller, None, budget.limits(controller))
         moves = await self._memory.transfers.advance(situation, self._scheduler)
         eligible = [name for name in situation.eligible if name not in moves.released]
         situation = orders.obeyed(replace(situation, eligible=eligible))
@@ -237,13 +238,18 @@ class Passes:
         """
         now_stored = controller.status
         transfers = tuple(moves.after)
+        moved = (transfers, moves.backoffs) != (
+            now_stored.node_transfers,
+            now_stored.transfer_backoffs,
+        )
         spread = status.rollout_of(decision.controller.status)
         if spread == status.rollout_of(now_stored):
             spread = {}
-        if not (spread or entries or now_stored.outbox or transfers != now_stored.node_transfers):
+        if not (spread or entries or now_stored.outbox or moved):
             return decision.controller
         intent = {
             "nodeTransfers": msgspec.to_builtins(transfers),
+            "transferBackoffs": msgspec.to_builtins(moves.backoffs),
             "outbox": msgspec.to_builtins(entries),
             **spread,
             "audited": audited,

@@ -1,11 +1,10 @@
-"""The shell around ``transfer``: asks the scheduler for nodes, and remembers what failed lately.
+"""The shell around ``transfer``: asks the scheduler for nodes, and waits after failures.
 
-What is remembered (how long to leave a node alone after a failure) lives in memory: the next owner
-starts with patience. What must not be forgotten is in the controller's status.
+Nothing lives in memory: transfers and what failed of them lately (``backoffs``) are in the
+controller's status, so the next owner goes on with both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
 from grange.api import names, timestamps
@@ -13,17 +12,15 @@ from grange.api.kinds import auditrecord
 from grange.api.kinds.membership import TRANSFER_LOCK, NodeTransfer, drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.client import locks
-from grange.controllers.replication import identity, logic, transfer
+from grange.controllers.replication import backoffs, identity, logic, transfer
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
 from grange.controllers.replication.transfer import Event, Phase
 
-_AFTER_FAILURE = Exponential(initial_s=30.0, cap_s=600.0)
 _LOCKED_S = 1.0  # an operator's lock is short; look again soon
 _RELEASE_AGAIN_S = 5.0
 
@@ -33,30 +30,17 @@ _RECORDS = {
 }
 
 
-@dataclass(slots=True)
-class _Failures:
-    rounds: int = 0
-    until: float = 0.0
-    avoid: set[str] = field(default_factory=set)
-
-
 class Transfers:
     """Moves pods off nodes that are no longer eligible.
 
     Args:
-        clock: for deadlines and for patience.
+        clock: for deadlines and for waits.
         log: what happened.
     """
 
     def __init__(self, *, clock: Clock, log: Logger) -> None:
         self._clock = clock
         self._log = log
-        self._failures: dict[tuple[str, str], _Failures] = {}
-
-    def forget(self, controller_uid: str) -> None:
-        """The controller is gone."""
-        for key in [key for key in self._failures if key[0] == controller_uid]:
-            del self._failures[key]
 
     async def advance(self, situation: logic.Situation, scheduler: Scheduler) -> Advance:
         """Take every transfer at most one phase further, and begin new ones.
@@ -68,7 +52,7 @@ class Transfers:
         Trouble with the scheduler is in the answer, because the rest of the pass goes on without it.
         """
         controller, now = situation.controller, self._clock.now()
-        result = Advance()
+        result = Advance(backoffs=controller.status.transfer_backoffs)
         if controller.metadata.deletion_timestamp:
             result.after = result.stored = list(controller.status.node_transfers)
             return result
@@ -89,6 +73,9 @@ class Transfers:
                     if left_s > 0 or transfer.phase_of(after) is not Phase.FINISHING:
                         result.due(max(0.0, left_s) + 0.1)  # Finishing may outlast it: news wakes
         self._begin(situation, now, result)
+        leaving = {pod.spec.node_name for pod in transfer.misplaced(situation)}
+        leaving |= {item.old for item in result.after}
+        result.backoffs = backoffs.kept(result.backoffs, leaving, now)
         if not current and not result.after:
             await self._release_idle(situation, scheduler, result)
         return result
@@ -128,7 +115,7 @@ class Transfers:
         event = transfer.happened(item, situation, drained_nodes(controller), now)
         if event is not None:
             if event in {Event.EXPIRED, Event.NEW_LOST, Event.RELAPSED}:
-                self._remember(controller, item)
+                result.backoffs = backoffs.failed(result.backoffs, item.old, item.new, now)
             return transfer.step(item, event)
         match phase:
             case Phase.ALLOCATING:
@@ -136,7 +123,7 @@ class Transfers:
             case Phase.FINISHING:
                 old = transfer.old_pod(item, situation.owned)
                 if old is None and await self._leave(item.old, situation, scheduler, result):
-                    self._failures.pop((controller.metadata.uid, item.old), None)
+                    result.backoffs = backoffs.without(result.backoffs, item.old)
                     return transfer.step(item, Event.RELEASED)
             case Phase.ROLLING_BACK:
                 new = transfer.new_pod(item, situation.owned)
@@ -161,8 +148,8 @@ class Transfers:
         packed = controller.spec.placement == "Packed"
         if packed and situation.eligible:
             return transfer.found(item, "", situation, allocated=False)
-        memory = self._failures.get((controller.metadata.uid, item.old), _Failures())
-        spare = transfer.spare_node(situation, current, memory.avoid)
+        avoid = backoffs.of(result.backoffs, item.old).avoid
+        spare = transfer.spare_node(situation, current, avoid)
         if spare is not None:
             return transfer.found(item, spare, situation, allocated=False)
         try:
@@ -200,14 +187,6 @@ class Transfers:
             return False
         result.released.add(node)
         return True
-
-    def _remember(self, controller: ReplicationController, item: NodeTransfer) -> None:
-        key = (controller.metadata.uid, item.old)
-        memory = self._failures.setdefault(key, _Failures())
-        memory.rounds += 1
-        memory.until = self._clock.monotonic() + _AFTER_FAILURE.delay(memory.rounds)
-        if item.new:
-            memory.avoid.add(item.new)
 
     # --- new ones -----------------------------------------------------------------------------
 
@@ -249,8 +228,7 @@ class Transfers:
         if held is not None:
             result.due(_LOCKED_S)
             return "Locked", f"pods on {node} wait: transfers are locked by {held}"
-        memory = self._failures.get((controller.metadata.uid, node))
-        left_s = memory.until - self._clock.monotonic() if memory else 0.0
+        left_s = backoffs.left_s(backoffs.of(result.backoffs, node), self._clock.now())
         if left_s > 0:
             result.due(left_s)
             return "BackingOff", f"pods on {node} wait: a transfer failed lately"

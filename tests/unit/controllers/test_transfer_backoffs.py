@@ -1,0 +1,136 @@
+"""Patience after failed transfers: it outlives the process that learnt it, and does not grow."""
+
+from datetime import UTC, datetime, timedelta
+
+from tests.unit.controllers.test_replication_transfer import (
+    DYNAMIC,
+    label,
+    moved,
+    nodes,
+    phase,
+    records,
+)
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds.auditrecord import TRANSFER_ROLLED_BACK, TRANSFER_STARTED
+from grange.api.kinds.membership import TransferBackoff
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import registry
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.controllers.replication import backoffs
+from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.transfer import Phase
+from grange.reconcile.deps import Deps
+from grange.reconcile.informer import InformerFactory
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def take_over(there: World, owner: Nursery) -> None:
+    """Start a process that knows nothing but what the server has."""
+    informers = InformerFactory(there.watched, clock=there.clock, rng=there.rng, log=there.log)
+    deps = Deps(there.watched, informers, there.clock, there.rng, there.log, registry())
+    owner.start(ReplicationService(deps).run())
+    owner.start(informers.run())
+
+
+async def known(there: World) -> tuple[TransferBackoff, ...]:
+    return (await there.controller()).status.transfer_backoffs
+
+
+async def begun(there: World, count: int) -> bool:
+    return len(await records(there, TRANSFER_STARTED)) == count
+
+
+async def failed(there: World, count: int) -> bool:
+    over = not (await there.controller()).status.node_transfers
+    return over and len(await records(there, TRANSFER_ROLLED_BACK)) == count
+
+
+async def test_the_next_owner_waits_as_long_and_avoids_the_same_nodes(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await nodes(there, "a")
+        await there.add_controller(replicas=1, **DYNAMIC, rollout={"progressDeadlineSeconds": 20})
+        async with Nursery("first owner") as first:
+            take_over(there, first)
+            await there.until(lambda: there.ready(1))
+            there.silent.update({"b", "c"})
+            await nodes(there, "b", "c", "d")
+            await label(there, "a", fits=False)
+            await there.until(lambda: failed(there, 1), limit_s=40)
+            first.cancel()
+        (item,) = await known(there)
+        assert (item.node, item.attempts, item.avoid) == ("a", 1, ("b",))
+
+        await label(there, "d", fits=False)
+        async with Nursery("second owner") as second:
+            take_over(there, second)
+            await there.settle(20.0)
+            assert await begun(there, 1), "30 s of patience, whoever owns it"
+            assert (await there.said("Misplaced")).reason == "BackingOff"
+            await there.until(lambda: failed(there, 2), limit_s=60)
+            second.cancel()
+        (item,) = await known(there)
+        assert (item.attempts, item.avoid) == (2, ("b", "c")), "c before b, which failed"
+
+        await label(there, "d", fits=True)
+        async with Nursery("third owner") as third:
+            take_over(there, third)
+            await there.settle(50.0)
+            assert await begun(there, 2), "twice as long after the second"
+            await there.until(lambda: moved(there, "d"), limit_s=60)
+            assert await known(there) == (), "a transfer that is complete ends it"
+            third.cancel()
+
+
+async def test_what_failed_is_forgotten_when_no_pod_has_to_leave_any_more(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await nodes(there, "a")
+        await there.add_controller(replicas=1, **DYNAMIC, rollout={"progressDeadlineSeconds": 20})
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(1))
+        there.silent.add("b")
+        await nodes(there, "b")
+        await label(there, "a", fits=False)
+        await there.until(lambda: phase(there, Phase.ROLLING_BACK), limit_s=40)
+        await label(there, "a", fits=True)
+        await there.settle(20.0)
+        assert len(await known(there)) == 1
+        await there.settle(15.0)
+        await nodes(there, "c")  # any news
+        await there.settle(2.0)
+        assert await known(there) == ()
+
+
+def test_patience_doubles_to_ten_minutes_and_a_clock_that_is_wrong_adds_nothing() -> None:
+    found: tuple[TransferBackoff, ...] = ()
+    waits = []
+    for _ in range(7):
+        found = backoffs.failed(found, "a", "b", NOW)
+        waits.append(backoffs.left_s(backoffs.of(found, "a"), NOW))
+    assert waits == [30, 60, 120, 240, 480, 600, 600]
+    early = NOW - timedelta(hours=5)
+    assert backoffs.left_s(backoffs.of(found, "a"), early) == 600
+    assert backoffs.left_s(TransferBackoff("a", until="soon"), NOW) == 0.0
+    assert backoffs.left_s(backoffs.of(found, "other"), NOW) == 0.0
+
+
+def test_what_is_kept_is_bounded() -> None:
+    found: tuple[TransferBackoff, ...] = ()
+    for number in range(100):
+        found = backoffs.failed(found, "a", f"n{number}", NOW)
+    assert backoffs.of(found, "a").avoid == tuple(f"n{number}" for number in range(92, 100))
+    for number in range(100):
+        found = backoffs.failed(found, f"old{number}", "", NOW)
+    assert len(found) == 32
+    assert found[-1] == TransferBackoff("old99", 1, "2026-01-01T00:00:30Z")
+    later = NOW + timedelta(seconds=31)
+    assert [item.node for item in backoffs.kept(found, {"old99"}, later)] == ["old99"]
+    assert backoffs.kept(found, (), NOW) == found
+    assert backoffs.without(found, "old99") == found[:-1]
