@@ -6,7 +6,8 @@ Scheduling System", JSSPP 1995), with nodes instead of times: choose nodes that 
 gang if they were empty, and let those who come after it use all others. Whatever they do there does
 not delay the gang; and when the pods on the chosen nodes have ended, it fits. So it waits at most
 for the longest of those. Nodes with the most room are chosen first, so that few pods have to end;
-the choice is made anew at each attempt, and what is free by then is among the first.
+the choice is made anew at each attempt, and what is free by then is among the first. The rules that
+members have about each other hold for the choice: see ``_Company`` and ``evenness``.
 
 A kept node is tainted inside the scheduler; who comes before the gang tolerates the taint.
 """
@@ -16,10 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from grange.placement.columns import Ids, Integers
+from grange.placement.columns import Ids, Integers, Mask
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, ClusterEvent, Subject
 from grange.scheduler.framework import Profiles
+from grange.scheduler.gangs.evenness import Evenness
 from grange.scheduler.gangs.lenses import past_reservations, reserved, unreserved
 from grange.scheduler.gangs.room import Room, Shape
 from grange.scheduler.queue import SchedulingQueue
@@ -44,14 +46,28 @@ def choose(
     now = Room.of(profiles, table, seen)
     empty = Room.of(profiles, table, seen, empty=True)
     everywhere = np.ones(table.size, np.bool_)
+
+    order = _roomiest_first(now, table.size)
+
+    def pick(among: Mask) -> tuple[str, ...] | None:
+        found = None
+        # The pods that are there now count; where they stand in the way they have to end, too.
+        for alone in (False, True):
+            rows = order[among[order]].tolist()
+            even = Evenness(profiles, snapshot, empty.shapes, rows, among, empty=alone)
+            found = _pick(snapshot, empty, even)
+            if found is not None or not even.binding:
+                break
+        return found
+
     if not domain_key:
-        return _pick(snapshot, now, empty, everywhere)
+        return pick(everywhere)
     column = table.labels(domain_key)
     ids = column.ids[table.all]
     best: tuple[int, tuple[str, ...]] | None = None
     room = now.by_domain(table, domain_key)
     for value, number in sorted(column.numbers.items()):
-        found = _pick(snapshot, now, empty, ids == number)
+        found = pick(ids == number)
         if found is not None and (best is None or room.get(value, 0) > best[0]):
             best = (room.get(value, 0), found)
     return None if best is None else best[1]
@@ -68,6 +84,7 @@ class _Company:
     def __init__(self, snapshot: NodeInfoSnapshot, shapes: Sequence[Shape]) -> None:
         table, known = snapshot.table, snapshot.index.namespaces
         self._ports = [bool(shape.pod.ports) for shape in shapes]
+        self._ports_used: set[tuple[int, int]] = set()
         # For each refusal: domains by row, who refuses, who is refused, and where each of them is.
         self._refusals: list[tuple[Ids, set[int], set[int], set[int], set[int]]] = []
         for term in dict.fromkeys(term for shape in shapes for term in shape.pod.terms.apart):
@@ -83,7 +100,9 @@ class _Company:
 
     def most(self, at: int, row: int, room: int) -> int:
         """How many pods of a shape may be on the row, of those for which there is room."""
-        limit = min(room, 1) if self._ports[at] else room
+        limit = room
+        if self._ports[at]:
+            limit = 0 if (at, row) in self._ports_used else min(room, 1)
         for ids, holders, about, refusing, refused in self._refusals:
             domain = int(ids[row])
             if domain < 0:
@@ -96,6 +115,8 @@ class _Company:
 
     def took(self, at: int, row: int) -> None:
         """Pods of the shape are on the row."""
+        if self._ports[at]:
+            self._ports_used.add((at, row))
         for ids, holders, about, refusing, refused in self._refusals:
             domain = int(ids[row])
             if at in holders:
@@ -104,36 +125,42 @@ class _Company:
                 refused.add(domain)
 
 
-def _pick(
-    snapshot: NodeInfoSnapshot,
-    now: Room,
-    empty: Room,
-    among: np.ndarray[tuple[int], np.dtype[np.bool_]],
-) -> tuple[str, ...] | None:
-    """Nodes by room now, until all shapes find room on them once they are empty."""
-    table, company = snapshot.table, _Company(snapshot, empty.shapes)
-    open_now: Integers = np.zeros(table.size, np.int64)
-    for fitting in now.copies:
-        open_now += fitting
-    order = np.argsort(-open_now, kind="stable")
+def _roomiest_first(room: Room, size: int) -> Integers:
+    """The rows by how many of the pods fit."""
+    fitting: Integers = np.zeros(size, np.int64)
+    for copies in room.copies:
+        fitting += copies
+    return np.argsort(-fitting, kind="stable")
+
+
+def _pick(snapshot: NodeInfoSnapshot, empty: Room, even: Evenness) -> tuple[str, ...] | None:
+    """Nodes in their order, until all shapes find room on them once they are empty."""
+    names, company = snapshot.table.names, _Company(snapshot, empty.shapes)
     missing = [shape.count for shape in empty.shapes]
-    chosen: list[str] = []
-    for row in order[among[order]].tolist():
-        share = 1.0  # how much of the node is not spoken for
-        used = False
-        for at, fitting in enumerate(empty.copies):
-            room = int(fitting[row])
-            take = company.most(at, row, min(missing[at], int(room * share + 1e-9)))
-            if take:
-                company.took(at, row)
-                missing[at] -= take
-                share -= take / room
-                used = True
-        if used:
-            chosen.append(table.names[row])
-        if not any(missing):
-            return tuple(chosen)
-    return None
+    left: dict[int, float] = {}  # how much of a row is not spoken for
+    while True:
+        before, full = sum(missing), set()
+        for row in even.round(missing):
+            share = left.get(row, 1.0)
+            for at, fitting in enumerate(empty.copies):
+                if not missing[at]:
+                    continue
+                room = int(fitting[row])
+                free = min(missing[at], int(room * share + 1e-9))
+                take = even.most(at, row, company.most(at, row, free)) if free else 0
+                if take:
+                    company.took(at, row)
+                    even.took(at, row, take)
+                    missing[at] -= take
+                    share -= take / room
+                    left[row] = share
+            if not any(missing):
+                return tuple(names[row] for row in left)
+            if not any(int(fitting[row] * share + 1e-9) for fitting in empty.copies):
+                full.add(row)
+        if not even.binding or sum(missing) == before:
+            return None
+        even.leave_out(full)
 
 
 @dataclass(slots=True)
