@@ -67,7 +67,9 @@ class Alerting:
         self._webhook: WebhookAlerter | None = None
         places: list[Alerter] = [LogAlerter(log), GaugeAlerter(metrics)]
         if checked(webhook):
-            self._webhook = WebhookAlerter(post_to(webhook), clock=clock, rng=rng, log=log)
+            self._webhook = WebhookAlerter(
+                post_to(webhook), clock=clock, rng=rng, log=log, metrics=metrics
+            )
             places.append(self._webhook)
         self.alerter: Alerter = Several(places, log)
 

@@ -43,41 +43,150 @@ def alert(about: str = "default/web") -> Alert:
     return Alert(about, "short", "too few nodes")
 
 
-@pytest.mark.parametrize(
-    ("answers", "attempts", "taken"),
-    [
-        ((), 1, 1),
-        ((500, ConnectionError(), 429), 4, 1),
-        ((403,), 1, 0),
-        ((500,) * 9, 5, 0),
-    ],
-)
-async def test_check_p2_webhook_tries_again_what_may_help_and_gives_up(
-    clock: Clock, rng: Stream, log: Logger, answers: tuple[int, ...], attempts: int, taken: int
-) -> None:
-    receiver = Receiver(*answers)
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
-    alerter.raised(alert())
+async def told_by(alerter: WebhookAlerter, clock: Clock, for_s: float) -> None:
     async with Nursery() as nursery:
         nursery.start(alerter.run())
-        await clock.sleep(600)
+        await clock.sleep(for_s)
         nursery.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answers", "attempts", "taken", "outcomes"),
+    [
+        ((), 1, 1, {"ok": 1}),
+        ((500, ConnectionError(), 429), 4, 1, {"failed": 3, "ok": 1}),
+        ((403,), 1, 0, {"refused": 1}),
+        ((500,) * 12, 13, 1, {"failed": 12, "ok": 1}),
+    ],
+)
+async def test_check_p2_webhook_tries_again_what_may_help_and_counts_it(
+    clock: Clock,
+    rng: Stream,
+    log: Logger,
+    answers: tuple[int, ...],
+    attempts: int,
+    taken: int,
+    outcomes: dict[str, int],
+) -> None:
+    """An hour without an answer costs an hour, and not the alert."""
+    receiver, counts = Receiver(*answers), metrics.registry()
+    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log, metrics=counts)
+    alerter.raised(alert())
+    await told_by(alerter, clock, 3600)
     assert (receiver.attempts, len(receiver.taken)) == (attempts, taken)
+    found = {
+        outcome: counts.get_sample_value("grange_alert_deliveries_total", {"outcome": outcome})
+        for outcome in ("ok", "failed", "refused", "abandoned")
+    }
+    assert {outcome: int(count) for outcome, count in found.items() if count} == outcomes
+    assert counts.get_sample_value("grange_alert_waiting") == 0
 
 
-async def test_check_p4_webhook_keeps_the_newest_and_drops_what_is_stale(
+async def test_check_p4_webhook_forgets_nothing_however_many_wait(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     receiver = Receiver()
     alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
-    for number in range(150):
+    for number in range(300):
         alerter.raised(alert(f"rc-{number}"))
-    alerter.resolved(alert("rc-149"))  # over before it was sent: nobody need hear of it
+    alerter.resolved(alert("rc-299"))  # over before it was sent: nobody need hear of it
+    await told_by(alerter, clock, 1)
+    assert receiver.taken == [("firing", f"rc-{number}") for number in range(299)]
+
+
+async def test_check_p4_of_each_alert_the_last_word_waits_and_no_other(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A trouble that comes and goes while nobody answers fills no memory and comes out right."""
+    receiver = Receiver(*(503,) * 5)
+    counts = metrics.registry()
+    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log, metrics=counts)
     async with Nursery() as nursery:
         nursery.start(alerter.run())
-        await clock.sleep(1)
+        for name in ("ends", "stays"):
+            alerter.raised(alert(name))
+        await clock.sleep(4)  # both were tried: it may have been heard
+        for _ in range(500):
+            for name in ("ends", "stays"):
+                alerter.resolved(alert(name))
+                alerter.raised(alert(name))
+        alerter.resolved(alert("ends"))
+        assert counts.get_sample_value("grange_alert_waiting") == 2
+        await clock.sleep(600)
         nursery.cancel()
-    assert receiver.taken == [("firing", f"rc-{number}") for number in range(50, 149)]
+    assert sorted(receiver.taken) == [("firing", "stays"), ("resolved", "ends")]
+
+
+async def test_an_end_that_comes_while_the_beginning_is_sent_is_told_after_it(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    receiver = Receiver()
+
+    async def slow(body: bytes) -> int:
+        await clock.sleep(5)
+        return await receiver(body)
+
+    alerter = WebhookAlerter(slow, clock=clock, rng=rng, log=log)
+    async with Nursery() as nursery:
+        nursery.start(alerter.run())
+        alerter.raised(alert())
+        await clock.sleep(1)
+        alerter.resolved(alert())
+        await clock.sleep(60)
+        nursery.cancel()
+    assert [status for status, _ in receiver.taken] == ["firing", "resolved"]
+
+
+async def test_one_that_the_receiver_cannot_take_does_not_hold_up_the_others(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    receiver = Receiver()
+
+    async def picky(body: bytes) -> int:
+        return 500 if b"odd" in body else await receiver(body)
+
+    alerter = WebhookAlerter(picky, clock=clock, rng=rng, log=log)
+    for name in ("odd", "a", "b"):
+        alerter.raised(alert(name))
+    await told_by(alerter, clock, 10)
+    assert [about for _, about in receiver.taken] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("answer", "abandoned"), [(200, 0), (500, 2)])
+async def test_what_waits_when_the_process_stops_is_tried_once_more_and_else_counted(
+    clock: Clock, rng: Stream, log: Logger, answer: int, abandoned: int
+) -> None:
+    receiver, counts = Receiver(*(500,) * 3, *(answer,) * 10), metrics.registry()
+    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log, metrics=counts)
+    for name in ("a", "b"):
+        alerter.raised(alert(name))
+    await told_by(alerter, clock, 5)
+    assert len(receiver.taken) == 2 - abandoned
+    lost = counts.get_sample_value("grange_alert_deliveries_total", {"outcome": "abandoned"})
+    assert (lost or 0) == abandoned
+
+
+async def test_all_words_about_one_trouble_bear_one_key(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The receiver may have heard one before, from us or from another process."""
+    said: list[tuple[str, str]] = []
+
+    async def read(body: bytes) -> int:
+        word = msgspec.json.decode(body)
+        said.append((word["status"], word["key"]))
+        return 200
+
+    for _ in range(2):
+        alerter = WebhookAlerter(read, clock=clock, rng=rng, log=log)
+        async with Nursery() as nursery:
+            nursery.start(alerter.run())
+            alerter.raised(alert())
+            await clock.sleep(1)
+            alerter.resolved(Alert("default/web", "short", "other words"))
+            await clock.sleep(1)
+            nursery.cancel()
+    assert said == [("firing", "default/web/short"), ("resolved", "default/web/short")] * 2
 
 
 async def test_webhook_that_hangs_holds_up_nobody_for_ever(
@@ -92,11 +201,8 @@ async def test_webhook_that_hangs_holds_up_nobody_for_ever(
 
     alerter = WebhookAlerter(hang, clock=clock, rng=rng, log=log)
     alerter.raised(alert())
-    async with Nursery() as nursery:
-        nursery.start(alerter.run())
-        await clock.sleep(300)
-        nursery.cancel()
-    assert len(taken) == 5
+    await told_by(alerter, clock, 300)
+    assert len(taken) == 9, "with growing delays, and once more at the end"
 
 
 def test_gauge_shows_what_goes_on_and_forgets_what_is_over() -> None:

@@ -37,6 +37,11 @@ class Alert:
     message: str
     urgency: str = LOW
 
+    @property
+    def key(self) -> str:
+        """What is the same for all words about one trouble, whoever says them."""
+        return f"{self.about}/{self.reason}"
+
 
 class Alerter(Protocol):
     """Takes alerts to people; must not block and must not raise."""
