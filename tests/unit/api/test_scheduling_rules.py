@@ -165,3 +165,36 @@ def test_absurd_numbers_are_refused_by_the_path_of_the_list(
 def test_amounts_that_are_none_are_refused_by_their_name(amount: str) -> None:
     ((at, _),) = faults(requests={"cpu": amount})
     assert at == "spec.containers[0].resources.requests.cpu"
+
+
+QUEUE, GROUP = "grange.dev/queue", "scheduling.x-k8s.io/pod-group"
+
+
+@pytest.mark.parametrize("label", [QUEUE, GROUP])
+@pytest.mark.parametrize(
+    ("before", "after"), [("a", "b"), ("a", None), (None, "b")], ids=["other", "taken", "given"]
+)
+def test_whose_quota_a_pod_uses_is_settled_once_it_has_a_node(
+    label: str, before: str | None, after: str | None
+) -> None:
+    """Or it would be admitted to one queue and run at the expense of another, or of none."""
+
+    def labelled(value: str | None, node: str) -> Document:
+        labels = {"app": "x", **({} if value is None else {label: value})}
+        where: dict[str, Any] = {"nodeName": node} if node else {}
+        return builders.pod_document("web", labels=labels, **where)
+
+    def change(node: str, value: str | None) -> list[tuple[str, str]]:
+        found = POD.validate(labelled(value, node), labelled(before, node))
+        return [(cause.field, cause.message) for cause in found]
+
+    refused = "Forbidden: may not change once the pod has a node: its quota counts there"
+    assert change("n", after) == [(f"metadata.labels[{label}]", refused)]
+    assert change("n", before) == []
+    assert change("", after) == []
+
+
+def test_other_labels_of_a_placed_pod_may_change() -> None:
+    labels = [{"app": "x", QUEUE: "q", GROUP: "g"}, {"app": "y", QUEUE: "q", GROUP: "g"}]
+    before, after = (builders.pod_document("web", labels=item, nodeName="n") for item in labels)
+    assert POD.validate(after, before) == []

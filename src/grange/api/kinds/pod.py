@@ -7,6 +7,8 @@ import msgspec
 from grange.api import meta
 from grange.api.defaults.podspec import default_pod
 from grange.api.fields import readers
+from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells, pods
 from grange.api.scheme import Column, KindInfo
@@ -344,7 +346,21 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     elif spec != (before := old.get("spec") or {}):
         check_pod_spec(spec, "spec", faults)
         check_pod_update(spec, before, "spec", faults)
+    if old is not None and spec.get("nodeName"):
+        _check_same_quota(document, old, faults)
     return faults.causes
+
+
+def _check_same_quota(document: Document, old: Document, faults: Faults) -> None:
+    """A pod was admitted to a queue when it got its node; there it counts until it has ended."""
+    labels, before = ((item.get("metadata") or {}).get("labels") or {} for item in (document, old))
+    if (old.get("spec") or {}).get("nodeName") and labels != before:
+        for label in (QUEUE_LABEL, GROUP_LABEL):
+            if labels.get(label) != before.get(label):
+                faults.forbidden(
+                    f"metadata.labels[{label}]",
+                    "may not change once the pod has a node: its quota counts there",
+                )
 
 
 def _at_work(document: Document) -> bool:
