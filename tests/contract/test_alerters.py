@@ -52,6 +52,14 @@ async def test_an_alert_begins_and_ends(alerter: Alerter) -> None:
     alerter.resolved(alert())
 
 
+async def test_an_alert_passes_from_one_process_to_another(alerter: Alerter) -> None:
+    alerter.adopted(alert())
+    alerter.left(alert())
+    alerter.dropped(alert())
+    alerter.adopted(alert())
+    alerter.resolved(alert())
+
+
 async def test_alerts_of_several_things_go_on_side_by_side(alerter: Alerter) -> None:
     several = [alert(reason, about) for about in ("a", "b") for reason in ("short", "stuck")]
     for one in several:
@@ -80,9 +88,27 @@ async def test_behind_alerts_each_is_told_once_and_its_end_once(alerter: Alerter
             told.append("resolved")
             alerter.resolved(alert)
 
+        def adopted(self, alert: Alert) -> None:
+            told.append("adopted")
+            alerter.adopted(alert)
+
+        def left(self, alert: Alert) -> None:
+            told.append("left")
+            alerter.left(alert)
+
+        def dropped(self, alert: Alert) -> None:
+            told.append("dropped")
+            alerter.dropped(alert)
+
     alerts = Alerts(Counted())
     for _ in range(3):
         alerts.fire(alert())
     for _ in range(3):
         alerts.clear("default/web", "short")
-    assert told == ["raised", "resolved"]
+    for _ in range(3):
+        alerts.adopt(alert())
+    for _ in range(3):
+        alerts.leave("default/web", "short")
+    for _ in range(3):
+        alerts.clear("default/web", "short")
+    assert told == ["raised", "resolved", "adopted", "left", "dropped"]

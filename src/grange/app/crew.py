@@ -24,6 +24,7 @@ from grange.reconcile.farm.alerts import Alerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import FailsafeConfig
 from grange.reconcile.farm.member import Member
+from grange.reconcile.farm.notes import Notes
 from grange.reconcile.farm.singletons import PREFIX, Service, Singletons
 
 SCHEDULER = "scheduler"
@@ -108,15 +109,26 @@ class Crew:
         tools = farm.fence(self._deps(name))
         service = ReplicationService(tools)
         farm.attach(service.loop)
-        alarms = Alarms(self.member.alerts, tools.informers.informer(sharing.kind), farm.holds)
+        alarms = Alarms(
+            Notes(self.member.alerts, tools.clock, farm.has_peers),
+            tools.informers.informer(sharing.kind),
+            farm.holds,
+            tended=farm.is_tended,
+            clock=tools.clock,
+        )
         farm.on_gain(alarms.gained)
         farm.on_loss(alarms.lost)
         return service
 
     def _watch_rollouts(self, singletons: Singletons, bears: ObjectKey) -> None:
         """Tell of rollouts that failed, while we bear the service that carries them out."""
-        farm, informer = singletons.farm, self._deps(ROLLOUTS).informers.informer(ROLLINGUPDATE)
-        alarms = RolloutAlarms(self.member.alerts, informer, lambda: farm.holds(bears))
+        farm, tools = singletons.farm, self._deps(ROLLOUTS)
+        alarms = RolloutAlarms(
+            Notes(self.member.alerts, tools.clock, farm.has_peers),
+            tools.informers.informer(ROLLINGUPDATE),
+            lambda: farm.holds(bears),
+            clock=tools.clock,
+        )
         farm.on_gain(lambda key: alarms.gained() if key == bears else None)
         farm.on_loss(lambda key: alarms.lost() if key == bears else None)
 

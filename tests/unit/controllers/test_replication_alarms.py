@@ -5,7 +5,7 @@ import pytest
 from tests.unit.controllers.test_replication_transfer import label, moved, started
 from tests.unit.controllers.test_rolling_update import begun, change, phase, roll
 from tests.unit.controllers.test_rollout_service import Sick
-from tests.unit.controllers.world import world
+from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.meta import Condition, ObjectKey
@@ -16,6 +16,7 @@ from grange.controllers.replication import status
 from grange.controllers.replication.alarms import MISPLACED, URGENCY, Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
+from grange.reconcile.farm.notes import UNSURE_S, Notes
 
 WEB = ObjectKey("default", "web")
 
@@ -27,7 +28,7 @@ async def test_a_short_controller_alerts_once_and_says_when_it_is_over(
     async with world(clock, rng, log) as there:
         memory = MemoryAlerter()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        Alarms(Alerts(memory), informer, lambda key: True)
+        Alarms(Notes(Alerts(memory), clock), informer, lambda key: True, clock=clock)
         await there.add_node("a")
         await there.add_controller(replicas=2)
         there.start(ReplicationService(there.deps))
@@ -48,7 +49,8 @@ async def test_the_owner_alerts_and_nobody_else(clock: Clock, rng: Stream, log: 
         memory = MemoryAlerter()
         owned: set[ObjectKey] = set()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        alarms = Alarms(Alerts(memory), informer, owned.__contains__)
+        notes = Notes(Alerts(memory), clock)
+        alarms = Alarms(notes, informer, owned.__contains__, clock=clock)
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
         await there.settle()
@@ -59,7 +61,142 @@ async def test_the_owner_alerts_and_nobody_else(clock: Clock, rng: Stream, log: 
         owned.clear()
         alarms.lost(WEB)
         assert memory.active == []
+        assert [what for what, _ in memory.history] == ["raised", "left"], "it is not over"
         alarms.gained(ObjectKey("default", "gone"))
+
+
+class Teller:
+    """One member's view of the controllers, and what people hear from it."""
+
+    def __init__(self, there: World, clock: Clock, peers: "list[Teller]") -> None:
+        self.owned: set[ObjectKey] = set()
+        self.memory = MemoryAlerter()
+        self.peers = peers
+        peers.append(self)
+        self.alarms = Alarms(
+            Notes(Alerts(self.memory), clock, lambda: len(peers) > 1),
+            there.informers.informer(REPLICATIONCONTROLLER),
+            self.owned.__contains__,
+            tended=lambda _: any(WEB in peer.owned for peer in peers if peer is not self),
+            clock=clock,
+        )
+
+    def gain(self) -> None:
+        self.owned.add(WEB)
+        self.alarms.gained(WEB)
+
+    def lose(self) -> None:
+        self.owned.clear()
+        self.alarms.lost(WEB)
+
+    def crash(self) -> None:
+        self.owned.clear()
+        self.peers.remove(self)
+
+    @property
+    def said(self) -> list[str]:
+        """What people hear: all but what passes between members."""
+        return [what for what, _ in self.memory.history if what in {"raised", "resolved"}]
+
+
+async def short(there: World) -> None:
+    await there.add_controller(replicas=1)
+    there.start(ReplicationService(there.deps))
+    await there.settle()
+
+
+async def enough(there: World) -> None:
+    await there.add_node("a")
+    await there.until(lambda: there.ready(1))
+    await there.settle()
+
+
+async def test_a_trouble_that_changes_owners_is_told_once_and_its_end_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        peers: list[Teller] = []
+        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
+        one.gain()
+        await short(there)
+        await there.settle(UNSURE_S)
+        for _ in range(3):
+            one.lose()
+            two.gain()
+            one, two = two, one
+        assert one.memory.active, "who owns it shows it"
+        assert not two.memory.active
+        await enough(there)
+        assert sorted(one.said + two.said) == ["raised", "resolved"]
+
+
+@pytest.mark.parametrize(("age_s", "said"), [(1.0, ["raised"]), (UNSURE_S, [])])
+async def test_what_began_just_before_its_owner_died_is_told_again_and_nothing_else(
+    clock: Clock, rng: Stream, log: Logger, age_s: float, said: list[str]
+) -> None:
+    """Nobody knows what the dead had still to deliver; what is older people know of."""
+    async with world(clock, rng, log) as there:
+        peers: list[Teller] = []
+        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
+        one.gain()
+        await short(there)
+        await clock.sleep(age_s)
+        one.crash()
+        two.gain()
+        assert two.said == said
+        await enough(there)
+        assert two.said == [*said, "resolved"], "nothing that was told is left standing"
+
+
+@pytest.mark.parametrize("others", [True, False])
+async def test_a_new_process_takes_an_old_trouble_for_told_if_anybody_was_there_to_tell(
+    clock: Clock, rng: Stream, log: Logger, *, others: bool
+) -> None:
+    async with world(clock, rng, log) as there:
+        await short(there)
+        await clock.sleep(UNSURE_S)
+        peers: list[Teller] = []
+        new = Teller(there, clock, peers)
+        if others:
+            Teller(there, clock, peers)
+        await there.settle()
+        new.gain()
+        assert [alert.reason for alert in new.memory.active] == ["InsufficientNodes"]
+        assert new.said == ([] if others else ["raised"])
+
+
+@pytest.mark.parametrize("end", ["enough", "delete"])
+async def test_what_ends_while_nobody_owns_it_is_told_to_be_over(
+    clock: Clock, rng: Stream, log: Logger, end: str
+) -> None:
+    """The last owner wrote that it is over, and died before it could tell; or somebody deleted it."""
+    async with world(clock, rng, log) as there:
+        peers: list[Teller] = []
+        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
+        one.gain()
+        await short(there)
+        one.crash()
+        if end == "enough":
+            await enough(there)
+            two.gain()
+        else:
+            await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+            await there.settle(30)
+        assert two.said == ["resolved"]
+        assert two.memory.active == []
+
+
+async def test_deleted_controller_is_over_for_its_owner_and_nobody_else_speaks(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        peers: list[Teller] = []
+        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
+        one.gain()
+        await short(there)
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        await there.settle(30)
+        assert (one.said, two.said) == (["raised", "resolved"], [])
 
 
 def test_every_alarming_condition_is_one_that_there_is() -> None:
@@ -83,7 +220,8 @@ async def test_only_pods_that_cannot_move_alert_and_each_trouble_by_its_own_name
     async with world(clock, rng, log, hands=False) as there:
         memory = MemoryAlerter()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        alarms = Alarms(Alerts(memory), informer, lambda key: True)
+        notes = Notes(Alerts(memory), clock)
+        alarms = Alarms(notes, informer, lambda key: True, clock=clock)
         await there.add_controller(replicas=1)
         await there.settle()
 
@@ -136,7 +274,8 @@ async def test_failed_rollout_between_two_controllers_alerts_once_and_names_who_
 ) -> None:
     async with world(clock, rng, log) as there:
         memory = MemoryAlerter()
-        RolloutAlarms(Alerts(memory), there.informers.informer(ROLLINGUPDATE), lambda: True)
+        informer = there.informers.informer(ROLLINGUPDATE)
+        RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
         await begun(there, 3)
         pause = {"spec": {"paused": True}}
         await there.client.patch(REPLICATIONCONTROLLER, "two", "default", patch=pause)
@@ -161,7 +300,8 @@ async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
 ) -> None:
     async with world(clock, rng, log, kind=Sick) as there:
         memory = MemoryAlerter()
-        RolloutAlarms(Alerts(memory), there.informers.informer(ROLLINGUPDATE), lambda: True)
+        informer = there.informers.informer(ROLLINGUPDATE)
+        RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30)
         await there.until(lambda: phase(there, "Failed"))
@@ -183,7 +323,8 @@ async def test_refused_rollout_between_two_controllers_alerts_once_until_it_is_d
     """Nothing is harmed, but what somebody asked for is not being done, and never will be."""
     async with world(clock, rng, log) as there:
         memory = MemoryAlerter()
-        RolloutAlarms(Alerts(memory), there.informers.informer(ROLLINGUPDATE), lambda: True)
+        informer = there.informers.informer(ROLLINGUPDATE)
+        RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
         await begun(there, 3)
         await roll(there, startingReplicas={"old": 2, "new": 0})
         await there.until(lambda: phase(there, "Refused"))

@@ -189,6 +189,37 @@ async def test_all_words_about_one_trouble_bear_one_key(
     assert said == [("firing", "default/web/short"), ("resolved", "default/web/short")] * 2
 
 
+async def test_webhook_tells_the_end_of_what_another_process_told(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    receiver = Receiver()
+    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
+    alerter.adopted(alert("a"))
+    alerter.resolved(alert("a"))
+    alerter.adopted(alert("b"))
+    alerter.left(alert("b"))
+    await told_by(alerter, clock, 1)
+    assert receiver.taken == [("resolved", "a")]
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_what_was_left_to_another_while_nobody_answered_is_told_unless_it_is_over(
+    clock: Clock, rng: Stream, log: Logger, *, is_over: bool
+) -> None:
+    receiver = Receiver(503, 503, 503, 503)
+    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
+    async with Nursery() as nursery:
+        nursery.start(alerter.run())
+        alerter.raised(alert())
+        await clock.sleep(1)
+        alerter.left(alert())
+        if is_over:
+            alerter.dropped(alert())
+        await clock.sleep(60)
+        nursery.cancel()
+    assert receiver.taken == [("resolved" if is_over else "firing", "default/web")]
+
+
 async def test_webhook_that_hangs_holds_up_nobody_for_ever(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
@@ -222,6 +253,8 @@ def test_a_broken_place_does_not_keep_an_alert_from_the_others(log: Logger) -> N
 
         def resolved(self, alert: Alert) -> None:
             raise ZeroDivisionError
+
+        adopted = left = dropped = resolved
 
     memory = MemoryAlerter()
     several = Several([Broken(), memory], log)

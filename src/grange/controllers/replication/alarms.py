@@ -1,18 +1,21 @@
 """Which conditions of a controller or a rollout need a person, told as alerts by its owner.
 
-The conditions are in the stored status, so a new owner knows what goes on, and the old one says that
-it is over for him. Each is told once while it lasts. Rollouts between two controllers are all one
-member's, who carries them out.
+The conditions are in the stored status, where every member sees them; the owner tells of them, once
+while they last. A new owner goes on where the last one was, and the last one says nothing. Rollouts
+between two controllers are all one member's, who carries them out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
-from grange.api import conditions
+from grange.api import conditions, timestamps
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Condition, ObjectKey
+from grange.base.clock import Clock
 from grange.controllers.replication.phases import Phase
-from grange.reconcile.farm.alerts import HIGH, LOW, Alert, Alerts
+from grange.reconcile.farm.alerts import HIGH, LOW, Alert
+from grange.reconcile.farm.notes import Notes
 from grange.reconcile.informer import Informer
 
 URGENCY: Mapping[str, str] = {"InsufficientNodes": LOW, "RolloutFailed": HIGH}
@@ -61,46 +64,62 @@ _ALL: Mapping[str, str] = {**URGENCY, **MISPLACED}
 
 
 class Alarms:
-    """Watches the conditions of the controllers that are ours.
+    """Watches the conditions of all controllers, and tells of those of ours.
 
     Args:
-        alerts: where to; told of each once while it lasts.
+        notes: where to; for controllers alone.
         informer: of the controllers.
         ours: whether a controller is.
+        tended: whether a controller is another's, who is there.
+        clock: how old conditions are.
     """
 
     def __init__(
         self,
-        alerts: Alerts,
+        notes: Notes,
         informer: Informer[ReplicationController],
         ours: Callable[[ObjectKey], bool],
+        *,
+        tended: Callable[[ReplicationController], bool] = lambda _: False,
+        clock: Clock,
     ) -> None:
-        self._alerts = alerts
+        self._notes = notes
         self._informer = informer
         self._ours = ours
-        informer.add_handler(self._see, lambda _, new: self._see(new))
+        self._tended = tended
+        self._clock = clock
+        informer.add_handler(self._see, lambda _, new: self._see(new), self._gone)
 
     def gained(self, key: ObjectKey) -> None:
         """A controller has become ours."""
-        controller = self._informer.store.get(key)
-        if controller is not None:
-            self._see(controller)
+        self._notes.take(_about(key))
 
     def lost(self, key: ObjectKey) -> None:
         """A controller is not ours any more, or not there."""
-        for reason in _ALL:
-            self._alerts.clear(f"replicationcontroller/{key}", reason)
+        if key in self._informer.store:
+            self._notes.leave(_about(key))
+        else:
+            self._end(key)
 
     def _see(self, controller: ReplicationController) -> None:
-        if not self._ours(controller.key):
-            return
-        about = f"replicationcontroller/{controller.key}"
+        ours, about = self._ours(controller.key), _about(controller.key)
         found = alarming(controller.status.conditions)
         for reason, urgency in _ALL.items():
             if reason in found:
-                self._alerts.fire(Alert(about, reason, found[reason].message, urgency))
+                alert = Alert(about, reason, found[reason].message, urgency)
+                age_s = _age_s(found[reason], self._clock.now())
+                self._notes.goes_on(alert, ours=ours, age_s=age_s)
             else:
-                self._alerts.clear(about, reason)
+                self._notes.is_over(about, reason)
+
+    def _gone(self, controller: ReplicationController) -> None:
+        self._end(controller.key)
+        if not self._tended(controller):
+            self._notes.take(_about(controller.key))  # there will be no other owner to tell
+
+    def _end(self, key: ObjectKey) -> None:
+        for reason in _ALL:
+            self._notes.is_over(_about(key), reason)
 
 
 class RolloutAlarms:
@@ -109,44 +128,58 @@ class RolloutAlarms:
     It is over when the rollout goes on, goes back, or is deleted.
 
     Args:
-        alerts: where to; told of each once while it lasts.
+        notes: where to; for rollouts alone.
         informer: of the rollouts.
         ours: whether this member carries rollouts out.
+        clock: how old conditions are.
     """
 
     def __init__(
-        self, alerts: Alerts, informer: Informer[RollingUpdate], ours: Callable[[], bool]
+        self,
+        notes: Notes,
+        informer: Informer[RollingUpdate],
+        ours: Callable[[], bool],
+        *,
+        clock: Clock,
     ) -> None:
-        self._alerts = alerts
-        self._informer = informer
+        self._notes = notes
         self._ours = ours
+        self._clock = clock
         informer.add_handler(self._see, lambda _, new: self._see(new), self._clear)
 
     def gained(self) -> None:
         """This member carries rollouts out from now on."""
-        for update in self._informer.store.list():
-            self._see(update)
+        self._notes.take()
 
     def lost(self) -> None:
         """Somebody else does."""
-        for update in self._informer.store.list():
-            self._clear(update)
+        self._notes.leave()
 
     def _see(self, update: RollingUpdate) -> None:
-        if not self._ours():
-            return
         said = conditions.find(update.status.conditions, FAILED)
-        why = said.reason if said is not None and said.status == "True" else ""
+        if said is None or said.status != "True":
+            self._clear(update)
+            return
+        about = f"rollingupdate/{update.key}"
         for phase, (reason, urgency) in ROLLOUTS.items():
-            if said is not None and why == phase.value:
-                self._alerts.fire(Alert(_about(update), reason, said.message, urgency))
+            if said.reason == phase.value:
+                alert = Alert(about, reason, said.message, urgency)
+                age_s = _age_s(said, self._clock.now())
+                self._notes.goes_on(alert, ours=self._ours(), age_s=age_s)
             else:
-                self._alerts.clear(_about(update), reason)
+                self._notes.is_over(about, reason)
 
     def _clear(self, update: RollingUpdate) -> None:
         for reason, _ in ROLLOUTS.values():
-            self._alerts.clear(_about(update), reason)
+            self._notes.is_over(f"rollingupdate/{update.key}", reason)
 
 
-def _about(update: RollingUpdate) -> str:
-    return f"rollingupdate/{update.key}"
+def _about(key: ObjectKey) -> str:
+    return f"replicationcontroller/{key}"
+
+
+def _age_s(condition: Condition, now: datetime) -> float:
+    try:
+        return (now - timestamps.parse(condition.last_transition_time or "")).total_seconds()
+    except timestamps.TimestampError:
+        return 0.0  # nobody knows: tell it again rather than not at all

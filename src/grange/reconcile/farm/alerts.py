@@ -1,4 +1,8 @@
-"""Alerts: what an operator must hear of, once for each object and reason, until it is over."""
+"""Alerts: what an operator must hear of, once for each object and reason, until it is over.
+
+One process tells of a trouble at a time. Another may take over from it in the middle: the trouble is
+then *adopted* by the one and *left* by the other, and nobody is told anything.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -52,6 +56,15 @@ class Alerter(Protocol):
     def resolved(self, alert: Alert) -> None:
         """It is over."""
 
+    def adopted(self, alert: Alert) -> None:
+        """It goes on, and people know of it from another process; we tell of its end."""
+
+    def left(self, alert: Alert) -> None:
+        """It goes on, and another process tells of its end."""
+
+    def dropped(self, alert: Alert) -> None:
+        """One that was left is over: what has not been delivered of it is not true any more."""
+
 
 class LogAlerter:
     """Alerts as log records: information when they are over, and when they begin as their urgency is.
@@ -77,13 +90,24 @@ class LogAlerter:
         """It is over."""
         self._log.info("alert resolved", about=alert.about, reason=alert.reason)
 
+    def adopted(self, alert: Alert) -> None:
+        """It goes on."""
+        self._log.info("alert adopted", about=alert.about, reason=alert.reason)
+
+    def left(self, alert: Alert) -> None:
+        """It goes on elsewhere."""
+        self._log.info("alert left to another", about=alert.about, reason=alert.reason)
+
+    def dropped(self, alert: Alert) -> None:
+        """Nothing waits here."""
+
 
 class MemoryAlerter:
     """Keeps alerts for those who ask later.
 
     Attributes:
         active: those that go on.
-        history: ``("raised" | "resolved", alert)``, in order.
+        history: ``("raised" | "resolved" | "adopted" | "left", alert)``, in order.
     """
 
     def __init__(self) -> None:
@@ -99,6 +123,19 @@ class MemoryAlerter:
         """It is over."""
         self.active.remove(alert)
         self.history.append(("resolved", alert))
+
+    def adopted(self, alert: Alert) -> None:
+        """It goes on."""
+        self.active.append(alert)
+        self.history.append(("adopted", alert))
+
+    def left(self, alert: Alert) -> None:
+        """It goes on elsewhere."""
+        self.active.remove(alert)
+        self.history.append(("left", alert))
+
+    def dropped(self, alert: Alert) -> None:
+        """Nothing waits here."""
 
 
 class GaugeAlerter:
@@ -119,6 +156,17 @@ class GaugeAlerter:
         """It is over."""
         with suppress(KeyError):
             self._active.remove(alert.about, alert.reason, alert.urgency)
+
+    def adopted(self, alert: Alert) -> None:
+        """It goes on."""
+        self.raised(alert)
+
+    def left(self, alert: Alert) -> None:
+        """It is shown elsewhere."""
+        self.resolved(alert)
+
+    def dropped(self, alert: Alert) -> None:
+        """Nothing waits here."""
 
 
 class Several:
@@ -141,6 +189,18 @@ class Several:
         """It is over."""
         self._tell(alert, lambda alerter: alerter.resolved(alert))
 
+    def adopted(self, alert: Alert) -> None:
+        """It goes on."""
+        self._tell(alert, lambda alerter: alerter.adopted(alert))
+
+    def left(self, alert: Alert) -> None:
+        """It goes on elsewhere."""
+        self._tell(alert, lambda alerter: alerter.left(alert))
+
+    def dropped(self, alert: Alert) -> None:
+        """One that was left is over."""
+        self._tell(alert, lambda alerter: alerter.dropped(alert))
+
     def _tell(self, alert: Alert, tell: Callable[[Alerter], object]) -> None:
         for alerter in self._alerters:
             try:
@@ -159,25 +219,43 @@ class Alerts:
 
     def __init__(self, alerter: Alerter) -> None:
         self._alerter = alerter
-        self._active: dict[tuple[str, str], Alert] = {}
+        self._active: dict[str, Alert] = {}
+        self._left: dict[str, Alert] = {}
 
     def fire(self, alert: Alert) -> bool:
         """The condition holds; whether that is news."""
-        identity = (alert.about, alert.reason)
-        if identity in self._active:
-            return False
-        self._active[identity] = alert
-        self._alerter.raised(alert)
-        return True
+        return self._begin(alert, self._alerter.raised)
+
+    def adopt(self, alert: Alert) -> bool:
+        """The condition holds, and another process has told of it; whether that is news."""
+        return self._begin(alert, self._alerter.adopted)
 
     def clear(self, about: str, reason: str) -> bool:
         """The condition does not hold (any more); whether that is news."""
-        alert = self._active.pop((about, reason), None)
+        key = f"{about}/{reason}"
+        left, alert = self._left.pop(key, None), self._active.pop(key, None)
+        if left is not None:
+            self._alerter.dropped(left)
         if alert is None:
             return False
         self._alerter.resolved(alert)
         return True
 
+    def leave(self, about: str, reason: str) -> None:
+        """The condition may well hold, but to tell of it is another process's from now on."""
+        alert = self._active.pop(f"{about}/{reason}", None)
+        if alert is not None:
+            self._left[alert.key] = alert
+            self._alerter.left(alert)
+
     def active(self) -> list[Alert]:
-        """Those that go on, oldest first."""
+        """Those that go on and are ours to tell of, oldest first."""
         return list(self._active.values())
+
+    def _begin(self, alert: Alert, tell: Callable[[Alert], None]) -> bool:
+        if alert.key in self._active:
+            return False
+        self._left.pop(alert.key, None)
+        self._active[alert.key] = alert
+        tell(alert)
+        return True

@@ -44,6 +44,17 @@ class _Urgent:
         del alert
         self._urge()
 
+    def adopted(self, alert: Alert) -> None:
+        del alert
+        self._urge()
+
+    def left(self, alert: Alert) -> None:
+        del alert
+        self._urge()
+
+    def dropped(self, alert: Alert) -> None:
+        """The Lease says nothing of it."""
+
 
 class Member:
     """One process's part in the farms of a group.

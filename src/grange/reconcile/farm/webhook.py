@@ -102,6 +102,21 @@ class WebhookAlerter:
         else:
             self._waiting.pop(alert.key, None)
 
+    def adopted(self, alert: Alert) -> None:
+        """It goes on: an end that waits is not true any more."""
+        self._waiting.pop(alert.key, None)
+        self._begun.add(alert.key)
+
+    def left(self, alert: Alert) -> None:
+        """It goes on elsewhere: what has not been taken yet is still tried."""
+        if alert.key not in self._waiting:
+            self._begun.discard(alert.key)
+
+    def dropped(self, alert: Alert) -> None:
+        """One that was left is over."""
+        if alert.key in self._waiting:
+            self.resolved(alert)
+
     async def run(self) -> None:
         """Send what waits, until cancelled; then once more, for a moment."""
         failures = 0
