@@ -7,7 +7,7 @@ import msgspec
 from grange.agent.metrics import Instruments
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, PodStatus
-from grange.api.meta import Document
+from grange.api.meta import Condition, Document
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
@@ -43,6 +43,7 @@ class Reporter:
         self._metrics = metrics
         self._log = log
         self._written: Document | None = None
+        self._judged: tuple[Condition, ...] | None = None  # our conditions, written or not
 
     @property
     def has_written(self) -> bool:
@@ -50,9 +51,15 @@ class Reporter:
         return self._written is not None
 
     def merged(self, pod: Pod) -> Pod:
-        """The object with the newest status: our part as we wrote it, the rest as it was read."""
+        """The object with the newest status: our part as we know it, the rest as it was read.
+
+        Our conditions are those judged last, also where writing them failed: a pod that broke and
+        recovered meanwhile has been ready since it recovered.
+        """
         theirs = [item for item in pod.status.conditions if item.type not in _OURS]
-        ours = [item for item in self.status.conditions if item.type in _OURS]
+        ours = self._judged
+        if ours is None:
+            ours = tuple(item for item in self.status.conditions if item.type in _OURS)
         status = msgspec.structs.replace(self.status, conditions=(*theirs, *ours))
         return msgspec.structs.replace(pod, status=status)
 
@@ -61,6 +68,8 @@ class Reporter:
 
         The patch is fenced by the UID: a status never reaches another pod of the same name.
         """
+        judged = [item for item in document.get("conditions", ()) if item["type"] in _OURS]
+        self._judged = msgspec.convert(judged, tuple[Condition, ...])
         if document == self._written:
             return Outcome.UNCHANGED
         meta = pod.metadata

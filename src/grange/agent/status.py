@@ -135,8 +135,22 @@ def _conditions(
     result = conditions.set_condition(result, _initialized(incomplete, phase), stamp)
     ready = _containers_ready(serving, troubles, phase)
     for name in ("ContainersReady", "Ready"):
+        if _has_restarted(conditions.find(result, name), serving, stamp):
+            result = tuple(item for item in result if item.type != name)
         result = conditions.set_condition(result, msgspec.structs.replace(ready, type=name), stamp)
     return [msgspec.to_builtins(item) for item in result]
+
+
+def _has_restarted(known: Condition | None, serving: Sequence[Track], stamp: str) -> bool:
+    """Whether a container began after the time since which the condition says that all is well.
+
+    It ended and began again while nobody looked, or while nothing could be written: the pod was
+    not ready in between.
+    """
+    if known is None or known.status != "True":
+        return False
+    begun = [timestamps.rfc3339(track.latest.started_at) for track in serving if track.latest]
+    return any(known.last_transition_time < since <= stamp for since in begun)
 
 
 def _initialized(incomplete: Sequence[str], phase: Phase) -> Condition:

@@ -1,5 +1,6 @@
 """The agent as a whole: from a bound pod to its status and its end."""
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -8,8 +9,11 @@ from tests.unit.agent.builders import container, document
 from tests.unit.agent.world import World, world
 
 from grange.agent.probes import Answer
+from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import Script
+from grange.api import timestamps
 from grange.api.kinds import CONFIGMAP, LEASE, NODE, POD, SECRET
+from grange.api.kinds.pod import condition
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -104,6 +108,40 @@ async def test_restarts_back_off_and_are_counted(tools: Tools) -> None:
 
 async def started(there: World, count: int) -> bool:
     return len(there.starts()) >= count
+
+
+@pytest.mark.parametrize("probed", [False, True])
+async def test_a_pod_that_broke_while_nothing_could_be_written_is_ready_since_it_recovered(
+    tools: Tools, probed: bool
+) -> None:
+    async with world(*tools) as there:
+        created = await there.create(document(container(**(READINESS if probed else {}))))
+        await there.until_ready()
+        before = await since(there)
+        await there.clock.sleep(60)
+        there.gate = lambda request: (
+            ServiceUnavailable("away") if request.method == "PATCH" else None
+        )
+        if probed:
+            there.prober.answers["main"] = Answer(ok=False, message="busy")
+            await there.clock.sleep(60)
+            there.prober.answers.clear()
+        else:
+            there.machine.end(ContainerID(created.metadata.uid, "main", 0), there.clock.now(), 1)
+        await there.clock.sleep(20)
+        assert await since(there) == before
+        there.gate = lambda request: None
+        await there.clock.sleep(20)
+        recovered = timestamps.parse(await since(there))
+        assert recovered >= timestamps.parse(before) + timedelta(seconds=60)
+
+
+async def since(there: World) -> str:
+    """When the pod became ready, as it says."""
+    found = condition(await there.pod(), "Ready")
+    assert found is not None
+    assert found.status == "True"
+    return found.last_transition_time
 
 
 async def test_a_long_good_run_forgives_earlier_crashes(tools: Tools) -> None:

@@ -85,6 +85,21 @@ def test_times_move_only_with_their_status() -> None:
     assert times["Initialized"] == "2026-01-01T12:00:00Z"
 
 
+def test_a_restart_that_nobody_saw_ends_the_time_of_being_ready() -> None:
+    view = pod()
+    tracks = lifecycle.tracks_of(view)
+    tracks[0].on_created(run(start=5))
+    tracks[0].started = tracks[0].ready = True
+    first = build(view, tracks, seconds=6)
+    tracks[0].on_created(run(attempt=1, start=30.5))
+    tracks[0].started = tracks[0].ready = True
+    second = build(pod(status=first), tracks, seconds=31)
+    third = build(pod(status=second), tracks, seconds=90)
+    for made, since in ((first, "06"), (second, "31"), (third, "31")):
+        times = {item["type"]: item["lastTransitionTime"] for item in made["conditions"]}
+        assert times["Ready"] == f"2026-01-01T12:00:{since}Z"
+
+
 def test_conditions_of_others_are_kept() -> None:
     gate = {"type": "example.com/gate", "status": "True", "lastTransitionTime": "x"}
     view = pod(status={"conditions": [gate]})

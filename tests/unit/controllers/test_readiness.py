@@ -34,6 +34,20 @@ async def test_a_clock_that_is_behind_makes_no_pod_available_early(clock: Clock)
     assert wait() == 10.0
 
 
+async def test_a_pod_that_broke_unseen_starts_over(clock: Clock) -> None:
+    """Two states of which both are ready, with different stamps: in between it was not."""
+    owner = builders.controller(rollout={"minReadySeconds": 10})
+    starting = builders.pod(owner, node="a", ready=False)
+    stamps = [timestamps.rfc3339(clock.now() + timedelta(seconds=more)) for more in (0, 8)]
+    first, second = (builders.pod(owner, node="a", ready_since=stamp) for stamp in stamps)
+    readiness = Readiness(clock)
+    readiness.appeared(starting)
+    readiness.changed(starting, first)
+    await clock.sleep(9.0)
+    readiness.changed(first, second)
+    assert health.wait_for_available(owner, second, clock.now(), readiness) == 10.0
+
+
 async def test_a_pod_that_was_ready_before_we_came_is_believed_if_it_is_long_ago(
     clock: Clock,
 ) -> None:

@@ -34,7 +34,8 @@ class Readiness:
         """The pod has changed in the cache."""
         if not pods.is_ready(new):
             self._since.pop(new.metadata.uid, None)
-        elif not pods.is_ready(old) or old.metadata.uid != new.metadata.uid:
+        elif old.metadata.uid != new.metadata.uid or _since(old) != _since(new):
+            # Also ready, then not, then ready again, of which only the ends reached us.
             self._since[new.metadata.uid] = (self._clock.monotonic(), True)
 
     def gone(self, pod: Pod) -> None:
@@ -54,3 +55,9 @@ class Readiness:
         if not witnessed and age_s >= needed_s + SKEW_S:
             return 0.0
         return max(0.0, needed_s - (now - since))
+
+
+def _since(pod: Pod) -> str | None:
+    """The stamp of a ready pod; None for one that is not ready."""
+    ready = pods.condition(pod, "Ready")
+    return ready.last_transition_time if ready is not None and ready.status == "True" else None
