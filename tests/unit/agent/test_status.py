@@ -91,6 +91,7 @@ def test_a_restart_that_nobody_saw_ends_the_time_of_being_ready() -> None:
     tracks[0].on_created(run(start=5))
     tracks[0].started = tracks[0].ready = True
     first = build(view, tracks, seconds=6)
+    tracks = lifecycle.tracks_of(view)  # by the next agent
     tracks[0].on_created(run(attempt=1, start=30.5))
     tracks[0].started = tracks[0].ready = True
     second = build(pod(status=first), tracks, seconds=31)
