@@ -147,7 +147,7 @@ def _has_restarted(known: Condition | None, serving: Sequence[Track], stamp: str
     It ended and began again while nobody looked, or while nothing could be written: the pod was
     not ready in between.
     """
-    if known is None or known.status != "True":
+    if known is None or known.status != "True" or not known.last_transition_time:
         return False
     begun = [timestamps.rfc3339(track.latest.started_at) for track in serving if track.latest]
     return any(known.last_transition_time < since <= stamp for since in begun)

@@ -141,6 +141,7 @@ async def since(there: World) -> str:
     found = condition(await there.pod(), "Ready")
     assert found is not None
     assert found.status == "True"
+    assert found.last_transition_time
     return found.last_transition_time
 
 
