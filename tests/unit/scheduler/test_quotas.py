@@ -1,5 +1,7 @@
 """Quotas: what is admitted stays within capacity and borrowing, and nobody waits for ever."""
 
+from collections.abc import Callable
+
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.scheduler.gangworld import Bench, names
@@ -103,13 +105,47 @@ def test_a_claim_follows_its_owner_and_its_queue() -> None:
     assert quotas.refusal("y", {"cpu": 6}, (-1.0, 11.0)) == ""
     assert quotas.refusal("y", {"cpu": 6}, (0.0, 11.0))
     assert freed == ["x"]
-    quotas.grant("x", Grant({"cpu": 10}))
+    quotas.grant("x", Grant({"cpu": 15}))
     assert freed == ["x", "x", "y"]
     assert quotas.refusal("y", {"cpu": 6}, (0.0, 11.0)) == ""
     assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0))
     quotas.clear()
     assert freed == ["x", "x", "y", "x"]
     assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0)) == ""
+
+
+def test_a_claim_that_cannot_be_had_any_more_is_dropped() -> None:
+    quotas = Quotas()
+    quotas.grant("x", Grant({"cpu": 4}, "c"))
+    quotas.grant("y", Grant({"cpu": 10}, "c"))
+    freed: list[str] = []
+    quotas.freed = freed.append
+
+    def claimed() -> bool:
+        return bool(quotas.refusal("x", {"cpu": 14}, (0.0, 99.0)))
+
+    spoils: tuple[Callable[[], None], ...] = (
+        lambda: quotas.grant("x", Grant({"cpu": 1}, "c")),  # itself less
+        lambda: quotas.grant("x", Grant({"cpu": 4}, "c", {"cpu": 1})),  # may borrow less
+        lambda: quotas.grant("y", Grant({"cpu": 6}, "c")),  # its cohort has less
+        lambda: quotas.grant("y", None),
+        lambda: quotas.grant("x", None),
+        lambda: quotas.renew("g", {"cpu": 15}, (0.0, 1.0)),  # it wants more
+    )
+    for spoil in spoils:
+        quotas.grant("x", Grant({"cpu": 4}, "c"))
+        quotas.grant("y", Grant({"cpu": 10}, "c"))
+        quotas.claim("g", "x", {"cpu": 12}, (0.0, 1.0))
+        assert claimed()
+        quotas.grant("y", Grant({"cpu": 20}, "c"))  # still to be had
+        quotas.grant("y", Grant({"cpu": 10}, "c"))
+        assert claimed()
+        freed.clear()
+        spoil()
+        assert "x" in freed
+        quotas.grant("x", Grant({"cpu": 4}, "c"))
+        quotas.grant("y", Grant({"cpu": 10}, "c"))
+        assert not claimed()
 
 
 def test_of_several_claims_the_first_counts() -> None:
@@ -326,3 +362,13 @@ def test_a_claim_does_not_stay_in_a_cohort_that_its_queue_left() -> None:
     bench = _claiming(important=0)
     bench.quota("q", cpu="4")
     assert set(bench.run(1.0)) == {"fill", *names("x", 5)}
+
+
+def test_a_claim_ends_when_its_queue_shrinks_below_it() -> None:
+    """It could not be had any more, and nobody behind it should wait for that."""
+    bench = _claiming(important=0)
+    bench.quota("q", "all", cpu="2")
+    bench.quota("r", "all", cpu="1")
+    assert set(bench.run(1.0)) == {"fill", "x0", "x1", "x2"}  # of 3 there are 5.3 in use
+    bench.gone("fill")
+    assert {"x3", "x4"} <= set(bench.run(1.0))

@@ -6,7 +6,8 @@ more than all its queues' capacities together; so what one borrows is what other
 Resources that a queue does not name are not limited.
 
 A *claim* is what somebody who waits and comes first will need. Those who come after it are admitted
-only if they fit beside it. It counts where its queue shares now: cohorts may change meanwhile.
+only if they fit beside it. It counts where its queue shares now: cohorts may change meanwhile. What
+could not be had even if nobody used anything is not claimed any more.
 
 Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; knows no pods, only UIDs.
 """
@@ -133,6 +134,9 @@ class Quotas:
         for peer in before:
             if peer not in after:
                 self.freed(peer)  # what the queue claimed or used, it does no more in their cohort
+        for owner, claim in [*self._claims.items()]:
+            if self.impossible(claim.queue, claim.wanted):
+                self.unclaim(owner)
 
     def charge(self, uid: str, queue: str, wanted: Amounts) -> None:
         """A pod has a node; again for the same pod changes nothing unless the queue differs."""
@@ -299,6 +303,8 @@ class Quotas:
         if known is not None and (known.wanted, known.rank) != (wanted, rank):
             self._claims[owner] = Claim(known.queue, wanted, rank)
             self.freed(known.queue)
+            if self.impossible(known.queue, wanted):
+                del self._claims[owner]
 
     def unclaim(self, owner: str) -> None:
         """Drop a claim; who has none is fine."""
