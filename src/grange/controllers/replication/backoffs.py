@@ -1,7 +1,7 @@
 """How long the nodes that pods could not leave are left alone: kept in the controller's status.
 
 Whoever owns the controller next goes on with the same patience. What is kept is bounded: an entry
-lasts while its time is not up, or while a pod still has to leave its node.
+lasts while a pod still has to leave its node.
 """
 
 from collections.abc import Collection, Sequence
@@ -53,16 +53,15 @@ def without(known: Sequence[TransferBackoff], node: str) -> tuple[TransferBackof
 
 
 def kept(
-    known: Sequence[TransferBackoff], to_leave: Collection[str], now: datetime
+    known: Sequence[TransferBackoff], to_leave: Collection[str]
 ) -> tuple[TransferBackoff, ...]:
     """What is still of use.
 
     Args:
         known: so far.
         to_leave: nodes that pods of the controller are to leave, or are leaving.
-        now: wall time.
     """
-    return tuple(item for item in known if item.node in to_leave or left_s(item, now) > 0.0)
+    return tuple(item for item in known if item.node in to_leave)
 
 
 def left_s(item: TransferBackoff, now: datetime) -> float:

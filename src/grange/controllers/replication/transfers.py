@@ -75,7 +75,7 @@ class Transfers:
         self._begin(situation, now, result)
         leaving = {pod.spec.node_name for pod in transfer.misplaced(situation)}
         leaving |= {item.old for item in result.after}
-        result.backoffs = backoffs.kept(result.backoffs, leaving, now)
+        result.backoffs = backoffs.kept(result.backoffs, leaving)
         if not current and not result.after:
             await self._release_idle(situation, scheduler, result)
         return result
