@@ -12,13 +12,31 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from grange.api.gpus import ANNOTATION, DEVICES_MAX, GPU_MILLI, WHOLE, count, parse, tenant
 from grange.placement.deviceusage import DeviceUsage
 from grange.placement.requests import Request, Resources
 
-GPU_MILLI = "grange.dev/gpu-milli"
-ANNOTATION = "grange.dev/gpu-devices"
-WHOLE = 1000
-DEVICES_MAX = 64
+__all__ = [
+    "ANNOTATION",
+    "DEVICES_MAX",
+    "GPU_MILLI",
+    "WHOLE",
+    "Free",
+    "FreeRows",
+    "asked",
+    "best_fit",
+    "charged",
+    "count",
+    "discharged",
+    "fits",
+    "fits_rows",
+    "free",
+    "is_possible",
+    "parse",
+    "taken",
+    "tenant",
+    "written",
+]
 
 Free = tuple[int, ...]
 FreeRows = NDArray[np.int64]
@@ -34,31 +52,10 @@ def is_possible(want: int) -> bool:
     return want < WHOLE or want % WHOLE == 0
 
 
-def tenant(want: int) -> int:
-    """How many whole devices; 0 for a share."""
-    return want // WHOLE
-
-
-def count(offered: Resources) -> int:
-    """How many devices a node has."""
-    return min(DEVICES_MAX, offered.scalars.get(GPU_MILLI, 0) // WHOLE)
-
-
 def free(offered: Resources, held: DeviceUsage) -> Free:
     """What is left of each device; nothing where more is in use than there is."""
     number, used = count(offered), held.used
     return tuple([max(0, WHOLE - used[at]) if at < len(used) else WHOLE for at in range(number)])
-
-
-def parse(text: str, want: int) -> tuple[int, ...]:
-    """The devices that an annotation names; none if it does not fit what the pod asks for."""
-    words = text.split(",") if text else []
-    if len(words) != max(1, tenant(want)) or len(words) > DEVICES_MAX:
-        return ()
-    if not all(word.isascii() and word.isdigit() and len(word) <= 2 for word in words):
-        return ()
-    found = tuple(int(word) for word in words)
-    return found if len({*found}) == len(found) and max(found) < DEVICES_MAX else ()
 
 
 def written(devices: Sequence[int]) -> str:

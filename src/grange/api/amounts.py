@@ -1,0 +1,218 @@
+"""What a pod asks of a node, in whole units: milli-CPU, bytes, and integers for everything else.
+
+The rules are those of kube-scheduler: containers run together, init containers one after another
+beside the sidecars declared before them; amounts round up; what is left unsaid counts as zero when
+fitting, and as a small default (the non-zero view) when scoring.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+
+import msgspec
+
+from grange.api import quantity
+from grange.api.kinds.pod import Container, PodSpec, Scalar
+from grange.api.meta import Document
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+
+DEFAULT_CPU_MILLI = 100
+DEFAULT_MEMORY_BYTES = 200 * 2**20
+
+# Sums and hundredfold products of amounts must stay within int64, and ratios within the exact
+# integers of a double. A request may exceed every node, hence its higher ceiling.
+AMOUNT_MAX = 2**53
+REQUEST_MAX = 2**54
+
+NO_SCALARS: Mapping[str, int] = MappingProxyType({})
+_NONE: Document = {}
+_PLAIN = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+_POD_LEVEL = frozenset({CPU, MEMORY})
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """Amounts of the resources that nodes are made of.
+
+    Attributes:
+        cpu_milli: thousandths of a CPU.
+        memory_bytes: memory.
+        ephemeral_bytes: local storage that goes with the pod.
+        pods: how many pods (allocatable only; a pod's own request is always one).
+        scalars: extended resources, huge pages and attachable volumes by name; zeros are kept.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    pods: int = 0
+    scalars: Mapping[str, int] = NO_SCALARS
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """What one pod needs.
+
+    Attributes:
+        resources: what must fit.
+        nonzero_cpu_milli: the CPU that scoring assumes.
+        nonzero_memory_bytes: the memory that scoring assumes.
+    """
+
+    resources: Resources
+    nonzero_cpu_milli: int
+    nonzero_memory_bytes: int
+
+
+def is_scalar(name: str) -> bool:
+    """Whether a resource beyond CPU, memory, storage and pods is one that nodes account for."""
+    if name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    return "/" in name and not name.startswith("requests.")
+
+
+@lru_cache(maxsize=8192)
+def _amount(name: str, given: Scalar, ceiling: int) -> int:
+    exact = quantity.milli(given) if name == CPU else quantity.value(given)
+    return max(0, min(ceiling, exact))
+
+
+def _amounts(given: Mapping[str, Scalar], ceiling: int) -> dict[str, int]:
+    return {
+        name: _amount(name, amount, ceiling)
+        for name, amount in given.items()
+        if name in _PLAIN or is_scalar(name)
+    }
+
+
+def _resources(amounts: Mapping[str, int]) -> Resources:
+    scalars = {name: amount for name, amount in amounts.items() if name not in _PLAIN}
+    return Resources(
+        amounts.get(CPU, 0),
+        amounts.get(MEMORY, 0),
+        amounts.get(EPHEMERAL_STORAGE, 0),
+        amounts.get(PODS, 0),
+        MappingProxyType(scalars) if scalars else NO_SCALARS,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _offer(given: tuple[tuple[str, Scalar], ...]) -> Resources:
+    return _resources(_amounts(dict(given), AMOUNT_MAX))
+
+
+def allocatable(given: Mapping[str, Scalar]) -> Resources:
+    """What a node offers; names that nobody accounts for are dropped.
+
+    Nodes that say the same mostly share one object.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    return _offer(tuple(given.items()))
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = min(REQUEST_MAX, total.get(name, 0) + amount)
+
+
+def _raise_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def _aggregate(
+    containers: Iterable[Container], init: Iterable[Container], missing: Mapping[str, int]
+) -> dict[str, int]:
+    """The most that runs at once; ``missing`` stands in for requests a container leaves out."""
+    running: dict[str, int] = {}
+    for container in containers:
+        _add(running, {**missing, **_amounts(container.resources.requests, REQUEST_MAX)})
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in init:
+        own = {**missing, **_amounts(container.resources.requests, REQUEST_MAX)}
+        if container.restart_policy == "Always":
+            _add(running, own)
+            _add(sidecars, own)
+            _raise_to(peak, sidecars)
+        else:
+            _add(own, sidecars)
+            _raise_to(peak, own)
+    _raise_to(running, peak)
+    return running
+
+
+def _pod_level(spec: PodSpec) -> dict[str, int]:
+    if spec.resources is None:
+        return {}
+    amounts = _amounts(spec.resources.requests, REQUEST_MAX)
+    return {
+        name: amount
+        for name, amount in amounts.items()
+        if name in _POD_LEVEL or name.startswith("hugepages-")
+    }
+
+
+_DEFAULTS: Mapping[str, int] = MappingProxyType(
+    {CPU: DEFAULT_CPU_MILLI, MEMORY: DEFAULT_MEMORY_BYTES}
+)
+
+
+@lru_cache(maxsize=8192)
+def _shared(amounts: tuple[tuple[str, int], ...], cpu_milli: int, memory_bytes: int) -> Request:
+    return Request(_resources(dict(amounts)), cpu_milli, memory_bytes)
+
+
+@lru_cache(maxsize=8192)
+def _of_one_container(given: tuple[tuple[str, Scalar], ...]) -> Request:
+    amounts = _amounts(dict(given), REQUEST_MAX)
+    return _shared(
+        tuple(amounts.items()),
+        amounts.get(CPU, DEFAULT_CPU_MILLI),
+        amounts.get(MEMORY, DEFAULT_MEMORY_BYTES),
+    )
+
+
+def pod_request(spec: PodSpec) -> Request:
+    """What a pod of this spec needs. Pods that say the same mostly share one object.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    simple = not spec.init_containers and spec.resources is None and not spec.overhead
+    if simple and len(spec.containers) == 1:
+        return _of_one_container(tuple(spec.containers[0].resources.requests.items()))
+    level = _pod_level(spec)
+    real = _aggregate(spec.containers, spec.init_containers, {})
+    real.update(level)
+    if level:
+        # With amounts for the whole pod, the default is for what neither level names.
+        missing = {name: amount for name, amount in _DEFAULTS.items() if name not in real}
+    else:
+        missing = dict(_DEFAULTS)
+    seen = _aggregate(spec.containers, spec.init_containers, missing)
+    seen.update(level)
+    overhead = _amounts(spec.overhead, REQUEST_MAX)
+    _add(real, overhead)
+    _add(seen, overhead)
+    return _shared(tuple(real.items()), seen.get(CPU, 0), seen.get(MEMORY, 0))
+
+
+def spec_request(spec: Document) -> Request:
+    """``pod_request`` of a spec as it is stored, for those who have the document in hand.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    containers: Sequence[Document] = spec.get("containers") or ()
+    more = "initContainers" in spec or "resources" in spec or "overhead" in spec
+    if len(containers) == 1 and not more:
+        given: Mapping[str, Scalar] = (containers[0].get("resources") or _NONE).get(
+            "requests"
+        ) or _NONE
+        return _of_one_container(tuple(given.items()))
+    return pod_request(msgspec.convert(spec, PodSpec))
