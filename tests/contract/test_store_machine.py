@@ -159,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         async def put(store: Store) -> list[Entry | str]:
             outcomes = await store.put_group(group)
-            return [str(each) if isinstance(each, RevisionMismatch) else each for each in outcomes]
+            return [str(each) if isinstance(each, StoreError) else each for each in outcomes]
 
         self.both(put)
 

@@ -141,6 +141,7 @@ class Application:
             ApiError: the store refused.
         """
         await self._priority.load()
+        await self.registry.occupancy.load()
         documents = [("", "namespaces", {"metadata": {"name": name}}) for name in BUILT_IN]
         documents += [
             ("scheduling.k8s.io", "priorityclasses", priorityclass.system_class(name))

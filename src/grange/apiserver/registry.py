@@ -18,6 +18,7 @@ from grange.api.status import ApiError, BadRequest, Cause, Invalid
 from grange.api.validation import validate
 from grange.apiserver import deletion, metadata, stored
 from grange.apiserver.admission import Attempt, Plugin
+from grange.apiserver.occupancy import Occupancy
 from grange.apiserver.options import IGNORE, STRICT, DeleteOptions, WriteOptions
 from grange.apiserver.stored import Work
 from grange.base.clock import Clock
@@ -108,6 +109,9 @@ class Registry:
         clock: for timestamps.
         rng: for uids and generated names.
         admission: rules that look beyond the object, in order.
+
+    Attributes:
+        occupancy: what the pods of each node ask for together; to be loaded from a store in use.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Registry:
         self.scheme = scheme
         self.clock = clock
         self.work = Work()
+        self.occupancy = Occupancy(store)
         self._rng = rng.fork("registry")
         self._admission = tuple(admission)
 
@@ -172,8 +177,10 @@ class Registry:
             if self.store.latest(place.key) is not None:
                 raise stored.already_exists(place.info, place.name)
             return Written(value(0), warnings)
+        key = place.key
+        noted = self.occupancy.noting(place.info, key, document, value)
         try:
-            entry = await self.store.put(place.key, value, expect=0)
+            entry = await self.store.put(key, noted, expect=0)
         except StoreError as error:
             raise stored.translate(error, place.info, place.name) from error
         return Written(entry.value, warnings)
@@ -236,8 +243,9 @@ class Registry:
         what the server does here (a binding sets the node).
 
         Returns:
-            For each the object as stored, or why it is refused: ``NotFound``, ``Conflict``,
-            ``TooLarge``, or what admission or the change raised.
+            For each the object as stored, or why it is refused: ``NotFound``, ``Conflict`` (also when
+            a pod that it puts on a node does not fit there), ``TooLarge``, or what admission or the
+            change raised.
 
         Raises:
             ApiError: the store refused; nothing was written.
@@ -257,20 +265,22 @@ class Registry:
                 new = rewrite.change(old)
                 self._admit(rewrite.attempt)
                 value = stored.encode_again(place.info, new, self.work)
+                if options.dry_run:
+                    self._check_room(place, entry.key, new)
+                    outcomes.append(Written(value(entry.revision)))
+                    continue
             except ApiError as error:
                 outcomes.append(error)
                 continue
-            if options.dry_run:
-                outcomes.append(Written(value(entry.revision)))
-                continue
             accepted.append(len(outcomes))
             outcomes.append(_NOT_YET)
-            writes.append(Write(entry.key, value, entry.revision))
+            noted = self.occupancy.noting(place.info, entry.key, new, value, fits=True)
+            writes.append(Write(entry.key, noted, entry.revision))
         if writes:
             with stored.translated():
                 entries = await self.store.put_group(writes)
             for at, outcome in zip(accepted, entries, strict=True):
-                if isinstance(outcome, StoreError):  # an earlier one of the group was faster
+                if isinstance(outcome, StoreError):  # an earlier one was faster, or took the room
                     place = rewrites[at].place
                     outcomes[at] = stored.translate(outcome, place.info, place.name)
                 else:
@@ -288,8 +298,9 @@ class Registry:
         value = stored.encode(place.info, document, self.work)
         if options.dry_run:
             return Written(value(entry.revision), warnings)
+        noted = self.occupancy.noting(place.info, entry.key, document, value)
         try:
-            written = await self.store.put(place.key, value, expect=entry.revision)
+            written = await self.store.put(entry.key, noted, expect=entry.revision)
         except StoreError as error:
             raise stored.translate(error, place.info, place.name) from error
         return Written(written.value, warnings)
@@ -324,8 +335,9 @@ class Registry:
         value = stored.encode(place.info, document, self.work)
         if dry_run:
             return Written(value(entry.revision), removed=True)
+        noted = self.occupancy.noting(place.info, entry.key, document, value, gone=True)
         try:
-            gone = await self.store.delete(place.key, value=value, expect=entry.revision)
+            gone = await self.store.delete(entry.key, value=noted, expect=entry.revision)
         except StoreError as error:
             raise stored.translate(error, place.info, place.name) from error
         return Written(gone.value, removed=True)
@@ -345,6 +357,11 @@ class Registry:
             raise stored.conflict(place.info, place.name, why)
         if version and version != str(entry.revision):
             raise stored.conflict(place.info, place.name, stored.CHANGED)
+
+    def _check_room(self, place: Place, key: str, new: Document) -> None:
+        shortage = self.occupancy.shortage(place.info, key, new)
+        if shortage is not None:
+            raise stored.conflict(place.info, place.name, str(shortage))
 
     def _admit(self, attempt: Attempt) -> None:
         for plugin in self._admission:

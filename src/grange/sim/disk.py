@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from grange.base.rng import Stream
-from grange.store.errors import RevisionMismatch, StorageFull
+from grange.store.errors import Refused, RevisionMismatch, StorageFull
 from grange.store.interface import Entry, Page, Store, Subscription, Write
 
 
@@ -35,6 +35,11 @@ class WeakDisk:
         """See ``Store``."""
         return self._inner.compacted
 
+    @property
+    def setbacks(self) -> int:
+        """See ``Store``."""
+        return self._inner.setbacks
+
     def get(self, key: str) -> Entry | None:
         """See ``Store``."""
         return self._inner.get(key)
@@ -56,7 +61,9 @@ class WeakDisk:
         self._check()
         return await self._inner.put(key, value, expect=expect)
 
-    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+    async def put_group(
+        self, writes: Sequence[Write]
+    ) -> Sequence[Entry | RevisionMismatch | Refused]:
         """See ``Store``; raises ``StorageFull`` before anything is accepted."""
         self._check()
         return await self._inner.put_group(writes)

@@ -5,6 +5,7 @@
     GrangeError
     └── StoreError
         ├── RevisionMismatch   read the key again and decide anew
+        ├── Refused            by the write's own value, which says why
         ├── Compacted          list again; the history asked for is gone
         ├── FutureRevision     the caller is ahead of this store: wait, or list again after a restore
         ├── StoreClosed        stop
@@ -37,6 +38,10 @@ class RevisionMismatch(StoreError):
         self.key = key
         self.expected = expected
         self.actual = actual
+
+
+class Refused(StoreError):
+    """Raised by a value, at acceptance, to decline its own write; the message says why."""
 
 
 class Compacted(StoreError):

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from grange.store.errors import RevisionMismatch
+from grange.store.errors import Refused, RevisionMismatch
 
 
 # Entries and events are Structs that the garbage collector does not track: they can be part of no
@@ -139,6 +139,13 @@ class Store(Protocol):
     def compacted(self) -> int:
         """History up to and including this revision is gone; 0 if none is."""
 
+    @property
+    def setbacks(self) -> int:
+        """How often accepted writes were undone since the store was opened.
+
+        Whoever keeps sums over what is accepted looks here before relying on them.
+        """
+
     def get(self, key: str) -> Entry | None:
         """The acknowledged value."""
 
@@ -172,8 +179,9 @@ class Store(Protocol):
 
         Args:
             key: not empty, without NUL; ``ValueError`` otherwise.
-            value: called once, at acceptance, with the write's revision; if it raises, the write
-                is not accepted and the error passes through.
+            value: called once, at acceptance, with the write's revision, and not if the write is
+                refused before; if it raises, the write is not accepted and the error passes through.
+                What it sees through ``latest`` is all that was accepted before.
             expect: None writes whatever is there; 0 only if the key is absent; otherwise only if
                 the key's accepted revision is this one.
 
@@ -184,7 +192,9 @@ class Store(Protocol):
         Cancellation: the write may still happen; it is atomic either way.
         """
 
-    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+    async def put_group(
+        self, writes: Sequence[Write]
+    ) -> Sequence[Entry | RevisionMismatch | Refused]:
         """Many puts at once, each decided for itself, those that are accepted on disk together.
 
         Args:
@@ -192,12 +202,13 @@ class Store(Protocol):
 
         Returns:
             For each write what ``put`` would have returned, or the refusal that it would have
-            raised; only when all of the accepted ones are on disk.
+            raised, by the expected revision or by the value (``Refused``); only when all of the
+            accepted ones are on disk.
 
         Raises:
             StorageFull, StoreClosed: nothing of the group was written.
             StoreError: the disk refused the group for another reason, which the message names.
-            ValueError, or what a value raised: the writes before that one may still happen.
+            ValueError, or what else a value raised: the writes before that one may still happen.
         Cancellation: the group may still be written; all that is accepted of it, or nothing.
         """
 

@@ -8,7 +8,13 @@ in one step, so ``latest`` and ``get`` agree.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreClosed
+from grange.store.errors import (
+    Compacted,
+    FutureRevision,
+    Refused,
+    RevisionMismatch,
+    StoreClosed,
+)
 from grange.store.interface import Entry, Event, Page, Write, check_key
 
 _BUFFER_EVENTS = 16_384  # the default of SQLiteStore
@@ -46,6 +52,11 @@ class MemoryStore:
     def compacted(self) -> int:
         """History up to and including this revision is gone; 0 if none is."""
         return self._compacted
+
+    @property
+    def setbacks(self) -> int:
+        """How often accepted writes were undone: never, as they are acknowledged at once."""
+        return 0
 
     def get(self, key: str) -> Entry | None:
         """The acknowledged value."""
@@ -91,18 +102,20 @@ class MemoryStore:
         await _turn()
         return entry
 
-    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+    async def put_group(
+        self, writes: Sequence[Write]
+    ) -> Sequence[Entry | RevisionMismatch | Refused]:
         """Many puts at once, each decided for itself.
 
         Raises:
             StoreClosed: nothing was written.
         """
         self._check_open()
-        outcomes: list[Entry | RevisionMismatch] = []
+        outcomes: list[Entry | RevisionMismatch | Refused] = []
         for write in writes:
             try:
                 outcomes.append(self._put(*write))
-            except RevisionMismatch as refusal:
+            except (RevisionMismatch, Refused) as refusal:
                 outcomes.append(refusal)
         await _turn()
         return outcomes

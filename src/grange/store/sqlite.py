@@ -25,6 +25,7 @@ from grange.store.directory import DataDirectory
 from grange.store.errors import (
     Compacted,
     FutureRevision,
+    Refused,
     RevisionMismatch,
     StoreClosed,
     StoreError,
@@ -133,6 +134,11 @@ class SQLiteStore:
         """History up to and including this revision is gone; 0 if none is."""
         return self._compacted
 
+    @property
+    def setbacks(self) -> int:
+        """How often accepted writes were undone since the store was opened."""
+        return self._failed_batches
+
     def get(self, key: str) -> Entry | None:
         """The acknowledged value."""
         return self._state.get(key)
@@ -227,18 +233,20 @@ class SQLiteStore:
             raise StoreClosed(self._refusal)
         return await self._accept([self._state.put(key, value, expect)])
 
-    async def put_group(self, writes: Sequence[Write]) -> Sequence[Entry | RevisionMismatch]:
+    async def put_group(
+        self, writes: Sequence[Write]
+    ) -> Sequence[Entry | RevisionMismatch | Refused]:
         """Many puts at once; returns when all that are accepted are on disk, in one transaction.
 
         Raises:
             StorageFull, StoreClosed: nothing was written.
             StoreError: the disk refused the group for another reason, which the message names.
-            ValueError, or what a value raised: the writes before that one may still happen.
+            ValueError, or what else a value raised: the writes before that one may still happen.
         Cancellation: the group may still be written; all that is accepted of it, or nothing.
         """
         if self._refusal:
             raise StoreClosed(self._refusal)
-        outcomes: list[Entry | RevisionMismatch] = []
+        outcomes: list[Entry | RevisionMismatch | Refused] = []
         accepted: list[Change] = []
         written: asyncio.Future[Entry] | None = None
         put = self._state.put
@@ -246,7 +254,7 @@ class SQLiteStore:
             for key, value, expect in writes:
                 try:
                     change = put(key, value, expect)
-                except RevisionMismatch as refusal:
+                except (RevisionMismatch, Refused) as refusal:
                     outcomes.append(refusal)
                 else:
                     accepted.append(change)

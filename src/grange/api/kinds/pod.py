@@ -17,6 +17,7 @@ from grange.api.validation.causes import Faults
 from grange.api.validation.podspec import check_pod_spec, check_pod_update
 
 Scalar = str | int | float  # a quantity on the wire
+FINISHED = frozenset({"Succeeded", "Failed"})  # phases that a pod never leaves
 SelectorRequirement = meta.SelectorRequirement
 LabelSelector = meta.LabelSelector
 
@@ -335,7 +336,7 @@ def is_ready(pod: Pod) -> bool:
 
 def is_finished(pod: Pod) -> bool:
     """Whether the pod's programs have all ended for good."""
-    return pod.status.phase in {"Succeeded", "Failed"}
+    return pod.status.phase in FINISHED
 
 
 def _validate(document: Document, old: Document | None) -> list[Cause]:

@@ -1,0 +1,386 @@
+"""What the pods of each node ask for together, so that no binding gives a node more than it has.
+
+Theory of operation. Whether a pod fits is decided where its write is *accepted*: there all writes
+have one order, whoever makes them, so of two bindings that compete for the last place the later one
+sees the earlier one, also within one group. For that the registry lets the books note each write of a
+pod or a node as part of the write's value, which the store asks for at acceptance and not otherwise.
+A binding that does not fit is declined in the same place.
+
+What counts is what a scheduler's cache counts: every pod that has a node and has not ended, also one
+that is on its way out, with the requests that kube-scheduler's rules give it. So what fits for a
+scheduler that knows the newest state fits here. A node that is not there or does not say what it
+offers sets no limit, and neither does a resource that it does not name.
+
+If the disk refuses, all writes that were accepted and not acknowledged are undone, without a word to
+the books. They ask the store before each step whether that has happened, and only then read again what
+they noted and nobody acknowledged.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from grange.api import amounts, gpus
+from grange.api.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.api.kinds import NODE, POD
+from grange.api.kinds.pod import FINISHED, Scalar
+from grange.api.meta import Document
+from grange.api.quantity import QuantityError
+from grange.api.scheme import AnyKind
+from grange.apiserver import stored
+from grange.store.errors import Refused
+from grange.store.interface import Store
+
+_JOURNAL_KEPT = 256  # acknowledged writes are dropped when there are more
+
+
+class Shortage(NamedTuple):
+    """What a node has too little of.
+
+    Attributes:
+        node: its name.
+        resource: the resource's name.
+        requested: what the pod asks for.
+        free: what the other pods leave of it; negative where they ask for more than there is.
+    """
+
+    node: str
+    resource: str
+    requested: int
+    free: int
+
+    def __str__(self) -> str:
+        unit = "m" if self.resource == CPU else ""
+        return (
+            f"node {self.node} has not enough {self.resource}: "
+            f"{self.requested}{unit} requested, {max(0, self.free)}{unit} free"
+        )
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node's books: sums over ``held``, which has the pods by their keys."""
+
+    offer: Resources | None = None
+    held: dict[str, Resources] = field(default_factory=dict)
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    scalars: dict[str, int] = field(default_factory=dict)
+
+    def hold(self, key: str, need: Resources) -> None:
+        before = self.held.get(key)
+        if before is need:
+            return
+        if before is not None:
+            self._add(before, -1)
+        self.held[key] = need
+        self._add(need, 1)
+
+    def release(self, key: str) -> None:
+        before = self.held.pop(key, None)
+        if before is not None:
+            self._add(before, -1)
+
+    def _add(self, need: Resources, sign: int) -> None:
+        self.cpu_milli += sign * need.cpu_milli
+        self.memory_bytes += sign * need.memory_bytes
+        self.ephemeral_bytes += sign * need.ephemeral_bytes
+        for name, amount in need.scalars.items() if need.scalars else ():
+            left = self.scalars.get(name, 0) + sign * amount
+            if left:
+                self.scalars[name] = left
+            else:
+                self.scalars.pop(name, None)
+
+    def lacks(self, need: Resources) -> tuple[str, int, int] | None:
+        """The first resource that one more pod would find too little of, what it asks and what is free.
+
+        As ``placement.reference.fits``: what a pod does not ask for cannot keep it out.
+        """
+        offer = self.offer
+        if offer is None:
+            return None
+        if len(self.held) >= offer.pods:
+            return PODS, 1, offer.pods - len(self.held)
+        if need.cpu_milli and need.cpu_milli > (left := offer.cpu_milli - self.cpu_milli):
+            return CPU, need.cpu_milli, left
+        if need.memory_bytes and need.memory_bytes > (
+            left := offer.memory_bytes - self.memory_bytes
+        ):
+            return MEMORY, need.memory_bytes, left
+        if need.ephemeral_bytes and need.ephemeral_bytes > (
+            left := offer.ephemeral_bytes - self.ephemeral_bytes
+        ):
+            return EPHEMERAL_STORAGE, need.ephemeral_bytes, left
+        for name, amount in need.scalars.items():
+            there = offer.scalars.get(name)
+            if (
+                there is not None
+                and amount
+                and amount > (left := there - self.scalars.get(name, 0))
+            ):
+                return name, amount, left
+        return None
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
+
+
+class _StoredPod(msgspec.Struct):
+    metadata: dict[str, Any]
+    spec: dict[str, Any]
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _StoredNode(msgspec.Struct):
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+_pods = msgspec.json.Decoder(_StoredPod)
+_nodes = msgspec.json.Decoder(_StoredNode)
+_POD_KEYS, _NODE_KEYS = stored.prefix(POD), stored.prefix(NODE)
+
+
+class Occupancy:
+    """The books of all nodes.
+
+    Args:
+        store: whose accepted writes they follow.
+
+    Attributes:
+        rereads: how often writes that were noted were undone, and the books put right.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.rereads = 0
+        self._store = store
+        self._books: dict[str, _Node] = {}
+        # Revision, key and a pod's node of what may still be undone, and of some more.
+        self._journal: deque[tuple[int, str, str]] = deque()
+        self._journal_max = _JOURNAL_KEPT
+        self._setbacks = store.setbacks
+
+    async def load(self) -> None:
+        """Take note of what is there already; once, before the first write.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        for prefix in (_NODE_KEYS, _POD_KEYS):
+            for entry in (await self._store.list(prefix)).entries:
+                self._read(entry.key, entry.value)
+
+    def noting(
+        self,
+        info: AnyKind,
+        key: str,
+        document: Document,
+        value: Callable[[int], bytes],
+        *,
+        gone: bool = False,
+        fits: bool = False,
+    ) -> Callable[[int], bytes]:
+        """The value of a write, which is noted when the write is accepted.
+
+        Args:
+            info: the kind.
+            key: what is written.
+            document: the new object; for a deletion the last one.
+            value: gives the bytes.
+            gone: the write is a deletion.
+            fits: decline a pod that comes to a node with it and does not fit there.
+
+        Returns:
+            The value; it raises ``Refused``, saying what is short, to decline the write.
+        """
+        if info is POD:
+            return partial(self._accept_pod, key, document, value, gone=gone, fits=fits)
+        if info is NODE:
+            status = None if gone else document.get("status")
+            return partial(self._accept_node, key, status, value)
+        return value
+
+    def shortage(self, info: AnyKind, key: str, document: Document) -> Shortage | None:
+        """What a pod that is about to be bound would find too little of on its node."""
+        if info is not POD:
+            return None
+        self._confirm()
+        node, need = _placed(document)
+        books = self._books.get(node)
+        if need is None or books is None or key in books.held:
+            return None
+        found = books.lacks(need)
+        return None if found is None else Shortage(node, *found)
+
+    def sums(self) -> Iterator[tuple[str, int, Resources]]:
+        """By node how many pods there are and what they ask for together, for whoever compares."""
+        self._confirm()
+        for name, books in self._books.items():
+            total = Resources(
+                books.cpu_milli,
+                books.memory_bytes,
+                books.ephemeral_bytes,
+                scalars=MappingProxyType(dict(books.scalars)),
+            )
+            yield name, len(books.held), total
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _accept_node(
+        self, key: str, status: Any, value: Callable[[int], bytes], revision: int
+    ) -> bytes:
+        self._confirm()
+        body = value(revision)
+        self._put_node(key, status)
+        self._remember(revision, key, "")
+        return body
+
+    def _accept_pod(
+        self,
+        key: str,
+        document: Document,
+        value: Callable[[int], bytes],
+        revision: int,
+        *,
+        gone: bool,
+        fits: bool,
+    ) -> bytes:
+        node, need = _placed(document)
+        if not node:
+            return value(revision)  # and it never had one
+        self._confirm()
+        if gone:
+            need = None
+        books = self._books.get(node)
+        before = None if books is None else books.held.get(key)
+        if need is before:
+            return value(revision)
+        if fits and before is None and books is not None and need is not None:
+            short = books.lacks(need)
+            if short is not None:
+                raise Refused(str(Shortage(node, *short)))
+        body = value(revision)
+        self._put_pod(key, node, need)
+        self._remember(revision, key, node)
+        return body
+
+    def _put_node(self, key: str, status: Any) -> None:
+        name = key.removeprefix(_NODE_KEYS)
+        offer = None
+        if status and (given := status.get("allocatable")):
+            try:
+                offer = _offered(tuple(given.items()))
+            except QuantityError:
+                return  # as schedulers do: the node stays as it was
+        books = self._books.get(name)
+        if books is None:
+            if offer is None:
+                return
+            books = self._books[name] = _Node()
+        books.offer = offer
+        self._drop_empty(name, books)
+
+    def _put_pod(self, key: str, node: str, need: Resources | None) -> None:
+        books = self._books.get(node)
+        if need is not None:
+            if books is None:
+                books = self._books[node] = _Node()
+            books.hold(key, need)
+        elif books is not None:
+            books.release(key)
+            self._drop_empty(node, books)
+
+    def _drop_empty(self, name: str, books: _Node) -> None:
+        if books.offer is None and not books.held:
+            del self._books[name]
+
+    def _remember(self, revision: int, key: str, node: str) -> None:
+        journal = self._journal
+        journal.append((revision, key, node))
+        if len(journal) >= self._journal_max:
+            acknowledged = self._store.revision
+            while journal and journal[0][0] <= acknowledged:
+                journal.popleft()
+            self._journal_max = max(_JOURNAL_KEPT, 2 * len(journal))
+
+    def _confirm(self) -> None:
+        """See to it that the books show what is accepted and nothing else."""
+        setbacks = self._store.setbacks
+        if setbacks == self._setbacks:
+            return
+        self._setbacks = setbacks
+        self.rereads += 1
+        journal, self._journal = self._journal, deque()
+        for _, key, node in journal:
+            if node:
+                self._put_pod(key, node, None)
+        for key in dict.fromkeys(key for _, key, _ in journal):
+            entry = self._store.latest(key)
+            if entry is not None:
+                self._read(key, entry.value)
+            elif key.startswith(_NODE_KEYS):
+                self._put_node(key, None)
+
+    def _read(self, key: str, value: bytes) -> None:
+        if key.startswith(_NODE_KEYS):
+            self._put_node(key, _nodes.decode(value).status)
+            return
+        pod = _pods.decode(value)
+        if pod.spec.get("nodeName") and pod.status.phase not in FINISHED:
+            node, need = _placed({"metadata": pod.metadata, "spec": pod.spec})
+            self._put_pod(key, node, need)
+
+
+def _placed(pod: Document) -> tuple[str, Resources | None]:
+    """A pod's node, and what it needs there: None without a node, and when it has ended."""
+    spec = pod["spec"]
+    node = spec.get("nodeName") or ""
+    if not node:
+        return "", None
+    status = pod.get("status")
+    if status and status.get("phase") in FINISHED:
+        return node, None
+    try:
+        need = amounts.spec_request(spec).resources
+    except QuantityError:
+        return node, None  # schedulers leave it out as well
+    if gpus.GPU_MILLI in need.scalars:
+        told = (pod["metadata"].get("annotations") or {}).get(gpus.ANNOTATION, "")
+        need = _with_devices(need, told)
+    return node, need
+
+
+# A device is one more resource here, of which there is a thousand: shares of it add up like amounts.
+
+
+def _device(number: int) -> str:
+    return f"{gpus.GPU_MILLI} of device {number}"
+
+
+def _with_devices(need: Resources, told: str) -> Resources:
+    want = need.scalars[gpus.GPU_MILLI]
+    held = gpus.parse(told, want) if want else ()
+    each = dict.fromkeys((_device(number) for number in held), min(want, gpus.WHOLE))
+    return msgspec.structs.replace(need, scalars=MappingProxyType({**need.scalars, **each}))
+
+
+@lru_cache(maxsize=1024)
+def _offered(given: tuple[tuple[str, Scalar], ...]) -> Resources:
+    """What a node offers, with its devices.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    offer = amounts.allocatable(dict(given))
+    devices = gpus.count(offer)
+    if not devices:
+        return offer
+    each = dict.fromkeys((_device(number) for number in range(devices)), gpus.WHOLE)
+    return msgspec.structs.replace(offer, scalars=MappingProxyType({**offer.scalars, **each}))

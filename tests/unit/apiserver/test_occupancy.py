@@ -1,0 +1,380 @@
+"""No binding gives a node more than it has: whoever binds, in whatever order, whatever the disk does."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.json import decode
+from msgspec.structs import replace
+from tests.unit.apiserver.server import NODES, PODS, Answer, Server
+from tests.unit.store.test_sqlite import FULL, Lane, failure
+
+from grange.api import bindings
+from grange.api.amounts import Resources, allocatable, pod_request
+from grange.api.kinds.pod import Pod, is_finished
+from grange.api.meta import Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.offload import Inline
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery
+from grange.placement import reference
+from grange.placement.requests import IDLE, Usage, charged
+from grange.sim import builders
+from grange.store.settings import Lanes
+from grange.store.sqlite import SQLiteStore
+
+CAPACITY = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "1Gi", "pods": "3", "a.io/fpga": "1"}
+
+
+async def add_node(server: Server, name: str = "n1", **capacity: str) -> None:
+    await server.made(NODES, builders.node_document(name, capacity=capacity or CAPACITY))
+
+
+async def add_pod(server: Server, name: str, on: str = "", **requests: str) -> Document:
+    document = builders.pod_document(name, requests=requests)
+    if on:
+        document["spec"]["nodeName"] = on
+    return await server.made(PODS, document)
+
+
+async def bind_all(server: Server, *names: str, node: str = "n1", **query: str) -> list[Document]:
+    items = [
+        {"metadata": {"name": name, "namespace": "default"}, "target": {"name": node}}
+        for name in names
+    ]
+    answer = await server.create(bindings.PATH, {"kind": "BindingList", "items": items}, **query)
+    assert answer.code == 200, answer.text
+    statuses: list[Document] = answer.body["items"]
+    return statuses
+
+
+def codes(statuses: list[Document]) -> list[int]:
+    return [status["code"] for status in statuses]
+
+
+def refused(answer: Answer) -> str:
+    assert (answer.code, answer.reason) == (409, "Conflict"), answer.text
+    return answer.message
+
+
+@pytest.mark.parametrize(
+    ("resource", "each", "told"),
+    [
+        ("cpu", "1500m", "cpu: 1500m requested, 500m free"),
+        ("memory", "3Gi", "memory: 3221225472 requested, 1073741824 free"),
+        ("ephemeral-storage", "600Mi", "ephemeral-storage: 629145600 requested, 444596224 free"),
+        ("a.io/fpga", "1", "a.io/fpga: 1 requested, 0 free"),
+    ],
+)
+async def test_what_does_not_fit_beside_the_others_is_refused(
+    server: Server, resource: str, each: str, told: str
+) -> None:
+    await add_node(server)
+    for name in ("a", "b"):
+        await add_pod(server, name, **{resource: each})
+    assert (await server.bind("a", "n1")).code == 201
+    before = (await server.get(f"{PODS}/b")).body
+    message = refused(await server.bind("b", "n1"))
+    assert message == (f'Operation cannot be fulfilled on pods "b": node n1 has not enough {told}')
+    assert (await server.get(f"{PODS}/b")).body == before
+    await add_node(server, "n2", **CAPACITY)
+    assert (await server.bind("b", "n2")).code == 201
+
+
+async def test_node_takes_so_many_pods(server: Server) -> None:
+    await add_node(server)
+    for number in range(4):
+        await add_pod(server, f"p{number}")
+    assert codes(await bind_all(server, "p0", "p1", "p2")) == [201, 201, 201]
+    assert refused(await server.bind("p3", "n1")).endswith("enough pods: 1 requested, 0 free")
+
+
+async def test_bindings_of_one_group_see_each_other(server: Server) -> None:
+    """And the same pod twice in a group counts once."""
+    await add_node(server)
+    for name in ("a", "b", "c", "d"):
+        await add_pod(server, name, cpu="1")
+    assert codes(await bind_all(server, "a", "a", "b", "c", "d")) == [201, 409, 201, 409, 409]
+    assert (await bind_all(server, "c"))[0]["message"].endswith("1000m requested, 0m free")
+
+
+async def test_two_that_ask_at_the_same_time_do_not_both_get_the_last_place(
+    server: Server,
+) -> None:
+    await add_node(server)
+    answers: list[Answer] = []
+    for name in ("a", "b", "c"):
+        await add_pod(server, name, cpu="1500m")
+
+    async def bind(name: str) -> None:
+        answers.append(await server.bind(name, "n1"))
+
+    async with Nursery("binders") as nursery:
+        for name in ("a", "b", "c"):
+            nursery.start(bind(name))
+    assert sorted(answer.code for answer in answers) == [201, 409, 409]
+
+
+async def test_dry_run_is_judged_and_takes_nothing(server: Server) -> None:
+    await add_node(server)
+    for name in ("a", "b"):
+        await add_pod(server, name, cpu="1500m")
+    assert codes(await bind_all(server, "a", "b", dryRun="All")) == [201, 201]
+    assert codes(await bind_all(server, "a")) == [201]
+    assert codes(await bind_all(server, "b", dryRun="All")) == [409]
+
+
+async def test_pod_counts_until_it_has_ended_or_is_gone(server: Server) -> None:
+    """On its way out it still runs; that is how a scheduler's cache counts, too."""
+    await add_node(server)
+    await add_pod(server, "old", on="n1", cpu="2")
+    await add_pod(server, "new", cpu="1")
+    await server.delete(f"{PODS}/old")  # gracefully: it is marked
+    assert (await server.get(f"{PODS}/old")).body["metadata"]["deletionTimestamp"]
+    refused(await server.bind("new", "n1"))
+    await server.delete(f"{PODS}/old", gracePeriodSeconds="0")
+    assert (await server.bind("new", "n1")).code == 201
+    await add_pod(server, "next", cpu="2")
+    refused(await server.bind("next", "n1"))
+    await server.patch(f"{PODS}/new/status", {"status": {"phase": "Succeeded"}})
+    assert (await server.bind("next", "n1")).code == 201
+
+
+async def test_pods_that_somebody_put_there_without_asking_count(server: Server) -> None:
+    """Also beyond what there is, and before there is a node; they themselves are not refused."""
+    for number in range(4):
+        await add_pod(server, f"p{number}", on="n1", cpu="1")
+    await add_node(server)
+    await add_pod(server, "small", cpu="1m")
+    assert refused(await server.bind("small", "n1")).endswith("pods: 1 requested, 0 free")
+
+
+async def test_shrunk_node_keeps_what_it_has_and_takes_no_more(server: Server) -> None:
+    await add_node(server)
+    for name in ("a", "b", "c"):
+        await add_pod(server, name, cpu="500m")
+    await server.bind("a", "n1")
+    await server.bind("b", "n1")
+    less = {"status": {"allocatable": {**CAPACITY, "cpu": "600m"}}}
+    await server.patch(f"{NODES}/n1/status", less)
+    assert refused(await server.bind("c", "n1")).endswith("cpu: 500m requested, 0m free")
+    await server.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
+    assert (await server.get(f"{PODS}/a")).body["spec"]["nodeName"] == "n1"
+    more = {"status": {"allocatable": {**CAPACITY, "cpu": "4"}}}
+    await server.patch(f"{NODES}/n1/status", more)
+    assert (await server.bind("c", "n1")).code == 201
+
+
+async def test_what_nobody_says_sets_no_limit(server: Server) -> None:
+    """A node that is not there, that offers nothing yet, or that does not name the resource."""
+    await server.made(NODES, {"metadata": {"name": "silent"}})
+    await add_node(server, "n1", cpu="1", memory="1Gi", pods="10")
+    for number, node in enumerate(("nowhere", "silent", "n1")):
+        await add_pod(server, f"p{number}", **{"a.io/fpga": "3"})
+        assert (await server.bind(f"p{number}", node)).code == 201
+
+
+async def test_pods_of_a_node_that_went_and_came_back_still_count(server: Server) -> None:
+    await add_node(server)
+    await add_pod(server, "a", on="n1", cpu="2")
+    await add_pod(server, "b", cpu="1")
+    await server.delete(f"{NODES}/n1")
+    await add_node(server)
+    refused(await server.bind("b", "n1"))
+
+
+async def test_pod_of_the_same_name_is_another_one(server: Server) -> None:
+    await add_node(server)
+    await add_pod(server, "a", on="n1", cpu="2")
+    await server.delete(f"{PODS}/a", gracePeriodSeconds="0")
+    await add_pod(server, "a", cpu="1")
+    await add_pod(server, "b", cpu="1")
+    assert codes(await bind_all(server, "a", "b")) == [201, 201]
+
+
+async def test_init_containers_and_overhead_count_as_for_schedulers(server: Server) -> None:
+    await add_node(server)
+    document = builders.pod_document("a", requests={"cpu": "100m"})
+    big = {"name": "init", "command": ["x"], "resources": {"requests": {"cpu": "1900m"}}}
+    document["spec"]["initContainers"] = [big]
+    await server.made(PODS, document)
+    await add_pod(server, "b", cpu="200m")
+    assert codes(await bind_all(server, "a", "b")) == [201, 409]
+
+
+async def test_device_is_promised_once(server: Server) -> None:
+    """Two shares may fit a node's sum and still be too much for one of its devices."""
+    await add_node(
+        server, "n1", cpu="8", memory="8Gi", pods="9", **{"grange.dev/gpu-milli": "2000"}
+    )
+
+    async def bind(name: str, devices: str) -> Answer:
+        meta = {"annotations": {"grange.dev/gpu-devices": devices}}
+        return await server.create(
+            f"{PODS}/{name}/binding", {"metadata": meta, "target": {"name": "n1"}}
+        )
+
+    for number in range(4):
+        await add_pod(server, f"p{number}", **{"grange.dev/gpu-milli": "600"})
+    assert (await bind("p0", "0")).code == 201
+    message = refused(await bind("p1", "0"))
+    assert message.endswith("grange.dev/gpu-milli of device 0: 600 requested, 400 free")
+    assert (await bind("p1", "1")).code == 201
+    await server.patch(f"{PODS}/p0/status", {"status": {"phase": "Succeeded"}})
+    assert (await bind("p2", "0")).code == 201
+
+
+async def test_new_server_on_the_store_knows_what_is_there(
+    server: Server, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    await add_node(server)
+    for name in ("a", "b", "c"):
+        await add_pod(server, name, cpu="1")
+    await bind_all(server, "a", "b")
+    await server.patch(f"{PODS}/b/status", {"status": {"phase": "Failed"}})
+    second = Server(clock=clock, rng=rng.fork("second"), log=log, store=server.store)
+    await second.application.bootstrap()
+    assert books(second) == books(server)
+    await add_pod(second, "d", cpu="1")
+    assert codes(await bind_all(second, "c", "d")) == [201, 409]
+
+
+def books(server: Server) -> dict[str, tuple[int, Resources]]:
+    found = server.application.registry.occupancy.sums()
+    return {node: (pods, total) for node, pods, total in found}
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_the_disk_refuses_never_happened(
+    tmp_path: Path, clock: Clock, rng: Stream, log: Logger, cancelled: bool
+) -> None:
+    """A place that an undone deletion seemed to free is not given away; an undone binding frees its own.
+
+    Also when nobody waits for the answers any more.
+    """
+    lane = Lane()
+    lanes = Lanes(writer=lane, reader=Inline())
+    store = await SQLiteStore.open(tmp_path, log=log, lanes=lanes)
+    server = Server(clock=clock, rng=rng, log=log, store=store)
+    await server.application.bootstrap()
+    await add_node(server)
+    await add_node(server, "n2")
+    await add_pod(server, "old", on="n1", cpu="2")
+    for name in ("a", "b"):
+        await add_pod(server, name, cpu="2")
+    before = books(server)
+    async with Nursery("callers") as nursery:
+        lane.gate.clear()
+        tasks = [
+            nursery.start(server.delete(f"{PODS}/old", gracePeriodSeconds="0")),
+            nursery.start(server.bind("a", "n2")),
+            # Made and gone again: after the refusal it looks as if this had been done.
+            nursery.start(server.create(PODS, builders.pod_document("x", nodeName="n2"))),
+            nursery.start(server.delete(f"{PODS}/x", gracePeriodSeconds="0")),
+        ]
+        await asyncio.sleep(0)
+        assert "n1" in books(server)
+        assert books(server)["n1"][0] == 0  # accepted, so it counts already
+        if cancelled:
+            for task in tasks:
+                task.cancel()
+        lane.failures.append(failure(FULL))
+        lane.gate.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert books(server) == before
+        refused(await server.bind("b", "n1"))
+        assert (await server.bind("b", "n2")).code == 201
+        refused(await server.bind("a", "n2"))
+    assert server.application.registry.occupancy.rereads == 1
+    await store.close()
+
+
+class Life:
+    """Whatever may happen to pods and nodes, drawn, and what must be true of it, worked out naively."""
+
+    def __init__(self, server: Server, rng: Stream) -> None:
+        self.server, self.rng = server, rng
+        self.refused = 0
+
+    def pods(self) -> list[Pod]:
+        prefix = "/core/pods/"
+        entries = self.server.store._entries  # type: ignore[attr-defined]  # the memory store's
+        return [
+            decode(each.value, type=Pod) for key, each in entries.items() if key.startswith(prefix)
+        ]
+
+    def usage(self, node: str) -> Usage:
+        usage = IDLE
+        for pod in self.pods():
+            if pod.spec.node_name == node and not is_finished(pod):
+                usage = charged(usage, pod_request(pod.spec), ())
+        return usage
+
+    def draw(self, *words: str) -> str:
+        return self.rng.choice(words)
+
+    async def step(self) -> None:
+        server, rng = self.server, self.rng
+        name, node = f"p{rng.integer(0, 29)}", f"n{rng.integer(0, 2)}"
+        match rng.integer(0, 9):
+            case 0 | 1 | 2:
+                asked = {"cpu": self.draw("0", "100m", "1", "1500m")}
+                if rng.integer(0, 2) == 0:
+                    asked |= {"a.io/fpga": self.draw("0", "1"), "memory": self.draw("1Gi", "3Gi")}
+                document = builders.pod_document(name, requests=asked)
+                if rng.integer(0, 4) == 0:
+                    document["spec"]["nodeName"] = node
+                await server.create(PODS, document)
+            case 3 | 4 | 5:
+                await self.bind(name, node)
+            case 6:
+                phase = {"status": {"phase": self.draw("Running", "Failed", "Succeeded")}}
+                await server.patch(f"{PODS}/{name}/status", phase)
+            case 7:
+                await server.delete(f"{PODS}/{name}", gracePeriodSeconds=self.draw("0", "30"))
+            case 8:
+                offer = {"cpu": self.draw("1", "2", "3"), "memory": "4Gi", "pods": "3"}
+                if rng.integer(0, 1):
+                    offer["a.io/fpga"] = "1"
+                await server.create(NODES, {"metadata": {"name": node}})
+                await server.patch(f"{NODES}/{node}/status", {"status": {"allocatable": offer}})
+            case _:
+                if rng.integer(0, 4) == 0:
+                    await server.delete(f"{NODES}/{node}")
+
+    async def bind(self, name: str, node: str) -> None:
+        """Refused for want of room exactly when the rule of every scheduler says so."""
+        found = [pod for pod in self.pods() if pod.metadata.name == name]
+        there = await self.server.get(f"{NODES}/{node}")
+        offered = there.body["status"].get("allocatable", {}) if there.code == 200 else {}
+        usage = self.usage(node)
+        answer = await self.server.bind(name, node)
+        if not found or found[0].spec.node_name or found[0].metadata.deletion_timestamp:
+            assert answer.code in {404, 409}
+            return
+        request = pod_request(found[0].spec)
+        offer = allocatable(offered)
+        unnamed = dict.fromkeys(request.resources.scalars, 10) | dict(offer.scalars)
+        room = reference.fits(request, replace(offer, scalars=unnamed), usage)
+        free = room or not offered or is_finished(found[0])
+        assert answer.code == (201 if free else 409), answer.text
+        self.refused += not free
+
+
+@pytest.mark.parametrize("number", range(6))
+async def test_bindings_are_refused_exactly_when_the_rule_says_so(
+    server: Server, number: int
+) -> None:
+    life = Life(server, Stream(number))
+    for _ in range(400):
+        await life.step()
+    assert life.refused > 5
+    for node, (pods, total) in books(server).items():
+        usage = life.usage(node)
+        assert (pods, total.cpu_milli, total.memory_bytes) == (
+            *(usage.pods, usage.cpu_milli),
+            usage.memory_bytes,
+        )
+        assert {**total.scalars} == {name: n for name, n in usage.scalars.items() if n}
