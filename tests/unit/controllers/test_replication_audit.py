@@ -346,3 +346,23 @@ async def test_a_late_view_does_not_become_the_record(
         told = {m.pod: [n.pod for n in one.spec.members] for one in found for m in one.spec.added}
         assert told == {"web-a": ["web-a"], "web-b": ["web-a", "web-b"]}
         assert [one.spec.message for one in found if one.spec.message] == []
+
+
+async def test_an_entry_that_only_a_late_cache_shows_is_not_recorded(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """It did not come true, was dropped, and what it announced came with the entry after it."""
+    async with world(clock, rng, log) as there:
+        there.gate = refuse("POST", "/pods")
+        await start(there, "a", replicas=1)
+        await there.settle(5.0)
+        (failed,) = (await there.controller()).status.outbox
+        there.deaf.add("/apis/grange.dev/v1alpha1/replicationcontrollers")
+        there.gate = lambda request: None
+        await there.until(lambda: recorded(there, 1), limit_s=90)
+        await there.settle(60.0)
+        there.deaf.clear()
+        await there.settle(60.0)
+        (only,) = await records(there)
+        assert names(only.spec.added) == ["web-a"]
+        assert not only.metadata.name.endswith(failed.id)

@@ -18,13 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import names, timestamps
-from grange.api.kinds import AUDITRECORD, POD, auditrecord
+from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, auditrecord
 from grange.api.kinds.auditrecord import RETARGET, AuditSpec
 from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
 from grange.api.meta import Document
-from grange.api.status import AlreadyExists, Expired, NotFound
+from grange.api.status import AlreadyExists, Conflict, Expired, NotFound
 from grange.api.timestamps import TimestampError
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -262,6 +262,7 @@ class Journal:
             The members that are recorded now.
 
         Raises:
+            Conflict: the controller is not what it was, so its outbox may not be.
             ApiError: not all records are written; try again.
         """
         listing = await self._client.list(
@@ -273,18 +274,29 @@ class Journal:
             if pod.metadata.uid not in known:
                 live += await self._found(pod, controller)
         members = [_member(pod) for pod in live if logic.is_active(pod)]
-        recorded = False
-        for found in controller.status.outbox:
-            done = settled(found, live)
-            if done is not None:
-                await self._write(controller, done, members)
-                recorded = recorded or done.event == RETARGET
+        told = [settled(found, live) for found in controller.status.outbox]
+        due = [done for done in told if done is not None]
         now_members = fingerprint(members)
+        recorded = any(done.event == RETARGET for done in due)
         if not recorded and now_members != controller.status.audited:
             message = "pods came or went without this controller"
-            strange = entry(controller, RETARGET, self._clock.now(), number=-1, message=message)
-            await self._write(controller, strange, members)
+            due.append(entry(controller, RETARGET, self._clock.now(), number=-1, message=message))
+        if due:
+            await self._check_current(controller)
+        for done in due:
+            await self._write(controller, done, members)
         return Recorded(now_members, tuple(live))
+
+    async def _check_current(self, controller: ReplicationController) -> None:
+        """Ask whether the outbox is what it was: a cache that is late shows entries that are dropped.
+
+        One that did not come true, was dropped, and came true by the entry after it would be
+        recorded a second time. Asked after the pods, so that no later entry can have made them.
+        """
+        meta = controller.metadata
+        live = await self._client.get(REPLICATIONCONTROLLER, meta.name, meta.namespace)
+        if live.metadata.resource_version != meta.resource_version:
+            raise Conflict(f"{controller.key} has changed: its outbox is to be read anew")
 
     async def _found(self, pod: Pod, controller: ReplicationController) -> list[Pod]:
         """A pod as the server has it; nothing if it is gone or not the controller's any more."""
