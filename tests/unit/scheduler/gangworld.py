@@ -87,10 +87,9 @@ class Bench:
             self.infos[name] = info
             self.queue.add(info, self.now)
 
-    def relabel(self, name: str, gang: str) -> None:
-        """A pod names another group, or (empty) none."""
-        labels = {GROUP_LABEL: gang} if gang else {}
-        self._change(name, labels=labels)
+    def relabel(self, name: str, gang: str, labels: dict[str, str] | None = None) -> None:
+        """A pod names another group, or (empty) none; it has these labels besides."""
+        self._change(name, labels={**(labels or {}), **({GROUP_LABEL: gang} if gang else {})})
 
     def terminate(self, *names: str) -> None:
         """Pods are being deleted; they keep their nodes until they are ``gone``."""

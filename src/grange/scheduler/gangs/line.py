@@ -2,7 +2,8 @@
 
 Others may be placed before a gang that waits, up to a number of pods. From then on, if it waits for
 nodes and is the first of all who do, nodes are kept for it; if it waits for quota, its claim counts.
-Both end when it is placed, cannot be placed at all, or its time is over.
+Both end when it is placed, cannot be placed at all, or its time is over. A single pod that waits for
+quota is treated alike; its claim ends as soon as its queue admits it.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from grange.scheduler.gangs.members import Gang
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank
 from grange.scheduler.gangs.reservation import Reservation
+from grange.scheduler.gangs.waiters import Waiter, Waiters
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ class Line:
         nodes_for: which nodes would hold a gang; None when no nodes would.
         for_nodes: gangs that wait for nodes, by key.
         for_quota: gangs that wait for quota, by key: their queue, and what they want.
-        pods: single pods that wait for quota: their queue, by UID.
+        pods: single pods that wait for quota, by UID.
     """
 
     quotas: Quotas
@@ -33,8 +35,13 @@ class Line:
     nodes_for: Callable[[Gang], tuple[str, ...] | None]
     for_nodes: dict[str, Gang] = field(default_factory=dict)
     for_quota: dict[str, tuple[Gang, str, Amounts]] = field(default_factory=dict)
-    pods: dict[str, str] = field(default_factory=dict)
+    pods: dict[str, Waiter] = field(default_factory=dict)
     _head: Gang | None = None
+    _waiters: Waiters = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nobody waits yet."""
+        self._waiters = Waiters(self.quotas.impossible)
 
     @property
     def head(self) -> Gang | None:
@@ -44,7 +51,7 @@ class Line:
     def wait_for_nodes(self, gang: Gang, now: float) -> None:
         """The gang found no room; again for one that waits, its nodes are chosen anew."""
         key = str(gang.key)
-        self.for_quota.pop(key, None)
+        self._leave_quota(key)
         self.for_nodes[key] = gang
         self._find_head()
         if self.reservation.owner == key:
@@ -54,12 +61,29 @@ class Line:
         """The gang is over quota: nodes are of no use to it."""
         key = str(gang.key)
         self.for_quota[key] = (gang, gang.queue, wanted)
+        self._waiters.put(key, gang.queue, wanted, gang.rank)
         self._leave_nodes(key, now)
+
+    def pod_waits(self, uid: str, queue: str, wanted: Amounts, rank: Rank) -> None:
+        """A single pod is over quota."""
+        known = self.pods.get(uid)
+        if known is not None and known.queue != queue:
+            self.quotas.unclaim(uid)
+        self.pods[uid] = self._waiters.put(uid, queue, wanted, rank)
+        self.quotas.renew(uid, wanted, rank)
+
+    def pod_leaves(self, uid: str) -> bool:
+        """A single pod waits for quota no longer; whether it did."""
+        if self.pods.pop(uid, None) is None:
+            return False
+        self._waiters.drop(uid)
+        self.quotas.unclaim(uid)
+        return True
 
     def leave(self, gang: Gang, now: float) -> None:
         """The gang waits no longer."""
         key = str(gang.key)
-        self.for_quota.pop(key, None)
+        self._leave_quota(key)
         self.quotas.unclaim(key)
         gang.overtaken = 0
         self._leave_nodes(key, now)
@@ -69,6 +93,9 @@ class Line:
         key = str(gang.key)
         self.quotas.unclaim(key)
         gang.overtaken, gang.since, gang.rank = 0, now, (gang.rank[0], now)
+        if key in self.for_quota:
+            _, queue, wanted = self.for_quota[key]
+            self._waiters.put(key, queue, wanted, gang.rank)
         self._find_head()
         if self.reservation.owner == key:
             self.reservation.release(now)
@@ -80,17 +107,18 @@ class Line:
             head.overtaken += count
             if head.overtaken >= self.overtakes and self.reservation.owner != str(head.key):
                 self._keep_nodes(head, now)
-        if queue and self.for_quota:
-            peers = self.quotas.peers(queue)
-            waiting = [item for item in self.for_quota.values() if item[1] in peers]
-            first = min(waiting, key=lambda item: item[0].rank, default=None)
-            if first is not None and rank > first[0].rank:
-                gang, wants_of, wanted = first
-                gang.overtaken += count
-                if gang.overtaken >= self.overtakes and not self.quotas.impossible(
-                    wants_of, wanted
-                ):
-                    self.quotas.claim(str(gang.key), wants_of, wanted, gang.rank)
+        if queue and (self.for_quota or self.pods):
+            first = self._waiters.first(self.quotas.peers(queue))
+            if first is not None and rank > first.rank:
+                gang = self.for_quota.get(first.owner)
+                overtaken = first if gang is None else gang[0]
+                overtaken.overtaken += count
+                if overtaken.overtaken >= self.overtakes:
+                    self.quotas.claim(first.owner, first.queue, first.wanted, first.rank)
+
+    def grants_changed(self) -> None:
+        """A queue may admit something else than before: who was hopeless may hope again."""
+        self._waiters.grants_changed()
 
     def nodes_changed(self) -> None:
         """A node came or offers something else: who was hopeless may hope again."""
@@ -108,6 +136,10 @@ class Line:
             self._find_head()
         else:
             self.reservation.hold(str(gang.key), names, now)
+
+    def _leave_quota(self, key: str) -> None:
+        if self.for_quota.pop(key, None) is not None:
+            self._waiters.drop(key)
 
     def _leave_nodes(self, key: str, now: float) -> None:
         if self.for_nodes.pop(key, None) is not None:

@@ -74,12 +74,14 @@ class News:
             QuantityError: an amount is no quantity; nothing was changed.
         """
         self._quotas.grant(queue.metadata.name, Grant.of(queue))
+        self._line.grants_changed()
         self._changed(queue.metadata.name)
 
     def queue_gone(self, queue: Queue) -> None:
         """A queue is gone: nobody is admitted to it any more."""
         if self._quotas.known(queue.metadata.name):
             self._quotas.grant(queue.metadata.name, None)
+            self._line.grants_changed()
 
     def pod_seen(self, pod: Pod, now: float) -> None:
         """A pod appeared or changed."""
@@ -93,8 +95,8 @@ class News:
             queue = self._queue_of(pod, gang)
             if queue:
                 self._charge(pod, queue)
-        if pod.spec.node_name and self._line.pods.pop(pod.metadata.uid, None) is not None:
-            self._changed(self._queue_of(pod, gang))
+        if self._line.pods:
+            self._leaves_line(pod, gang, now)
         if gang is not None:
             self._changed(gang)
             if gang.since is not None and (gang.started or not gang.tally[Place.WAITING]):
@@ -105,7 +107,7 @@ class News:
     def pod_gone(self, pod: Pod, now: float) -> None:
         """A pod is gone."""
         self._quotas.release(pod.metadata.uid)
-        self._line.pods.pop(pod.metadata.uid, None)
+        self._line.pod_leaves(pod.metadata.uid)
         gang = self._book.pod_gone(pod)
         if gang is not None:
             self._one_less(gang, now)
@@ -184,6 +186,19 @@ class News:
 
     # --- inside ------------------------------------------------------------------------------
 
+    def _leaves_line(self, pod: Pod, gang: Gang | None, now: float) -> None:
+        """A pod that waited by itself for quota: it may have a node, end, or wait elsewhere."""
+        uid, meta = pod.metadata.uid, pod.metadata
+        known = self._line.pods.get(uid)
+        if known is None:
+            return
+        elsewhere = gang is not None or meta.labels.get(QUEUE_LABEL, "") != known.queue
+        if elsewhere or pod.spec.node_name or meta.deletion_timestamp or is_finished(pod):
+            self._line.pod_leaves(uid)
+            self._changed(known.queue)
+            if elsewhere:
+                self._queue.activate([uid], now)
+
     def _left(self, left: Gang, pod: Pod, gang: Gang | None, now: float) -> None:
         """The pod's label changed: it goes with others now, or by itself."""
         uid = pod.metadata.uid
@@ -217,15 +232,16 @@ class News:
             self._wake(gang, now)
         asked: dict[str, dict[str, int]] = {}
         calls = []
-        for uid, queue in self._line.pods.items():
-            queued = self._queue.find(uid) if queue in queues else None
+        pods = [waiter for waiter in self._line.pods.values() if waiter.queue in queues]
+        for waiter in sorted(pods, key=lambda waiter: waiter.rank):
+            queued = self._queue.find(waiter.owner)
             if queued is None:
                 continue
             wanted = quotas.amounts(queued.info.request.resources)
-            together = quotas.total([asked.get(queue, {}), wanted])
-            if not self._quotas.refusal(queue, together):
-                asked[queue] = together
-                calls.append(uid)
+            together = quotas.total([asked.get(waiter.queue, {}), wanted])
+            if not self._quotas.refusal(waiter.queue, together, waiter.rank):
+                asked[waiter.queue] = together
+                calls.append(waiter.owner)
         self._queue.activate(calls, now)
 
     def _wake(self, gang: Gang, now: float) -> None:

@@ -86,7 +86,7 @@ def queue_status(queue: Queue, units: GangUnits, now: str) -> QueueStatus:
     used = units.quotas.limited_use(name)
     line = units.line
     gangs = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
-    pending = len(gangs) + sum(1 for wants_of in line.pods.values() if wants_of == name)
+    pending = len(gangs) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
     first = min(gangs, key=lambda gang: gang.rank, default=None)
     wanted = Condition(
         type=ADMITTING,

@@ -193,16 +193,17 @@ class GangUnits:
     def _single(self, queued: QueuedPod, queue: str, now: float) -> PodInfo | Outcome:
         if queue:
             wanted = quotas.amounts(queued.info.request.resources)
-            refusal = self.quotas.refusal(queue, wanted, _rank(queued))
+            rank = _rank(queued)
+            refusal = self.quotas.refusal(queue, wanted, rank)
             if refusal:
-                self.line.pods[queued.uid] = queue
+                self.line.pod_waits(queued.uid, queue, wanted, rank)
                 room = self._reclaim(queued, queue, wanted)
                 if room is None:
                     self.preempting.withdraw([queued.info])
                 self._queue.turn_down(queued, _OVER, now)
                 self._changed(queue)
                 return Unplaced(queued, self._rejection(refusal, _OVER), room)
-            self.line.pods.pop(queued.uid, None)
+            self.line.pod_leaves(queued.uid)
         return self._seen_by(queued)
 
     def _reclaim(
