@@ -19,11 +19,12 @@ from grange.reconcile.farm.failsafe import Failsafe, FailsafeConfig
 from grange.reconcile.farm.farm import Farm, Reconcile
 from grange.reconcile.farm.members import Members
 from grange.reconcile.farm.session import SessionKeeper
+from grange.reconcile.farm.spokesman import Spokesman
 
 R = TypeVar("R", bound=Resource)
 
 
-_REPORTED = 20  # alerts on a Lease; the newest
+_REPORTED = 20  # alerts about objects on a Lease; the newest
 
 
 class DuplicateFarm(GrangeError):
@@ -73,7 +74,7 @@ class Member:
     Attributes:
         session: the member's session.
         members: its peers.
-        alerts: what goes on.
+        alerts: what goes on and is ours to tell of.
     """
 
     def __init__(self, deps: Deps, config: FarmConfig, *, alerter: Alerter | None = None) -> None:
@@ -94,6 +95,14 @@ class Member:
         )
         informer = deps.informers.informer(LEASE, **Members.lease_selection(config))
         self.members = Members(deps.client, informer, config, clock=deps.clock, log=deps.log)
+        self._spokesman = Spokesman(
+            self.alerts,
+            informer,
+            config,
+            has_session=lambda: self.session.current is not None,
+            urge=self._urge,
+            clock=deps.clock,
+        )
         self._resumes = deps.informers.informer(
             CONFIGMAP, namespace=config.namespace, fields=f"metadata.name={RESUME_CONFIGMAP}"
         )
@@ -150,7 +159,11 @@ class Member:
             workers=workers,
             weight=weight,
             failsafe=Failsafe(
-                f"farm/{name}", self.alerts, failsafe, population=population, owned=owned
+                f"farm/{name}",
+                self._spokesman.seen,
+                failsafe,
+                population=population,
+                owned=owned,
             ),
         )
         self._farms[name] = farm  # type: ignore[assignment]  # read back for what all have
@@ -179,10 +192,12 @@ class Member:
 
     def _report(self) -> Document:
         """What this member says of itself: what it owns, and what troubles it, newest last."""
-        active = self.alerts.active()
+        own = [alert for alert in self.alerts.active() if not self._spokesman.tells(alert)]
+        troubles = (*self._spokesman.seen.active(), *own[-_REPORTED:])
         return {
             "owns": {name: len(farm.held()) for name, farm in self._farms.items()},
-            "alerts": [msgspec.to_builtins(alert) for alert in active[-_REPORTED:]],
+            "alerts": [msgspec.to_builtins(alert) for alert in troubles],
+            **self._spokesman.report(),
         }
 
     def _word(self, configmap: ConfigMap) -> None:
