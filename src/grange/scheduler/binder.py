@@ -75,7 +75,8 @@ class Binder:
         client: where to.
         plugin: how.
         cache: knows which assumptions still stand.
-        settle: told the outcome for pods that had the same one, never for none.
+        settle: told the outcome for pods that had the same one, never for none, and what the server
+            said if it refused the binding of a pod that has no node.
         limits: how much is under way.
         clock: waits between tries.
         log: what went wrong.
@@ -89,7 +90,7 @@ class Binder:
         client: Client,
         plugin: Bind,
         cache: Cache,
-        settle: Callable[[Sequence[Placed], Outcome], object],
+        settle: Callable[[Sequence[Placed], Outcome, str], object],
         *,
         limits: Limits,
         clock: Clock,
@@ -167,54 +168,56 @@ class Binder:
         placements = [(placed.info, placed.node_name) for placed in group]
         return await self._plugin.bind(self._client, placements)
 
-    def _end(self, group: Sequence[Placed], outcome: Outcome) -> None:
+    def _end(self, group: Sequence[Placed], outcome: Outcome, told: str = "") -> None:
         for placed in group:
             self.under_way.pop(placed.info.uid, None)
         if group:
-            self._settle(group, outcome)
+            self._settle(group, outcome, told)
 
     async def _pursue(self, placed: Placed, error: ApiError) -> None:
         """Find out what became of a binding that was not simply accepted."""
-        self._end((placed,), await self._outcome(placed, error))
+        self._end((placed,), *await self._outcome(placed, error))
 
-    async def _outcome(self, placed: Placed, error: ApiError | None) -> Outcome:
+    async def _outcome(self, placed: Placed, error: ApiError | None) -> tuple[Outcome, str]:
+        """The outcome, and what was said if it is a refusal."""
         tries = 0
         while error is not None:
-            outcome = await self._judge(placed, error)
-            if outcome is not None:
-                return outcome
+            found = await self._judge(placed, error)
+            if found is not None:
+                return found
             tries += 1
             await self._clock.sleep(_BACKOFF.delay(tries))
             if not self._cache.is_assumed_pod(placed.info.pod):
-                return Outcome.SETTLED
+                return Outcome.SETTLED, ""
             (error,) = await self._write((placed,))
-        return Outcome.BOUND
+        return Outcome.BOUND, ""
 
-    async def _judge(self, placed: Placed, error: ApiError) -> Outcome | None:
+    async def _judge(self, placed: Placed, error: ApiError) -> tuple[Outcome, str] | None:
         """What an error says of the binding; None when it has to be tried again."""
         pod = str(placed.info.pod.key)
         match error:
             case NotFound():
-                return Outcome.GONE
+                return Outcome.GONE, ""
             case Timeout():
                 self._log.warning("outcome of binding unknown", pod=pod, error=error)
                 outcome = await self._read_back(placed)
-                return None if outcome is Outcome.FAILED else outcome
+                return None if outcome in {Outcome.FAILED, None} else (outcome, "")
             case _ if isinstance(error, Unreachable) or (
                 error.code < 500 and not isinstance(error, Conflict)
             ):
                 # Nothing was sent, or the request was turned away.
                 self._log.warning("binding failed", pod=pod, error=error)
-                return Outcome.FAILED
+                return Outcome.FAILED, "" if isinstance(error, Unreachable) else str(error)
             case _:
                 # Something has answered, so what the server holds now is the outcome. A 5xx tells
                 # nothing by itself: it may come from a proxy that gave up on a write that was made.
                 outcome = await self._read_back(placed)
+                if outcome is None:
+                    return None
+                self._log.info("binding refused", pod=pod, error=error)
                 if outcome is Outcome.FAILED and isinstance(error, Conflict):
-                    outcome = Outcome.CONFLICT
-                if outcome is not None:
-                    self._log.info("binding refused", pod=pod, error=error)
-                return outcome
+                    return Outcome.CONFLICT, str(error)
+                return outcome, ""
 
     async def _read_back(self, placed: Placed) -> Outcome | None:
         """What the server holds; FAILED for a pod that is not bound, None when it does not say."""

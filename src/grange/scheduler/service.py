@@ -549,7 +549,7 @@ class Scheduler:
 
     # --- binding -----------------------------------------------------------------------------
 
-    def _settle(self, group: Sequence[Placed], outcome: Outcome) -> None:
+    def _settle(self, group: Sequence[Placed], outcome: Outcome, told: str) -> None:
         """What follows from how bindings ended."""
         self._outcomes[outcome].inc(len(group))
         now = self._clock.monotonic()
@@ -563,16 +563,21 @@ class Scheduler:
             for placed in group:
                 # If it is not assumed any more, the informer has told what became of it.
                 if self.cache.is_assumed_pod(placed.info.pod):
-                    self._take_back(placed, now, gone=outcome is Outcome.GONE)
+                    self._take_back(placed, now, gone=outcome is Outcome.GONE, told=told)
                 elif not self.cache.is_on(placed.uid, placed.node_name):
                     self.cycle.unreserve(placed)
         self._wake.set()  # there is room for more
 
-    def _take_back(self, placed: Placed, now: float, *, gone: bool) -> None:
+    def _take_back(self, placed: Placed, now: float, *, gone: bool, told: str) -> None:
         self.cycle.take_back(placed)
         self.queue.move(ASSIGNED_POD_DELETE, now, placed.info.pod, None)
         if not gone and self._requeue(placed.info.pod, placed):
             self.gangs.news.bind_failed(placed.info.pod, placed.queued, now)
+            if told:
+                why = f"the binding to {placed.node_name} was refused: {told}"
+                rejection = Rejection(1, waits=why, error=True)
+                self._history.rejected(placed.uid, rejection, now)
+                self._reporter.unschedulable(placed.queued.info.pod, why, reason=SCHEDULER_ERROR)
 
     def _activate(self, uid: str) -> None:
         self.queue.activate([uid], self._clock.monotonic())

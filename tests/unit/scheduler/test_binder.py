@@ -9,7 +9,7 @@ import pytest
 from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
 
 from grange.api import bindings, codec
-from grange.api.kinds import POD
+from grange.api.kinds import EVENT, POD
 from grange.api.meta import Document
 from grange.api.status import Forbidden, ServiceUnavailable, Timeout
 from grange.api.wire import Request, Response
@@ -18,6 +18,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.errors import Unreachable
 from grange.scheduler.service import SchedulerConfig
+from grange.sim import builders
 
 COUNT = 30
 PODS = [f"p{number}" for number in range(COUNT)]
@@ -167,6 +168,52 @@ async def test_a_server_error_is_not_believed_before_the_pod_was_read(
         await made.settle(30.0)
         assert await made.pods() == {**dict.fromkeys(first, "a"), "late": ""}
         assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, len(first))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_node_that_another_scheduler_filled_is_found_out_by_the_refusal(
+    clock: Clock, rng: Stream, log: Logger, *, grouped: bool
+) -> None:
+    """The room is free again in the cache, the pod says why it waits, and is tried again."""
+    async with world(clock, rng, log) as made:
+        first = True
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            nonlocal first
+            if first and request.path.endswith(("/binding", "/bindings")):
+                first = False
+                await made.client.create(POD, other, "default")
+                target: Document = {"target": {"kind": "Node", "name": "a"}}
+                await made.client.post(POD, "other", "default", "binding", target)
+            return await handle(request)
+
+        other = builders.pod_document("other", requests={"cpu": "800m"}, schedulerName="theirs")
+        made.gate = gate
+        await made.add_nodes("a", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
+        mine = ["p", "q"] if grouped else ["p"]
+        await made.add_pods(*mine, requests={"cpu": "500m"})
+        scheduler = await made.start()
+        await made.settle(0.3)
+        assert await made.pods() == {**dict.fromkeys(mine, ""), "other": "a"}
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, 1)
+        refused = [
+            event.message
+            for event in (await made.client.list(EVENT, "default")).items
+            if event.reason == "FailedScheduling"
+        ]
+        assert refused[0] == (
+            'the binding to a was refused: Operation cannot be fulfilled on pods "p": '
+            "node a has not enough cpu: 500m requested, 200m free"
+        )
+        explained = scheduler.explain(await made.pod("p"))
+        assert explained is not None
+        assert [attempt.result for attempt in explained.attempts][:2] == ["scheduled", "error"]
+        assert explained.attempts[1].message == refused[0]
+        await made.settle(5.0)
+        assert await made.message("p") == "0/1 nodes are available: 1 Insufficient cpu."
+        await made.delete("other")
+        await made.settle(15.0)
+        assert await made.pods() == dict.fromkeys(mine, "a")
 
 
 async def test_what_was_never_sent_gives_its_room_away_at_once(
