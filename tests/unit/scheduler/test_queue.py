@@ -58,7 +58,10 @@ def test_priority_first_then_who_waited_longer() -> None:
 
 
 def test_check_97_backoff_doubles_to_its_maximum() -> None:
-    """1, 2, 4, 8, 10, 10 seconds, counted from each return and rounded up to whole seconds."""
+    """1, 2, 4, 8, 10, 10 seconds from each return, then to the end of the second in which they end.
+
+    Who returns at a full second waits that one second more.
+    """
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     queue.add(info("p"), now=0.0)
     now, waits = 0.0, []

@@ -1,7 +1,8 @@
 """What queues of a cohort may use together and each for itself, over any sequence of requests.
 
 Here a queue's share is its capacity, and what others leave unused may be borrowed; nothing is divided
-up by weights, so there is no water to fill, and nobody's pods are taken to give a queue its share.
+up by weights, so there is no water to fill. These are the books alone: who has to go so that a queue
+gets back what it lent is the matter of ``gangs.reclaim``.
 """
 
 from hypothesis import given, settings, strategies as st
@@ -23,7 +24,10 @@ steps = st.lists(
 def test_check_121_shares_add_up_and_each_is_guaranteed(
     capacities: tuple[int, ...], borrowing: int | None, asked: list[tuple[str, int, bool]]
 ) -> None:
-    """Never more than all together have; and its own is refused to nobody while none borrows."""
+    """All together never use more than they have, nor any more than it has and may borrow.
+
+    And its own is refused to nobody while no other borrows.
+    """
     quotas, capacity = Quotas(), dict(zip(NAMES, capacities, strict=True))
     for name in NAMES:
         limit = None if borrowing is None else {"cpu": borrowing}
