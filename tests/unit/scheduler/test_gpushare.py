@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, strategies as st
 from tests.unit.scheduler.world import World, world
 
@@ -59,15 +60,27 @@ async def test_what_is_left_of_two_devices_is_no_share_of_one(
         await made.settle()
         assert {held(await made.pod(name)) for name in "ab"} == {("n", "0"), ("n", "1")}
         await made.add_pods("c", **milli(500))
-        await made.add_pods("odd", **milli(1500))
         await made.settle()
         assert "1 node(s) had no GPU with enough left" in await made.message("c")
-        assert "less than 1000 or a multiple" in await made.message("odd") or (
-            "Insufficient" in await made.message("odd")
-        )
         await made.delete("a")
         await made.settle(12.0)
         assert (await made.pods())["c"] == "n"
+
+
+@pytest.mark.parametrize("each", [0, 1, 4])
+async def test_a_share_above_a_device_is_told_that_it_cannot_be(
+    each: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Whatever the nodes have: more of them would be of no use, so that is not what is missing."""
+    async with world(clock, rng, log) as made:
+        await made.start()
+        await gpu_nodes(made, "n", each=each)
+        await made.add_nodes("plain")
+        await made.add_pods("odd", **milli(1500))
+        await made.settle()
+        assert await made.message("odd") == (
+            "0/2 nodes are available: grange.dev/gpu-milli must be less than 1000 or a multiple of it."
+        )
 
 
 async def test_a_successor_knows_the_devices_from_the_pods(

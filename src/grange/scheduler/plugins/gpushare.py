@@ -15,12 +15,37 @@ import numpy as np
 from grange.placement import devices
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.devices import GPU_MILLI, WHOLE
-from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
-from grange.scheduler.framework import SUCCESS, Code, CycleState, Normalise, Plugin, Scope, Status
+from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.framework import (
+    PASS,
+    SUCCESS,
+    Code,
+    CycleState,
+    Normalise,
+    Plugin,
+    PreFilterResult,
+    Scope,
+    Status,
+)
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _REASON = "node(s) had no GPU with enough left"
 _IMPOSSIBLE = f"{GPU_MILLI} must be less than {WHOLE} or a multiple of it"
+
+
+class _Amounts:
+    def for_each(self, pod: PodInfo) -> bool:
+        """Amounts that cannot be; of the others nothing is to be said."""
+        return not devices.is_possible(devices.asked(pod.request))
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    ) -> PreFilterResult:
+        """Before any node says that it has not enough: more would be of no use."""
+        if devices.is_possible(devices.asked(pod.request)):
+            return PASS
+        return PreFilterResult(Status(Code.UNRESOLVABLE, (_IMPOSSIBLE,)))
 
 
 class _Devices:
@@ -81,17 +106,23 @@ def _signature(pod: PodInfo) -> Hashable:
     return devices.asked(pod.request)
 
 
+def _hopes(pod: PodInfo, before: Object, after: Object) -> bool:
+    """Nothing helps an amount that cannot be."""
+    return devices.is_possible(devices.asked(pod.request))
+
+
 _DEVICES = _Devices()
 
 PLUGIN = Plugin(
     "GpuShare",
+    pre_filter=_Amounts(),
     filter=_DEVICES,
     score=_DEVICES,
     weight=1,
     allot=_DEVICES,
     signature=_signature,
     events=(
-        Registration(ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE)),
-        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE)),
+        Registration(ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE), _hopes),
+        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE), _hopes),
     ),
 )
