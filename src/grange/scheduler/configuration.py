@@ -346,13 +346,16 @@ _AS_ELSEWHERE: Mapping[str, frozenset[str]] = {
 
 
 def _refuse_idle(enabled: Sequence[Enabled], point: str, path: str, known: _Known) -> None:
-    """Refuse plugins that would do nothing at the point."""
+    """Refuse plugins that would do nothing at the point, and weights that would count for nothing."""
     fields, verb = _NEEDS[point]
     for at, item in enumerate(enabled):
         does = any(getattr(known[item.name], field) is not None for field in fields)
         if not does and point not in _AS_ELSEWHERE.get(item.name, ()):
             text = f"{item.name} does not {verb}"
             raise ConfigurationError(f"{path}.enabled[{at}].name: {text}")
+        if item.weight and point != "score":
+            text = "counts at score and multiPoint only"
+            raise ConfigurationError(f"{path}.enabled[{at}].weight: {text}")
 
 
 def _chosen(given: Plugins, path: str, known: _Known) -> list[Plugin]:

@@ -167,8 +167,8 @@ def args(name: str, **given: Any) -> dict[str, Any]:
     return {"profiles": [{"pluginConfig": [{"name": name, "args": given}]}]}
 
 
-def at(point: str, plugin: str) -> dict[str, Any]:
-    return {"profiles": [{"plugins": {point: {"enabled": [{"name": plugin}]}}}]}
+def at(point: str, plugin: str, **more: int) -> dict[str, Any]:
+    return {"profiles": [{"plugins": {point: {"enabled": [{"name": plugin, **more}]}}}]}
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,14 @@ def at(point: str, plugin: str) -> dict[str, Any]:
         (fit(ignoredResources=["a b"]), f"{FIT}.ignoredResources[0]: "),
         (fit(ignoredResourceGroups=["a/b"]), f"{FIT}.ignoredResourceGroups[0]: "),
         (strategy(type="Best"), f"{STRATEGY}.type: must be LeastAllocated, MostAllocated or"),
+        (
+            at("filter", "NodePorts", weight=3),
+            f"{POINTS}.filter.enabled[0].weight: counts at score and multiPoint only",
+        ),
+        (
+            at("preScore", "NodeResourcesFit", weight=1),
+            f"{POINTS}.preScore.enabled[0].weight: counts at score and multiPoint only",
+        ),
         (
             strategy(resources=[{"name": "cpu", "weight": 101}]),
             f"{STRATEGY}.resources[0].weight: must be 1 to 100",
