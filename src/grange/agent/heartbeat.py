@@ -7,12 +7,14 @@ registered again.
 """
 
 import os
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from grange.agent.config import NodeConfig
 from grange.agent.events import Reason
 from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE
+from grange.api.kinds.lease import NODE_LEASES
 from grange.api.kinds.node import Node
 from grange.api.meta import Document
 from grange.api.status import AlreadyExists, ApiError, NotFound
@@ -21,7 +23,6 @@ from grange.base.log import Logger
 from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, Recorder
 
-LEASE_NAMESPACE = "kube-node-lease"
 _VERSION = "v1.32.0+grange"  # of the agent, in the form that clients parse: the API it speaks
 _RETRY_S = 1.0
 
@@ -112,16 +113,27 @@ class Heartbeat:
         config: of the node.
         recorder: where the registration is recorded.
         clock, log: as everywhere.
+        tell: writes what the API does not know yet of the node's pods, within seconds. Awaited
+            before each renewal, so that a renewal vouches for what pods say: who sees it knows
+            that nothing older is still to come.
     """
 
     def __init__(
-        self, client: Client, config: NodeConfig, *, recorder: Recorder, clock: Clock, log: Logger
+        self,
+        client: Client,
+        config: NodeConfig,
+        *,
+        recorder: Recorder,
+        clock: Clock,
+        log: Logger,
+        tell: Callable[[], Awaitable[None]],
     ) -> None:
         self._client = client
         self._config = config
         self._recorder = recorder
         self._clock = clock
         self._log = log
+        self._tell = tell
         self._status_due = 0.0
 
     async def register(self) -> None:
@@ -168,6 +180,7 @@ class Heartbeat:
         self._log.info("node registered", capacity=dict(self._config.capacity))
 
     async def _beat(self) -> None:
+        await self._tell()
         await self._renew()
         try:
             node = await self._client.get(NODE, self._config.name)
@@ -191,14 +204,12 @@ class Heartbeat:
             "renewTime": now,
         }
         try:
-            await self._client.patch(
-                LEASE, self._config.name, LEASE_NAMESPACE, patch={"spec": spec}
-            )
+            await self._client.patch(LEASE, self._config.name, NODE_LEASES, patch={"spec": spec})
         except NotFound:
             document: Document = {
                 "apiVersion": LEASE.api_version,
                 "kind": LEASE.kind,
-                "metadata": {"name": self._config.name, "namespace": LEASE_NAMESPACE},
+                "metadata": {"name": self._config.name, "namespace": NODE_LEASES},
                 "spec": spec,
             }
-            await self._client.create(LEASE, document, LEASE_NAMESPACE)
+            await self._client.create(LEASE, document, NODE_LEASES)

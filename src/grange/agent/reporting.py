@@ -35,10 +35,12 @@ class Reporter:
 
     Attributes:
         status: the newest that we know of; the informer lags behind our own writes.
+        is_behind: whether something was judged that is not written (yet).
     """
 
     def __init__(self, pod: Pod, *, client: Client, metrics: Instruments, log: Logger) -> None:
         self.status: PodStatus = pod.status
+        self.is_behind = False
         self._client = client
         self._metrics = metrics
         self._log = log
@@ -70,7 +72,8 @@ class Reporter:
         """
         judged = [item for item in document.get("conditions", ()) if item["type"] in _OURS]
         self._judged = msgspec.convert(judged, tuple[Condition, ...])
-        if document == self._written:
+        self.is_behind = document != self._written
+        if not self.is_behind:
             return Outcome.UNCHANGED
         meta = pod.metadata
         patch: Document = {"metadata": {"uid": meta.uid}, "status": document}
@@ -87,5 +90,6 @@ class Reporter:
             self._written = document
             self.status = answer.status
             outcome = Outcome.WRITTEN
+        self.is_behind = outcome is Outcome.FAILED
         self._metrics.status_writes.labels(outcome.value).inc()
         return outcome

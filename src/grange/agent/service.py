@@ -20,6 +20,9 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import Recorder
 
+_TELL_S = 5.0  # a heartbeat waits no longer for the news of pods
+_TELL_AGAIN_S = 0.5
+
 
 class NodeAgent:
     """One node. Several of them may share a runtime and a process.
@@ -47,7 +50,12 @@ class NodeAgent:
             deps.client, "grange-agent", clock=deps.clock, rng=deps.rng, log=self._log
         )
         self._heartbeat = Heartbeat(
-            deps.client, config, recorder=self._recorder, clock=deps.clock, log=self._log
+            deps.client,
+            config,
+            recorder=self._recorder,
+            clock=deps.clock,
+            log=self._log,
+            tell=self._tell,
         )
         self._tools = Tools(
             client=deps.client,
@@ -89,6 +97,15 @@ class NodeAgent:
             finally:
                 self._nursery = None
                 self._workers.clear()
+
+    async def _tell(self) -> None:
+        """Come back when the API knows how the pods are, or cannot be told for a while."""
+        until = self._deps.clock.monotonic() + _TELL_S
+        while behind := [worker for worker in self._workers.values() if not worker.hurry()]:
+            if self._deps.clock.monotonic() >= until:
+                self._log.warning("heartbeat goes before the news of pods", pods=len(behind))
+                return
+            await self._deps.clock.sleep(_TELL_AGAIN_S)
 
     # --- pods ----------------------------------------------------------------------------------
 

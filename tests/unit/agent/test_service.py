@@ -13,6 +13,7 @@ from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import Script
 from grange.api import timestamps
 from grange.api.kinds import CONFIGMAP, LEASE, NODE, POD, SECRET
+from grange.api.kinds.lease import NODE_LEASES
 from grange.api.kinds.pod import condition
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.base.clock import Clock
@@ -438,10 +439,10 @@ async def test_the_node_is_registered_and_keeps_renewing_its_lease(tools: Tools)
         assert node.status.capacity["cpu"] == "4"
         assert node.metadata.labels["kubernetes.io/hostname"] == "node-1"
         assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
-        before = (await there.client.get(LEASE, "node-1", "kube-node-lease")).spec.renew_time
+        before = (await there.client.get(LEASE, "node-1", NODE_LEASES)).spec.renew_time
         there.writes.clear()
         await there.clock.sleep(100)
-        after = (await there.client.get(LEASE, "node-1", "kube-node-lease")).spec.renew_time
+        after = (await there.client.get(LEASE, "node-1", NODE_LEASES)).spec.renew_time
         assert after != before
         assert len(there.writes) == 10
 
@@ -461,6 +462,38 @@ async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> Non
         await there.clock.sleep(11)
         node = await there.node()
         assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
+
+
+async def test_a_heartbeat_vouches_for_what_the_pods_have_said(tools: Tools) -> None:
+    """After a time in which nothing could be written, the news of pods come before the Lease."""
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        there.gate = lambda request: (
+            ServiceUnavailable("away") if request.method == "PATCH" else None
+        )
+        there.machine.end(there.starts()[0], there.clock.now(), 1)
+        await there.clock.sleep(45)
+        there.writes.clear()
+        there.gate = lambda request: None
+        await there.clock.sleep(8)
+        paths = [path.split("/", 4)[-1] for _, path in there.writes]
+        assert paths[0] == "default/pods/web/status"
+        assert any("leases" in path for path in paths)
+
+
+async def test_a_pod_that_cannot_be_told_of_does_not_silence_the_node(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        there.gate = lambda request: (
+            ServiceUnavailable("away") if "/pods/" in request.path else None
+        )
+        there.machine.end(there.starts()[0], there.clock.now(), 1)
+        await there.clock.sleep(60)
+        lease = await there.client.get(LEASE, "node-1", NODE_LEASES)
+        renewed = timestamps.parse(lease.spec.renew_time or "")
+        assert there.clock.now() - renewed < timedelta(seconds=20)
 
 
 async def test_a_deleted_node_registers_again(tools: Tools) -> None:

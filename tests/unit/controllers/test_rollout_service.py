@@ -11,7 +11,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api import rollouts
-from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
+from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.api.rollouts import RolloutState
@@ -372,6 +372,26 @@ async def test_w14_a_watch_that_hangs_does_not_make_dead_pods_count(tools: Tools
         there.deaf.clear()
         await there.until(lambda: phase_is(there, "Complete"), limit_s=300.0)
         assert await versions(there) == ["2"] * 4
+
+
+async def test_a_pod_counts_when_its_node_was_heard_of_since_it_is_available(tools: Tools) -> None:
+    """While agents cannot write, the server shows pods as they were: heartbeats vouch for them."""
+    async with world(*tools) as there:
+        rollout = {"minReadySeconds": 15, "maxUnavailable": 0, "maxSurge": 1}
+        await begun(there, 2, 2, PACKED, **rollout)
+        await there.change(template=version(2))
+
+        async def one_is_new() -> bool:
+            live = await there.pods()
+            return any(pod.metadata.labels["v"] == "2" and pods.is_ready(pod) for pod in live)
+
+        await there.until(one_is_new)
+        there.silent.update(node.metadata.name for node in (await there.client.list(NODE)).items)
+        await there.settle(35.0)
+        assert await versions(there) == ["1", "1", "2"], "nobody has heard of the new one for long"
+        there.silent.clear()
+        await there.until(lambda: phase_is(there, "Complete"), limit_s=120.0)
+        assert await versions(there) == ["2", "2"]
 
 
 async def test_another_owner_goes_on_where_the_first_one_stopped(

@@ -8,6 +8,9 @@ from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
 
+NODE_LEASES = "kube-node-lease"
+"""The namespace of the nodes' Leases, which bear the nodes' names."""
+
 
 class LeaseSpec(View, frozen=True):
     """Holder and term; times are RFC 3339 with microseconds."""

@@ -8,7 +8,7 @@ import msgspec
 
 from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE, POD
-from grange.api.kinds.lease import Lease
+from grange.api.kinds.lease import NODE_LEASES, Lease
 from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
@@ -24,7 +24,6 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 NAME = "nodelifecycle"
-LEASES = "kube-node-lease"
 
 _BY_NODE = "nodelifecycle/node"  # pods by the node they are bound to
 _BREATH_S = 0.01  # no two looks at the pods are closer together
@@ -66,7 +65,7 @@ class NodeLifecycle:
         self._node_lost = asyncio.Event()
         self._nodes = deps.informers.informer(NODE)
         self._pods = deps.informers.informer(POD)
-        self._leases = deps.informers.informer(LEASE, namespace=LEASES)
+        self._leases = deps.informers.informer(LEASE, namespace=NODE_LEASES)
         self._pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self.judging = Controller(
             f"{NAME}-nodes",
@@ -183,7 +182,7 @@ class NodeLifecycle:
     async def _is_silent(self, node: Node) -> bool:
         """Whether the server, too, has heard nothing of the node: a cache may lag."""
         try:
-            self._beat(await self._client.get(LEASE, node.metadata.name, LEASES))
+            self._beat(await self._client.get(LEASE, node.metadata.name, NODE_LEASES))
         except NotFound:
             return True
         return self._monitor.health(node, self._clock.monotonic()) is Health.SILENT

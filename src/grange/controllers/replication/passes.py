@@ -120,7 +120,7 @@ class Passes:
             plan = self._plan(situation, moves, known=trouble is None)
         except logic.InvalidController as error:
             self._refuse(controller, error)
-        plan = await vouched(self._client, situation, plan)
+        wished, plan = plan, await vouched(self._client, situation, plan)
         expected = plan
         plan = audited.unseen(plan)
         entries = audit.entries(controller, plan, moves, decision, self._clock.now())
@@ -151,7 +151,7 @@ class Passes:
             for wait in (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s)
             if wait is not None
         ]
-        if failure is not None or not written or plan != expected or noted:
+        if failure is not None or not written or plan != wished or noted:
             waits.append(_AGAIN_S)
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
