@@ -590,6 +590,25 @@ def test_a_node_that_comes_again_as_it_was_gives_hope() -> None:
     assert [gang.hopeless for gang in bench.units.book] == [False]
 
 
+def test_a_gang_that_is_made_anew_with_smaller_members_may_hope_again() -> None:
+    bench = Bench(overtakes=1)
+    bench.nodes("a", "b", capacity=ONE)
+    bench.pods("x", requests=CPU)
+    bench.run()
+    bench.group("g", 2)
+    bench.pods("g0", "g1", gang="g", requests={"cpu": "2"})
+    bench.run(1.0)
+    bench.pods("y", requests={"cpu": "100m"})
+    bench.run(1.0)
+    assert [gang.hopeless for gang in bench.units.book] == [True]
+    bench.gone("g0", "g1")
+    bench.pods("h0", "h1", gang="g", requests={"cpu": "800m"})
+    bench.run(1.0)
+    bench.pods("z", requests={"cpu": "100m"})
+    bench.run(1.0)
+    assert {*bench.units.reservation.nodes} == {"a", "b"}
+
+
 def test_a_gang_whose_time_is_over_makes_way_and_starts_anew() -> None:
     bench = Bench(overtakes=1)
     bench.nodes("a", "b", capacity=ONE)

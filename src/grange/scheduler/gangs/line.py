@@ -85,7 +85,7 @@ class Line:
         key = str(gang.key)
         self._leave_quota(key)
         self.quotas.unclaim(key)
-        gang.overtaken = 0
+        gang.overtaken, gang.hopeless = 0, False
         self._leave_nodes(key, now)
 
     def start_anew(self, gang: Gang, now: float) -> None:
