@@ -6,14 +6,17 @@ member at a time. The same in ``grange up``, where there is only one member, and
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from grange.api.kinds import POD, ROLLINGUPDATE
+from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
 from grange.api.scheme import KindInfo
 from grange.app.role import Role
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
+from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.replication import logic
 from grange.controllers.replication.alarms import Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
@@ -34,6 +37,9 @@ NAMES = (*(name for name, _ in TABLE), SCHEDULER)
 # The services carry out what the API has accepted already: a namespace or an owner is gone. Their
 # budget stops what runs away, and not the deletion of something large.
 _SERVICES = FailsafeConfig(deletions=10_000)
+
+
+_MANY = 100  # orphans: more need not be counted
 
 
 class UnknownController(GrangeError):
@@ -86,7 +92,8 @@ class Crew:
         ]
         services = dict(self._services())
         if services:
-            singletons = Singletons(self.member, config, deps, services, _SERVICES)
+            orphans = self._orphans_seen_by(tools) if GARBAGE in services else lambda: 0
+            singletons = Singletons(self.member, config, deps, services, _SERVICES, orphans=orphans)
             self._roles.append(Role("services", singletons.run))
             if ROLLOUTS in services:
                 self._watch_rollouts(singletons, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}"))
@@ -136,13 +143,28 @@ class Crew:
         """How many live pods were made for objects of a kind; None before we have seen the pods."""
         if not self._pods.has_synced:
             return None
-        owners = (
-            controller_of(pod.metadata) for pod in self._pods.store.list() if logic.is_active(pod)
-        )
-        mark = (kind.api_version, kind.kind)
-        return sum(
-            owner is not None and (owner.api_version, owner.kind) == mark for owner in owners
-        )
+        return sum(1 for _ in self._made_for(kind))
+
+    def _orphans_seen_by(self, tools: Deps) -> Callable[[], int | None]:
+        """How the services see that all owners of pods are gone: their dependents would go, too."""
+        owners = {
+            sharing.kind: tools.informers.informer(sharing.kind) for sharing in SHARED.values()
+        }
+
+        def orphans() -> int | None:
+            if not self._pods.has_synced or not all(seen.has_synced for seen in owners.values()):
+                return None
+            missing = [kind for kind, seen in owners.items() if not len(seen.store)]
+            return sum(1 for kind in missing for _ in islice(self._made_for(kind), _MANY))
+
+        return orphans
+
+    def _made_for(self, kind: KindInfo[ReplicationController]) -> Iterator[Pod]:
+        """The live pods that were made for objects of a kind."""
+        for pod in self._pods.store.list():
+            owner = controller_of(pod.metadata) if logic.is_active(pod) else None
+            if owner and (owner.api_version, owner.kind) == (kind.api_version, kind.kind):
+                yield pod
 
     def _services(self) -> Iterator[tuple[str, Callable[[Deps], Service]]]:
         for name, factory in TABLE:

@@ -256,3 +256,44 @@ def test_each_resource_has_its_own_budget(alerter: MemoryAlerter) -> None:
         failsafe.permit_deletion(0, "configmaps")
     with pytest.raises(DeletionsHeld):
         failsafe.permit_deletion(0, "configmaps")
+
+
+def test_check_f1_owners_that_are_all_missing_at_startup_hold_deletions(
+    alerter: MemoryAlerter,
+) -> None:
+    """What the garbage collector would delete: it has no earlier view to compare with either."""
+    orphans: list[int | None] = [None]
+    failsafe = Failsafe("farm/x", Alerts(alerter), orphans=lambda: orphans[0])
+    failsafe.see(0, objects=6)
+    orphans[0] = 10
+    with pytest.raises(DeletionsHeld, match="owners_not_found"):
+        failsafe.permit_deletion(1)
+    failsafe.see(1000, objects=6)
+    assert reasons(alerter) == ["owners_not_found"], "they are still missing"
+    orphans[0] = 0
+    failsafe.tick(1000 + CALM_S)
+    failsafe.permit_deletion(1001 + CALM_S)
+    assert alerter.active == []
+
+
+@pytest.mark.parametrize("orphans", [0, 3])
+def test_owners_that_go_while_we_look_on_take_theirs_with_them(
+    alerter: MemoryAlerter, orphans: int
+) -> None:
+    there = [orphans]
+    failsafe = Failsafe("farm/x", Alerts(alerter), orphans=lambda: there[0])
+    failsafe.see(0, objects=6)
+    there[0] = 10
+    failsafe.permit_deletion(1)
+    assert alerter.history == []
+
+
+def test_an_operator_may_say_that_no_owner_is_meant_to_be_there(alerter: MemoryAlerter) -> None:
+    failsafe = Failsafe("farm/x", Alerts(alerter), orphans=lambda: 10)
+    failsafe.see(0, objects=6)
+    assert failsafe.dangers == (Danger.ORPHANED,)
+    failsafe.resume(1)
+    failsafe.permit_deletion(2)
+    failsafe.see(700, objects=6)
+    failsafe.permit_deletion(701)
+    assert alerter.active == []

@@ -1,5 +1,6 @@
 """What a process finds when it begins: F3 of the specification, for one that has seen nothing yet."""
 
+import pytest
 from tests.unit.farm.farmhands import NAMESPACE, create
 
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
@@ -17,11 +18,15 @@ NAMES = [f"s{number}" for number in range(5)]
 
 
 class Process:
-    """A crew that does replication alone."""
+    """A crew that does replication alone, or what it is told."""
 
-    def __init__(self, deps: Deps, alerter: MemoryAlerter) -> None:
-        names = frozenset({"replication"})
-        self._crew = Crew(FarmConfig(member="a"), lambda _: deps, names, alerter=alerter)
+    def __init__(self, deps: Deps, alerter: MemoryAlerter, *names: str) -> None:
+        self._crew = Crew(
+            FarmConfig(member="a"),
+            lambda _: deps,
+            frozenset(names or {"replication"}),
+            alerter=alerter,
+        )
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
@@ -78,4 +83,38 @@ async def test_pods_of_others_alarm_nobody_where_services_begin_at_zero(
         await world.client.create(POD, document)
     world.add("a", lambda deps: Process(deps, memory))
     await clock.sleep(30)
+    assert memory.history == []
+
+
+@pytest.mark.parametrize("others", [(), ("replication",)])
+async def test_check_f1_new_process_that_finds_no_owners_collects_no_garbage_until_a_word(
+    world: World, clock: Clock, others: tuple[str, ...]
+) -> None:
+    """A restore that went half-way, a kind that was deleted: the pods that live are all there is."""
+    memory = MemoryAlerter()
+    for name in NAMES:
+        await world.client.create(POD, pod_of(ObjectMeta(name=name, uid=f"uid-{name}")))
+    world.add("a", lambda deps: Process(deps, memory, "garbagecollector", *others))
+    await clock.sleep(200)
+    assert len((await world.client.list(POD)).items) == len(NAMES)
+    held = [alert for alert in memory.active if alert.about == "farm/services"]
+    assert [alert.reason for alert in held] == ["owners_not_found"]
+
+    word = {"name": RESUME_CONFIGMAP, "annotations": {RESUME_ANNOTATION: "one"}}
+    await world.client.create(CONFIGMAP, {"metadata": word}, "kube-system")
+    await clock.sleep(120)
+    assert (await world.client.list(POD)).items == []
+    assert memory.active == []
+
+
+async def test_garbage_of_one_controller_of_many_is_collected_at_startup(
+    world: World, clock: Clock
+) -> None:
+    memory = MemoryAlerter()
+    await create(world, "there", replicas=0)
+    for name in NAMES:
+        await world.client.create(POD, pod_of(ObjectMeta(name=name, uid=f"uid-{name}")))
+    world.add("a", lambda deps: Process(deps, memory, "garbagecollector"))
+    await clock.sleep(60)
+    assert (await world.client.list(POD)).items == []
     assert memory.history == []

@@ -9,6 +9,7 @@ from grange.api.kinds import BUILT_IN
 from grange.api.meta import ObjectKey, OwnerReference, Resource
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
+from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.controllers.garbagecollector import graph, logic
 from grange.controllers.garbagecollector.config import GarbageCollectorConfig
@@ -18,8 +19,11 @@ from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import WARNING, Recorder
+from grange.reconcile.workqueue import WorkQueue
 
 NAME = "garbagecollector"
+
+_RETRY = Exponential(cap_s=60.0)  # deletions that were held go on soon after the word for it
 
 
 class GarbageCollector:
@@ -50,9 +54,13 @@ class GarbageCollector:
             metrics=deps.metrics,
         )
         self.graph = Graph()
+        limiter = FailureLimiter(
+            exponential=_RETRY, bucket=TokenBucket(rate_per_s=100.0, burst=1000)
+        )
         self.loop = Controller(
             NAME,
             self.reconcile,
+            queue=WorkQueue(deps.clock, limiter),
             workers=self._config.workers,
             clock=deps.clock,
             rng=deps.rng,

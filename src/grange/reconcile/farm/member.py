@@ -123,6 +123,7 @@ class Member:
         failsafe: FailsafeConfig | None = None,
         population: Callable[[], int] = lambda: 0,
         owned: Callable[[], int | None] | None = None,
+        orphans: Callable[[], int | None] = lambda: 0,
     ) -> Farm[R]:
         """Take part in a farm; before ``run``.
 
@@ -140,6 +141,8 @@ class Member:
             population: how many objects there are that passes might delete.
             owned: how many live ones were made for the farm's objects; None while that is not
                 known; the population by default.
+            orphans: how many live ones were made for objects of which none is there; None while
+                that is not known.
 
         Raises:
             DuplicateFarm: it does already.
@@ -164,6 +167,7 @@ class Member:
                 failsafe,
                 population=population,
                 owned=owned,
+                orphans=orphans,
             ),
         )
         self._farms[name] = farm  # type: ignore[assignment]  # read back for what all have

@@ -42,6 +42,8 @@ class Singletons:
         deps: the tools of each service, by its name; clients not fenced.
         services: how each is made, by its name. Made once, at once; run while it is ours.
         failsafe: what counts as too many deletions of theirs.
+        orphans: how many live ones were made for objects of which none is there; None while that is
+            not known.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Singletons:
         deps: Callable[[str], Deps],
         services: Mapping[str, Callable[[Deps], Service]],
         failsafe: FailsafeConfig | None = None,
+        *,
+        orphans: Callable[[], int | None] = lambda: 0,
     ) -> None:
         tools = deps(FARM)
         self._config = config
@@ -66,6 +70,7 @@ class Singletons:
             reconcile=self._serve,
             workers=max(1, len(services)),
             failsafe=failsafe,
+            orphans=orphans,
         )
         self._services = {
             name: factory(self.farm.fence(deps(name))) for name, factory in services.items()
