@@ -332,6 +332,20 @@ async def abandon(stage: Stage) -> None:
     await stage.world.until(gone, limit_s=STEP_S)
 
 
+async def leave(stage: Stage) -> None:
+    """A controller goes to nothing, and is deleted as soon as its pods are gone."""
+    await stage.create("web", 2)
+    await stage.until_settled(web=2)
+    await patched(stage.world, "web", replicas=0)
+
+    async def empty() -> bool:
+        return not await stage.placed()
+
+    await stage.world.until(empty, limit_s=STEP_S)
+    await stage.world.client.delete(REPLICATIONCONTROLLER, "web", "default")
+    await stage.world.until(stage.settled, limit_s=STEP_S)
+
+
 async def give(stage: Stage) -> None:
     """An operator orders a transfer of replicas, and dies before anything of it is done."""
     await stage.create("web", 2)
@@ -416,6 +430,7 @@ STORIES = {
     "replace": Story(replace, ("n0", "n1"), rolls=True),
     "abandon": Story(abandon, ("n0", "n1"), rolls=True),
     "drain": Story(drain, ("n0", "n1", "n2")),
+    "leave": Story(leave, ("n0", "n1")),
     "give": Story(give, ("n0", "n1")),
     "stay": Story(stay, ("n0",), ("p0", "p1")),
     "fail": Story(fail, ("n0", "n1")),

@@ -5,6 +5,7 @@ goes on from what is stored and from what there is.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -18,11 +19,12 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document, ObjectKey
 from grange.api.selectors import SelectorError
-from grange.api.status import Conflict, NotFound
+from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
 from grange.controllers.replication import (
     audit,
     budget,
+    farewell,
     health,
     identity,
     logic,
@@ -38,7 +40,7 @@ from grange.controllers.replication.events import FAILURES, Reason
 from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.metrics import instruments
 from grange.controllers.replication.vouching import vouched
-from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
+from grange.controllers.replication.writes import StaleCache, Writes, is_quiet, is_terminating
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.errors import DeletionsHeld
@@ -91,6 +93,11 @@ class Passes:
         controller = self._caches.controllers.store.get(key)
         if controller is None:
             return Done()
+        if controller.metadata.deletion_timestamp and farewell.is_held(controller):
+            return await self._leave(controller)
+        return await self._pass(controller)
+
+    async def _pass(self, controller: ReplicationController) -> Result:
         uid = controller.metadata.uid
         if not self._memory.expectations.satisfied(uid):
             return Requeue(self._memory.expectations.remaining_s(uid))
@@ -156,6 +163,33 @@ class Passes:
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
+
+    async def _leave(self, controller: ReplicationController) -> Result:
+        """Record what is announced of one that is being deleted, and let it go."""
+        if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
+            return Requeue(wait_s)
+        with suppress(NotFound):
+            if controller.status.outbox:
+                recorded = await self._last_records(controller)
+                last = {"outbox": [], "audited": recorded}
+                patch = {**status.fence_of(controller), "status": last}
+                controller = await self._patch_status(controller, patch)
+            self._memory.echoes.wrote(await farewell.let_go(self._client, controller))
+        return Done()
+
+    async def _last_records(self, controller: ReplicationController) -> str:
+        """Write them; the members that are recorded then."""
+        owned = logic.claim(controller, self._caches.candidates(controller)).owned
+        try:
+            return (await self._journal.settle(controller, owned)).members
+        except ApiError as error:
+            if is_terminating(error):
+                return controller.status.audited  # they would go with the namespace
+            message = f"Error writing audit records: {error.message}"
+            self._recorder.event(
+                controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
+            )
+            raise
 
     async def _obeys_orders(self, controller: ReplicationController) -> bool:
         """Whether a transfer of replicas was finished, or its note taken away."""
@@ -247,6 +281,10 @@ class Passes:
             spread = {}
         if not (spread or entries or now_stored.outbox or moved):
             return decision.controller
+        meta = controller.metadata
+        if entries and not meta.deletion_timestamp and not farewell.is_held(controller):
+            controller = await farewell.hold(self._client, controller)
+            self._memory.echoes.wrote(controller)
         intent = {
             "nodeTransfers": msgspec.to_builtins(transfers),
             "transferBackoffs": msgspec.to_builtins(moves.backoffs),
