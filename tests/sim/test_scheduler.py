@@ -60,9 +60,16 @@ class Users:
         self.pods += 1
         cpu = self.rng.choice(["100m", "500m", "1", "1500m"])
         document = builders.pod_document(
-            f"p{self.pods}", requests={"cpu": cpu}, priorityClassName=f"p{self.rng.integer(0, 2)}"
+            f"p{self.pods}",
+            requests={"cpu": cpu},
+            priorityClassName=f"p{self.rng.integer(0, 2)}",
+            schedulerName=self.scheduler_name(),
         )
         await self.world.client.create(POD, document, "default")
+
+    def scheduler_name(self) -> str:
+        """Whose the next pod is."""
+        return "default-scheduler"
 
     async def delete_pod(self) -> None:
         pods = (await self.world.client.list(POD, "default")).items

@@ -298,16 +298,13 @@ class Life:
         self.server, self.rng = server, rng
         self.refused = 0
 
-    def pods(self) -> list[Pod]:
-        prefix = "/core/pods/"
-        entries = self.server.store._entries  # type: ignore[attr-defined]  # the memory store's
-        return [
-            decode(each.value, type=Pod) for key, each in entries.items() if key.startswith(prefix)
-        ]
+    async def pods(self) -> list[Pod]:
+        entries = (await self.server.store.list("/core/pods/")).entries
+        return [decode(entry.value, type=Pod) for entry in entries]
 
-    def usage(self, node: str) -> Usage:
+    async def usage(self, node: str) -> Usage:
         usage = IDLE
-        for pod in self.pods():
+        for pod in await self.pods():
             if pod.spec.node_name == node and not is_finished(pod):
                 usage = charged(usage, pod_request(pod.spec), ())
         return usage
@@ -346,10 +343,10 @@ class Life:
 
     async def bind(self, name: str, node: str) -> None:
         """Refused for want of room exactly when the rule of every scheduler says so."""
-        found = [pod for pod in self.pods() if pod.metadata.name == name]
+        found = [pod for pod in await self.pods() if pod.metadata.name == name]
         there = await self.server.get(f"{NODES}/{node}")
         offered = there.body["status"].get("allocatable", {}) if there.code == 200 else {}
-        usage = self.usage(node)
+        usage = await self.usage(node)
         answer = await self.server.bind(name, node)
         if not found or found[0].spec.node_name or found[0].metadata.deletion_timestamp:
             assert answer.code in {404, 409}
@@ -372,7 +369,7 @@ async def test_bindings_are_refused_exactly_when_the_rule_says_so(
         await life.step()
     assert life.refused > 5
     for node, (pods, total) in books(server).items():
-        usage = life.usage(node)
+        usage = await life.usage(node)
         assert (pods, total.cpu_milli, total.memory_bytes) == (
             *(usage.pods, usage.cpu_milli),
             usage.memory_bytes,
