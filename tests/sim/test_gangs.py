@@ -6,6 +6,8 @@ whoever fits is placed, nothing is left assumed and nothing is left reserved.
 """
 
 import pytest
+from tests.sim import misfortunes
+from tests.sim.misfortunes import BAD
 
 from grange.api.kinds import NODE, POD, PODGROUP, PRIORITYCLASS, QUEUE
 from grange.api.kinds.pod import Pod
@@ -28,9 +30,6 @@ from grange.sim import builders
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
-BAD = NetworkFaults(
-    latency_s=0.2, lose_request=0.03, lose_answer=0.05, cut_stream=0.05, repeat_chunk=0.05
-)
 NODES = 6
 SLOTS = 2  # pods of one CPU that fit on a node
 CAPACITY = {"cpu": str(SLOTS), "memory": "8Gi", "pods": "10"}
@@ -173,22 +172,6 @@ async def agents(world: World, users: Users, clock: Clock) -> None:
             continue
 
 
-async def trouble(world: World, luck: Stream, clock: Clock) -> None:
-    match luck.integer(0, 5):
-        case 0:
-            world.crash("scheduler")
-            await clock.sleep(luck.uniform(0.0, 2.0))
-            world.restart("scheduler")
-        case 1:
-            world.stop_server()
-            await clock.sleep(luck.uniform(0.0, 8.0))
-            await world.start_server()
-        case 2:
-            world.network.partition("scheduler")
-            await clock.sleep(luck.uniform(0.0, 8.0))
-            world.network.heal("scheduler")
-
-
 async def unfinished(world: World, scheduler: Scheduler) -> list[str]:
     """What is not as it should be once nothing disturbs: half gangs, gangs that would fit."""
     found = await gangs(world)
@@ -261,7 +244,7 @@ async def test_gangs_are_bound_whole_or_not_at_all_and_everything_settles(
         for _ in range(10):
             await ordinary_day(users, luck)
             await clock.sleep(luck.uniform(0.0, 3.0))
-            await trouble(world, luck, clock)
+            await misfortunes.perhaps(world, luck, clock)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:
@@ -308,7 +291,7 @@ async def test_gangs_that_each_fit_alone_all_run_in_the_end(
             if not waiting:
                 break
             if luck.uniform(0.0, 1.0) < 0.2:
-                await trouble(world, luck, clock)
+                await misfortunes.perhaps(world, luck, clock)
             await clock.sleep(5.0)
         assert waiting == []
 

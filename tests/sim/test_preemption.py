@@ -1,4 +1,4 @@
-"""Preemption on a bad network: victims, promises and their end under crashes and lost answers.
+"""Preemption on a bad network: victims, promises and their end under crashes, outages and lost answers.
 
 At every revision no node is overcommitted, and no pod is preempted for one that is not more
 important. When the faults stop, nobody waits who could have a less important pod's place, nothing
@@ -7,12 +7,13 @@ is promised to anybody who needs it no more, and the world comes to rest.
 
 from collections.abc import Iterable
 
-from tests.sim.test_scheduler import BAD, CAPACITY
+from tests.sim import misfortunes, test_scheduler
+from tests.sim.misfortunes import BAD
 
 from grange.api.fields import lookup
 from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, PRIORITYCLASS
 from grange.api.kinds.pod import Pod
-from grange.api.status import Conflict, NotFound
+from grange.api.status import Conflict, NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.errors import invariant
 from grange.base.log import Logger
@@ -66,12 +67,8 @@ class Preemptions:
                 )
 
 
-class Users:
-    """Create and delete pods and nodes, and end pods that are to go, over a good network."""
-
-    def __init__(self, world: World, rng: Stream) -> None:
-        self.world, self.rng = world, rng
-        self.pods = self.nodes = 0
+class Users(test_scheduler.Users):
+    """As there, with pods that may preempt and some that are guarded; they end pods that are to go."""
 
     async def prepare(self) -> None:
         client = self.world.client
@@ -86,19 +83,6 @@ class Users:
         for _ in range(4):
             await self.add_node()
 
-    async def add_node(self) -> None:
-        self.nodes += 1
-        document = builders.node_document(f"n{self.nodes}", capacity=CAPACITY)
-        status = document.pop("status")
-        await self.world.client.create(NODE, document)
-        patch = {"status": status}
-        await self.world.client.patch(NODE, f"n{self.nodes}", patch=patch, subresource="status")
-
-    async def remove_node(self) -> None:
-        nodes = (await self.world.client.list(NODE)).items
-        if len(nodes) > 2:
-            await self.world.client.delete(NODE, self.rng.choice(nodes).metadata.name)
-
     async def add_pod(self) -> None:
         self.pods += 1
         cpu = self.rng.choice(["100m", "500m", "1", "1500m"])
@@ -108,15 +92,6 @@ class Users:
             f"p{self.pods}", requests={"cpu": cpu}, labels=labels, priorityClassName=level
         )
         await self.world.client.create(POD, document, "default")
-
-    async def delete_pod(self) -> None:
-        pods = (await self.world.client.list(POD, "default")).items
-        if pods:
-            name = self.rng.choice(pods).metadata.name
-            try:
-                await self.world.client.delete(POD, name, "default", grace_period_s=0)
-            except NotFound:
-                return
 
     async def act(self) -> None:
         match self.rng.integer(0, 11):
@@ -131,20 +106,25 @@ class Users:
 
     async def agents(self) -> None:
         """Pods that run, and that end some time after they were asked to."""
-        client = self.world.client
         while True:
-            for pod in (await client.list(POD, "default")).items:
-                meta = pod.metadata
-                try:
-                    if meta.deletion_timestamp and self.rng.integer(0, 2) == 0:
-                        await client.delete(
-                            POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=0
-                        )
-                    elif pod.spec.node_name and pod.status.phase == "Pending":
-                        await self.started(pod)
-                except (NotFound, Conflict):
-                    continue
+            try:
+                for pod in (await self.world.client.list(POD, "default")).items:
+                    await self.look_after(pod)
+            except ServiceUnavailable:
+                pass
             await self.world.clock.sleep(1.0)
+
+    async def look_after(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            if meta.deletion_timestamp and self.rng.integer(0, 2) == 0:
+                await self.world.client.delete(
+                    POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=0
+                )
+            elif pod.spec.node_name and pod.status.phase == "Pending":
+                await self.started(pod)
+        except (NotFound, Conflict):
+            return
 
     async def started(self, pod: Pod) -> None:
         meta = pod.metadata
@@ -206,15 +186,7 @@ async def test_preemption_survives_faults_and_settles(
             for _ in range(luck.integer(2, 7)):
                 await users.act()
             await clock.sleep(luck.uniform(0.0, 4.0))
-            match luck.integer(0, 5):
-                case 0:
-                    world.crash("scheduler")
-                    await clock.sleep(luck.uniform(0.0, 2.0))
-                    world.restart("scheduler")
-                case 1:
-                    world.network.partition("scheduler")
-                    await clock.sleep(luck.uniform(0.0, 8.0))
-                    world.network.heal("scheduler")
+            await misfortunes.perhaps(world, luck, clock)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

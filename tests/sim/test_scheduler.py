@@ -5,6 +5,8 @@ overcommitted. When the faults stop, everything that fits is placed, nothing is 
 the world comes to rest.
 """
 
+from tests.sim import misfortunes
+
 from grange.api.kinds import NODE, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.status import NotFound
@@ -19,9 +21,7 @@ from grange.sim import builders
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
-BAD = NetworkFaults(
-    latency_s=0.2, lose_request=0.03, lose_answer=0.05, cut_stream=0.05, repeat_chunk=0.05
-)
+BAD = misfortunes.BAD
 CAPACITY = {"cpu": "2", "memory": "4Gi", "pods": "6"}
 
 
@@ -136,19 +136,7 @@ async def test_faults_never_overcommit_and_everything_settles(
             for _ in range(luck.integer(1, 6)):
                 await users.act()
             await clock.sleep(luck.uniform(0.0, 3.0))
-            match luck.integer(0, 5):
-                case 0:
-                    world.crash("scheduler")
-                    await clock.sleep(luck.uniform(0.0, 2.0))
-                    world.restart("scheduler")
-                case 1:
-                    world.stop_server()
-                    await clock.sleep(luck.uniform(0.0, 8.0))
-                    await world.start_server()
-                case 2:
-                    world.network.partition("scheduler")
-                    await clock.sleep(luck.uniform(0.0, 8.0))
-                    world.network.heal("scheduler")
+            await misfortunes.perhaps(world, luck, clock)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:
