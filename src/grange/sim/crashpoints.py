@@ -7,14 +7,15 @@ its answer arrived. Here the requests of a story are counted, and in a second te
 story the component dies at one of them.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.status import ServiceUnavailable
 from grange.api.wire import Request, Response
-from grange.base.errors import GrangeError
 from grange.client.transport import Transport
 from grange.controllers.replication.machinepool import MachinePool
 from grange.sim.faults import close_chunks
@@ -25,8 +26,8 @@ T = TypeVar("T")
 _FOREVER_S = 1e9
 
 
-class Crashed(GrangeError):
-    """Who asks is dead; its cleanup gets no answers."""
+class Crashed(ServiceUnavailable):
+    """Who asks is dead: until its cancellation arrives it meets what looks like a broken network."""
 
 
 class Side(Enum):
@@ -38,11 +39,11 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """Where a component dies.
+    """Where a component dies, or something else happens.
 
     Attributes:
         number: of the request, from 0, among those that are counted.
-        side: whether it takes effect; its answer arrives in no case.
+        side: whether it has taken effect by then; who dies there sees its answer in no case.
     """
 
     number: int
@@ -73,27 +74,37 @@ def every_point(requests: int) -> Sequence[CrashPoint]:
 class CrashPoints:
     """Counts requests between ``begin`` and ``end``, and kills whoever makes a certain one.
 
-    Made before the components are added whose requests are to be counted.
+    Made before the components are added whose requests are to be counted. Who was killed may be
+    started again: it has a new life then.
 
     Args:
         world: whose components.
         actors: whose requests count; None counts everybody's.
         point: where to kill; None kills nobody.
+        instead: what happens there instead of a death; the request and its answer are not harmed.
 
     Attributes:
         asked: the requests that counted, in order.
-        struck: the request at which somebody was killed; None so far.
+        struck: the request at which somebody was killed, or that had ``instead`` happen; None so far.
     """
 
     def __init__(
-        self, world: World, *, actors: Collection[str] | None, point: CrashPoint | None = None
+        self,
+        world: World,
+        *,
+        actors: Collection[str] | None,
+        point: CrashPoint | None = None,
+        instead: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self.asked: list[Asked] = []
         self.struck: Asked | None = None
         self._world = world
         self._actors = actors
         self._point = point
+        self._instead = instead
         self._counting = False
+        self._lives: Counter[str] = Counter()
+        self._dead: set[tuple[str, int]] = set()
         world.taps.append(self._tap)
 
     def begin(self) -> None:
@@ -113,6 +124,8 @@ class CrashPoints:
         asked: Asked,
         act: Callable[[], Awaitable[T]],
         discard: Callable[[T], Awaitable[object]] | None = None,
+        *,
+        life: int | None = None,
     ) -> T:
         """Make a request, or die of it.
 
@@ -120,11 +133,13 @@ class CrashPoints:
             asked: what it is.
             act: makes it.
             discard: releases an answer that does not arrive.
+            life: which of the component's lives asks, from 1; its latest unless said otherwise.
 
         Raises:
             Crashed: who asks is dead already.
         """
-        if self.struck is not None and self.struck.component == asked.component:
+        mine = (asked.component, self._lives[asked.component] if life is None else life)
+        if mine in self._dead:
             raise Crashed(f"{asked.component} is dead")
         if not self._counting or (self._actors is not None and asked.component not in self._actors):
             return await act()
@@ -132,12 +147,31 @@ class CrashPoints:
         self.asked.append(asked)
         if point is None or point.number != number:
             return await act()
+        if self._instead is not None:
+            return await self._interfere(asked, act, point, self._instead)
         if point.side is Side.AFTER:
             answer = await act()
             if discard is not None:
                 await discard(answer)
+        self._dead.add(mine)
         await self._kill(asked, point)
         raise Crashed(f"{asked.component} is dead")
+
+    async def _interfere(
+        self,
+        asked: Asked,
+        act: Callable[[], Awaitable[T]],
+        point: CrashPoint,
+        instead: Callable[[], Awaitable[object]],
+    ) -> T:
+        self.struck = asked
+        self._world.network.note(asked.component, f"is interfered with {point}: {asked.what}")
+        if point.side is Side.BEFORE:
+            await instead()
+            return await act()
+        answer = await act()
+        await instead()
+        return answer
 
     async def _kill(self, asked: Asked, point: CrashPoint) -> None:
         self.struck = asked
@@ -146,19 +180,24 @@ class CrashPoints:
         await self._world.clock.sleep(_FOREVER_S)  # until the cancellation comes to this task
 
     def _tap(self, inner: Transport, component: str) -> Transport:
-        return _TappedTransport(self, inner, component)
+        self._lives[component] += 1
+        return _TappedTransport(self, inner, component, self._lives[component])
 
 
 class _TappedTransport:
-    def __init__(self, points: CrashPoints, inner: Transport, component: str) -> None:
+    def __init__(self, points: CrashPoints, inner: Transport, component: str, life: int) -> None:
         self._points = points
         self._inner = inner
         self._component = component
+        self._life = life
 
     async def send(self, request: Request) -> Response:
         asked = Asked(self._component, f"{request.method} {request.path}")
         return await self._points.ask(
-            asked, lambda: self._inner.send(request), lambda answer: close_chunks(answer.chunks)
+            asked,
+            lambda: self._inner.send(request),
+            lambda answer: close_chunks(answer.chunks),
+            life=self._life,
         )
 
     async def close(self) -> None:

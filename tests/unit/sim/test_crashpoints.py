@@ -1,5 +1,7 @@
 """Crashes at a request: it takes effect or not, its answer never arrives, and nothing follows it."""
 
+from contextlib import suppress
+
 import pytest
 
 from grange.api.kinds import CONFIGMAP
@@ -8,7 +10,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.reconcile.deps import Deps
-from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints, Side, every_point
+from grange.sim.crashpoints import Asked, Crashed, CrashPoint, CrashPoints, Side, every_point
 from grange.sim.machinepool import SimulatedPool
 from grange.sim.world import World, simulated
 
@@ -89,6 +91,53 @@ async def test_a_claim_to_a_pool_counts_and_the_dead_ask_no_more(
         await clock.sleep(1.0)
         assert points.struck == Asked("borrower", "pool claim 1")
         assert await pool.holders() == {"p0": "web", "p1": ""}
+
+
+async def test_who_is_started_again_asks_and_the_dead_does_not(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    class Stubborn(Scribe):
+        """Writes on when it is told to end."""
+
+        async def run(self) -> None:
+            try:
+                await super().run()
+            finally:
+                with suppress(Crashed):
+                    await self._deps.client.create(
+                        CONFIGMAP, {"metadata": {"name": "last"}}, "default"
+                    )
+
+    async with simulated(clock=clock, rng=rng, log=log) as world:
+        points = CrashPoints(world, actors={"scribe"}, point=CrashPoint(0, Side.BEFORE))
+        points.begin()
+        world.add("scribe", Stubborn)
+        await clock.sleep(1.0)
+        assert await written(world) == []
+        world.restart("scribe")
+        await clock.sleep(1.0)
+        assert await written(world) == [*NAMES]
+
+
+@pytest.mark.parametrize(("side", "seen"), [(Side.BEFORE, "a"), (Side.AFTER, "ab")])
+async def test_something_else_may_happen_instead(
+    side: Side, seen: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The request and its answer are not harmed by it."""
+    found: list[str] = []
+
+    async def look() -> None:
+        found.extend(await written(world))
+
+    async with simulated(clock=clock, rng=rng, log=log) as world:
+        point = CrashPoint(1, side)
+        points = CrashPoints(world, actors={"scribe"}, point=point, instead=look)
+        points.begin()
+        world.add("scribe", Scribe)
+        await clock.sleep(1.0)
+        assert found == [*seen]
+        assert points.struck == points.asked[1]
+        assert await written(world) == [*NAMES]
 
 
 def test_every_request_has_two_sides() -> None:
