@@ -30,6 +30,21 @@ def test_a_gang_preempts_for_all_of_its_members_at_once() -> None:
     bench.check()
 
 
+def test_a_gang_preempts_though_each_node_has_room_for_one_of_its_members() -> None:
+    bench = Bench()
+    bench.nodes("n0", "n1", capacity={"cpu": "2", "memory": "2Gi", "pods": "10"})
+    bench.pods("low0", "low1", requests=CPU)
+    bench.run(1.0)
+    bench.group("g", 3)
+    bench.pods(*names("g", 3), gang="g", requests=CPU, priority=10)
+    bench.run(1.0)
+    (victim,) = bench.victims
+    assert len(dict(bench.cycle.nominator)) == 3
+    bench.gone(victim)
+    assert {*names("g", 3)} <= set(bench.run(12.0))
+    bench.check()
+
+
 def test_nobody_is_disturbed_for_a_part_of_a_gang() -> None:
     """Room could be made for three of four: the fourth node holds somebody as important."""
     bench = Bench()

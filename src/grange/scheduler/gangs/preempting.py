@@ -19,6 +19,7 @@ from grange.scheduler.gangs.members import Book, Gang, Place
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import QueuedPod
 from grange.scheduler.preemption.evaluator import was_preempted
+from grange.scheduler.preemption.removable import Removable
 
 Seen = Sequence[tuple[QueuedPod, PodInfo]]
 
@@ -36,6 +37,7 @@ class Preempting:
         self._withdrawn = withdrawn
         self._cycle = cycle
         self._book = book
+        self._removable = Removable(cycle.snapshot)
 
     def dragged(
         self, victims: Sequence[PodInfo], priority: int, gone: Sequence[PodInfo] = ()
@@ -122,11 +124,16 @@ class Preempting:
         return found if preempts and len(found) == need else {}
 
     def _may_help(self, members: Seen) -> bool:
-        """Whether a member of any shape would find victims at all; most gangs would not."""
+        """Whether a member of any shape would find victims at all; most gangs would not.
+
+        Who finds a node without any may still need some for those who come after it.
+        """
         for seen in {queued.info.signature: seen for queued, seen in members}.values():
             state = CycleState()
-            self._cycle.judge(seen, state)
-            if self._cycle.ask(seen, state) is not None:
+            if not isinstance(self._cycle.judge(seen, state), Rejection):
+                if self._removable.any_below(seen.pod.spec.priority):
+                    return True
+            elif self._cycle.ask(seen, state) is not None:
                 return True
         return False
 

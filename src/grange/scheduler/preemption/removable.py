@@ -57,6 +57,10 @@ class Removable:
                 mask &= total[rows] - used[rows] + removable >= amount
         return mask
 
+    def any_below(self, priority: int) -> bool:
+        """Whether any pod on any node has a lower priority."""
+        return bool(np.any(self._level(priority).pods > 0))
+
     def _level(self, priority: int) -> _Level:
         snapshot = self._snapshot
         level = self._levels.get(priority)
