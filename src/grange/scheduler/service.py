@@ -153,6 +153,7 @@ class Scheduler:
             changed=self._status.changed,
         )
         self.cycle.units = self.gangs
+        self.gangs.unpromised = self._evictor.withdraw
         self._handlers.snapshot = self.cycle.snapshot
         self._handlers.dress = self.gangs.news.node_seen
         self._history = History()

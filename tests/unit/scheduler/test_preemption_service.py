@@ -4,8 +4,9 @@ from typing import Any
 
 from tests.unit.scheduler.world import Handler, World, refusal, world
 
-from grange.api.kinds import EVENT, NODE, POD, PODDISRUPTIONBUDGET, PRIORITYCLASS
+from grange.api.kinds import EVENT, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP, PRIORITYCLASS
 from grange.api.kinds.pod import condition
+from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.meta import Document
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
@@ -109,6 +110,31 @@ async def test_when_the_pod_goes_its_promise_goes_too(
         await made.settle(15.0)
         assert await made.pods() == {"late": "a"}
         assert len(scheduler.cycle.nominator) == 0
+
+
+async def test_what_a_gang_was_promised_is_taken_back_in_the_cluster_too(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A node is lost while its victims go: nobody may take the rest for promised, or wait for it."""
+    async with world(clock, rng, log) as made:
+        scheduler = await full(made)
+        await made.add_nodes("b", capacity=SMALL)
+        document: Document = {"metadata": {"name": "gang"}, "spec": {"minMember": 4}}
+        await made.client.create(PODGROUP, document, "default")
+        members = [f"member{number}" for number in range(4)]
+        labels = {GROUP_LABEL: "gang"}
+        await made.add_pods(*members, labels=labels, requests=CPU, priority=10)
+        await made.settle()
+        assert {await nomination(made, name) for name in members} == {"a", "b"}
+        await made.client.delete(NODE, "b")
+        await agent(made)
+        await made.settle(15.0)
+        assert len(scheduler.cycle.nominator) == 0
+        assert [await nomination(made, name) for name in members] == [""] * 4
+        for name in members:
+            told = condition(await made.pod(name), "PodScheduled")
+            assert told is not None
+            assert told.message == "0/1 nodes are available: gang wants 4, room for 2."
 
 
 async def test_pods_that_never_preempt_wait(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -30,10 +30,12 @@ class Preempting:
     Args:
         cycle: decides, and knows the PostFilter plugins.
         book: who belongs to which group.
-        withdrawn: told of a pod that gave up its promised room: others may have it.
+        withdrawn: told of pods that gave up their promised room: others may have it.
     """
 
-    def __init__(self, cycle: Cycle, book: Book, withdrawn: Callable[[PodInfo], None]) -> None:
+    def __init__(
+        self, cycle: Cycle, book: Book, withdrawn: Callable[[Sequence[PodInfo]], None]
+    ) -> None:
         self._withdrawn = withdrawn
         self._cycle = cycle
         self._book = book
@@ -161,7 +163,7 @@ class Preempting:
         nominator.evicting.update(dict.fromkeys(told, True))
         held = [] if told else [info for info in promised if nominator.remove(info.uid)]
         if held:
-            self._withdrawn(held[0])
+            self._withdrawn(held)
         return bool(told)
 
     def _by_gang(self, pods: Iterable[PodInfo]) -> dict[Gang, int]:

@@ -14,7 +14,7 @@ Who has the higher priority, then who has waited longer, comes first; see ``line
 worth to a gang that waits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from grange.api.kinds.podgroup import PREFERRED
@@ -90,6 +90,7 @@ class GangUnits:
         changed: told of every gang and queue whose status may be different.
 
     Attributes:
+        unpromised: told of pods whose promised room was taken back; the cluster is to know, too.
         book: who belongs to which group.
         quotas: what each queue uses.
         line: who waits.
@@ -113,6 +114,7 @@ class GangUnits:
         self._queue = queue
         self._changed = changed
         self._now = 0.0
+        self.unpromised: Callable[[Sequence[PodInfo]], None] = lambda pods: None
         self.book = Book()
         self.quotas = Quotas()
         self.reservation = Reservation(cache, queue)
@@ -448,8 +450,12 @@ class GangUnits:
         self._note(gang, reason, message)
         return Unplaced(queued, self._rejection(told or message, _ASLEEP))
 
-    def _withdrawn(self, info: PodInfo) -> None:
-        self._queue.move(ASSIGNED_POD_DELETE, self._now, info.pod, None)
+    def _withdrawn(self, pods: Sequence[PodInfo]) -> None:
+        self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
+        self.unpromised(pods)
+        gang = self.book.member(pods[0].pod)
+        if gang is not None:
+            gang.reason = ""  # its members were told where they would go: all need a new word
 
     def _note(self, gang: Gang, reason: str, message: str) -> None:
         if (gang.reason, gang.message) != (reason, message):

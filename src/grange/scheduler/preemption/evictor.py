@@ -7,7 +7,7 @@ fails is tried again for a while; then the pod looks for room anew.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -92,7 +92,11 @@ class Evictor:
         """Carry out what a pod's preemption asks for; returns at once."""
         if room.nominated is not None:
             self._waiting.append(_Job(pod, room.nominated, room.victims, room.lent))
-        self._waiting.extend(_Job(other, "") for other in room.cleared)
+        self.withdraw(room.cleared)
+
+    def withdraw(self, pods: Iterable[PodInfo]) -> None:
+        """Take back what was written of these pods' nominations; returns at once."""
+        self._waiting.extend(_Job(pod, "") for pod in pods)
         while self._nursery is not None and self._at_work < min(_WORKERS, len(self._waiting)):
             self._at_work += 1
             self._nursery.start(self._work(), name="scheduler evictor")
