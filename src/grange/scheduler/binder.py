@@ -7,7 +7,8 @@ An answer that it was made or turned away settles a binding. After a server erro
 what the server holds is the outcome. Without an answer the outcome is unknown, and then the pod is
 read back, too: giving its capacity to another pod while the lost write may still land would
 overcommit the node. A pod that is not bound yet is bound again, always to the same node, until there
-is an answer; so no pod is ever bound twice.
+is an answer; so no pod is ever bound twice. Only a pod that nothing was sent of yet is not bound at
+all when its node is gone by then.
 """
 
 from collections import deque
@@ -40,7 +41,8 @@ class Outcome(Enum):
     """How a binding ended.
 
     ``BOUND``: to our node. ``CONFLICT``: the server refused, and the pod is not on our node.
-    ``GONE``: the pod is. ``FAILED``: refused for another reason, and nothing was written.
+    ``GONE``: the pod is. ``FAILED``: refused for another reason, or its node was gone before it was
+    sent; nothing was written.
     ``SETTLED``: the informer told meanwhile; nothing is left to do.
     """
 
@@ -105,6 +107,7 @@ class Binder:
         self._clock = clock
         self._log = log
         self._waiting: deque[Placed] = deque()
+        self._unsure: set[str] = set()  # UIDs of those that wait and may be bound already
         self._nursery: Nursery | None = None
         self._at_work = 0
 
@@ -121,11 +124,13 @@ class Binder:
         self._nursery, self._at_work = nursery, 0
         self._waiting.clear()
         self._waiting.extend(self.under_way.values())
+        self._unsure = {*self.under_way}
 
     def forget_all(self) -> None:
         """Nothing is under way any more; whoever decides next finds out what is bound."""
         self.under_way.clear()
         self._waiting.clear()
+        self._unsure.clear()
 
     def put(self, placed: Placed) -> None:
         """Take in a pod; it is written after the next ``work``."""
@@ -146,13 +151,7 @@ class Binder:
         Cancellation: the outcome is unknown; the pods stay assumed.
         """
         while self._waiting:
-            size = min(len(self._waiting), self._limits.group)
-            group: list[Placed] = []
-            settled: list[Placed] = []
-            for _ in range(size):
-                placed = self._waiting.popleft()
-                (group if self._cache.is_assumed(placed.info.uid) else settled).append(placed)
-            self._end(settled, Outcome.SETTLED)
+            group = self._next_group()
             if group:
                 answers = await self._write(group)
                 bound: list[Placed] = []
@@ -163,6 +162,26 @@ class Binder:
                         nursery.start(self._pursue(placed, error), name="scheduler binder")
                 self._end(bound, Outcome.BOUND)
         self._at_work -= 1
+
+    def _next_group(self) -> Sequence[Placed]:
+        """Those of the first that wait who are still to be bound."""
+        size = min(len(self._waiting), self._limits.group)
+        group: list[Placed] = []
+        settled: list[Placed] = []
+        lost: list[Placed] = []
+        for _ in range(size):
+            placed = self._waiting.popleft()
+            uid = placed.info.uid
+            if not self._cache.is_assumed(uid):
+                settled.append(placed)
+            elif placed.node_name in self._cache.node_tree or uid in self._unsure:
+                group.append(placed)
+            else:
+                lost.append(placed)
+            self._unsure.discard(uid)
+        self._end(settled, Outcome.SETTLED)
+        self._end(lost, Outcome.FAILED)
+        return group
 
     async def _write(self, group: Sequence[Placed]) -> Sequence[ApiError | None]:
         placements = [(placed.info, placed.node_name) for placed in group]

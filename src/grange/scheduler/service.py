@@ -309,6 +309,9 @@ class Scheduler:
 
     def _on_node_delete(self, node: Node) -> None:
         self._handlers.node_deleted(node)
+        for placed in self.cycle.permits.held():
+            if placed.node_name == node.metadata.name:
+                self.cycle.permits.reject(placed.uid, "", f"node {placed.node_name} is gone")
         self._wake.set()
 
     def _on_group(self, group: PodGroup) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
 
 from grange.api import bindings, codec
-from grange.api.kinds import EVENT, POD
+from grange.api.kinds import EVENT, NODE, POD
 from grange.api.meta import Document
 from grange.api.status import Forbidden, ServiceUnavailable, Timeout
 from grange.api.wire import Request, Response
@@ -73,6 +73,34 @@ async def test_a_refused_pod_in_a_group_holds_up_nobody(
         assert (len(placed), placed["p0"], all(placed.values())) == (COUNT - 1, "b", True)
         assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, COUNT - 1)
         assert len(scheduler.queue) == 0
+
+
+async def test_nobody_is_bound_to_a_node_that_is_known_to_be_gone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """It goes while the first of three groups is on its way; the others were decided before that."""
+    async with world(clock, rng, log) as made:
+        sent: list[Request] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.path == bindings.PATH:
+                sent.append(request)
+                if len(sent) == 1:
+                    await made.client.delete(NODE, "a")
+                    await clock.sleep(1.0)
+            return await handle(request)
+
+        made.gate = gate
+        await prepare(made)
+        scheduler = await made.start(SchedulerConfig(binders=1, binding_group=10))
+        await made.settle(30.0)
+        first = codec.decode_document(sent[0].body)["items"]
+        lost = {item["metadata"]["name"] for item in first if item["target"]["name"] == "a"}
+        assert lost
+        placed = await made.pods()
+        assert {name for name, node in placed.items() if node == "a"} == lost
+        assert all(placed.values())
+        assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, COUNT)
 
 
 @pytest.mark.parametrize("landed", [True, False])

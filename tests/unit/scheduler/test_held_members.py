@@ -4,7 +4,7 @@ from tests.unit.scheduler.test_gang_service import Gatekeeper, add_group, member
 from tests.unit.scheduler.test_preemption_service import agent, nomination
 from tests.unit.scheduler.world import World, world
 
-from grange.api.kinds import EVENT, POD, QUEUE
+from grange.api.kinds import EVENT, NODE, POD, QUEUE
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Document
@@ -99,6 +99,28 @@ async def test_a_held_gang_gives_way_as_a_whole(clock: Clock, rng: Stream, log: 
         assert where["high"]
         assert (where["p0"], where["p1"]) == ("", "")
         assert scheduler.cache.assumed_count == 0
+
+
+async def test_a_gang_whose_node_goes_while_it_is_held_is_decided_anew_as_a_whole(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Permitted later it would be bound to a node that everybody knows to be gone."""
+    async with world(clock, rng, log) as made:
+        gate = Gatekeeper("p1")
+        await made.add_nodes("a", "b", capacity=SMALL)
+        scheduler = await start(made, gate)
+        await add_group(made, "g", 2)
+        await members(made, "g", "p0", "p1")
+        await made.settle()
+        assert scheduler.cache.assumed_count == 2
+        await made.client.delete(NODE, "b")
+        await made.settle()
+        assert (scheduler.cache.assumed_count, len(scheduler.cycle.permits)) == (0, 0)
+        assert "gang wants 2, room for 1" in await made.message("p0")
+        gate.name = ""
+        await made.add_nodes("c", capacity=SMALL)
+        await made.settle(15.0)
+        assert sorted((await made.pods()).values()) == ["a", "c"]
 
 
 async def test_nobody_joins_a_gang_that_is_held_back(
