@@ -187,15 +187,20 @@ class NoOvercommit:
     def __init__(self) -> None:
         self._pods = _BoundPods()
         self._nodes: dict[str, _Amounts] = {}
+        self._first: dict[str, str] = {}  # by name, the UID of the first node that had it
 
     def see(self, change: Change) -> None:
         """Add up the node that a pod was just bound to."""
         if change.concerns(NODE):
             node = msgspec.convert(change.document, Node)
-            if change.deleted:
-                self._nodes.pop(node.metadata.name, None)
+            name = node.metadata.name
+            silent = not (node.status.allocatable or node.status.capacity)
+            other = self._first.setdefault(name, change.uid) != change.uid
+            # Until it says what it has, a binding to the one before it of that name is not wrong.
+            if change.deleted or (silent and other):
+                self._nodes.pop(name, None)
             else:
-                self._nodes[node.metadata.name] = _has(node)
+                self._nodes[name] = _has(node)
         elif change.concerns(POD) and (pod := self._pods.note(change)) is not None:
             name = pod.spec.node_name
             if name not in self._nodes:

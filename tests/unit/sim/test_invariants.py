@@ -105,6 +105,24 @@ def test_nodes_must_not_be_overcommitted() -> None:
         tape.write("pods", pod("e", "n1"))
 
 
+def test_a_node_under_anothers_name_has_no_limit_until_it_says_one() -> None:
+    """A binding to the one before it may still be on its way; to the first of a name there is none."""
+    tape = Tape(NoOvercommit())
+    node = builders.node_document("n1", capacity={"cpu": "2", "memory": "8Gi", "pods": "110"})
+    silent: Document = {"metadata": {"name": "n1", "uid": "second"}}
+    tape.write("nodes", node)
+    tape.write("nodes", silent)
+    tape.write("pods", pod("a", "n1"))
+    node["metadata"]["uid"] = "second"
+    tape.write("nodes", node)
+    tape.write("pods", pod("b", "n1"))
+    with pytest.raises(InvariantError, match=r"overcommitted.*cpu_milli"):
+        tape.write("pods", pod("c", "n1"))
+    tape.write("nodes", {"metadata": {"name": "n2", "uid": "new"}})
+    with pytest.raises(InvariantError, match=r"overcommitted.*cpu_milli"):
+        tape.write("pods", pod("d", "n2"))
+
+
 def test_pods_of_one_controller_must_not_share_a_node() -> None:
     tape = Tape(OnePodPerNode())
     tape.write("replicationcontrollers", controller("web", "OnePerNode"), group="grange.dev")
