@@ -88,11 +88,14 @@ class Alarms:
         self._ours = ours
         self._tended = tended
         self._clock = clock
+        self._others: dict[ObjectKey, ReplicationController] = {}  # in trouble, under their owners
         informer.add_handler(self._see, lambda _, new: self._see(new), self._gone)
 
     def gained(self, key: ObjectKey) -> None:
-        """A controller has become ours."""
-        self._notes.take(_about(key))
+        """A controller has become ours; who gave it up and is still there has told of it."""
+        before = self._others.pop(key, None)
+        told = before is not None and self._tended(before)
+        self._notes.take(_about(key), told=told)
 
     def lost(self, key: ObjectKey) -> None:
         """A controller is not ours any more, or not there."""
@@ -104,6 +107,10 @@ class Alarms:
     def _see(self, controller: ReplicationController) -> None:
         ours, about = self._ours(controller.key), _about(controller.key)
         found = alarming(controller.status.conditions)
+        if ours or not found:
+            self._others.pop(controller.key, None)
+        elif self._tended(controller):
+            self._others[controller.key] = controller
         for reason, urgency in _ALL.items():
             if reason in found:
                 alert = Alert(about, reason, found[reason].message, urgency)
@@ -114,6 +121,7 @@ class Alarms:
 
     def _gone(self, controller: ReplicationController) -> None:
         self._end(controller.key)
+        self._others.pop(controller.key, None)
         if not self._tended(controller):
             self._notes.take(_about(controller.key))  # there will be no other owner to tell
 

@@ -71,11 +71,16 @@ class Notes:
             self._ended[note.alert.key] = _Note(note.alert, self._clock.monotonic())
         self._forget()
 
-    def take(self, about: str = "") -> None:
-        """We are the teller from now on, of one thing or of all."""
+    def take(self, about: str = "", *, told: bool = False) -> None:
+        """We are the teller from now on.
+
+        Args:
+            about: of this alone; empty means all.
+            told: the last teller is still there, so that it has told, or will.
+        """
         for thing in [about] if about else list(self._on):
             for note in self._on.get(thing, {}).values():
-                if self._is_told(note.at):
+                if told or self._is_told(note.at):
                     self._alerts.adopt(note.alert)
                 else:
                     self._alerts.fire(note.alert)
@@ -83,8 +88,9 @@ class Notes:
         for key, note in list(self._ended.items()):
             if not about or note.alert.about == about:
                 del self._ended[key]
-                self._alerts.adopt(note.alert)
-                self._alerts.clear(note.alert.about, note.alert.reason)
+                if not told:
+                    self._alerts.adopt(note.alert)
+                    self._alerts.clear(note.alert.about, note.alert.reason)
 
     def leave(self, about: str = "") -> None:
         """Somebody else is the teller from now on, or nobody yet."""
