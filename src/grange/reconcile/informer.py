@@ -37,6 +37,7 @@ R = TypeVar("R", bound=Resource)
 
 
 _HEALTHY_S = 1.0  # a watch that lasts so long ends a series of failures
+_TICK_S = 1e-3  # what adding floats leaves over may be too little for any clock to notice
 _TURN_EVENTS = 128  # a server in this process may always have more: let the others run, too
 _BACKOFF = Exponential(initial_s=0.2, cap_s=30.0, jitter=0.5)
 
@@ -315,7 +316,7 @@ class Informer(Generic[R]):
         """End the watch when nothing has been heard for too long."""
         limit = self._settings.stale_after_s
         while (idle := self._clock.monotonic() - self._heard) < limit:
-            await self._clock.sleep(limit - idle)
+            await self._clock.sleep(max(_TICK_S, limit - idle))
         self._log.warning("watch went silent", after_s=limit)
         nursery.cancel()
 

@@ -193,9 +193,8 @@ async def test_bookmark_behind_what_was_seen_lists_again(clock: Clock, log: Logg
     assert server.lists == 2
 
 
-async def test_silent_watch_is_resumed(clock: Clock, log: Logger, records: Any) -> None:
-    """A connection can die without a word; then neither events nor bookmarks come."""
-    server = Collection()
+def first_watch_silent(server: Collection, clock: Clock) -> Handler:
+    """The server's handler, but the connection of the first watch dies without a word."""
     silent = [True]
 
     async def handler(request: Request) -> Response:
@@ -209,7 +208,14 @@ async def test_silent_watch_is_resumed(clock: Clock, log: Logger, records: Any) 
             return Response(200, chunks=nothing())
         return await server.handle(request)
 
+    return handler
+
+
+async def test_silent_watch_is_resumed(clock: Clock, log: Logger, records: Any) -> None:
+    """A connection can die without a word; then neither events nor bookmarks come."""
+    server = Collection()
     settings = InformerSettings(stale_after_s=90)
+    handler = first_watch_silent(server, clock)
     async with running(handler, clock, log, settings) as (informer, mirror):
         await informer.synced.wait()
         server.put("a")
@@ -219,6 +225,21 @@ async def test_silent_watch_is_resumed(clock: Clock, log: Logger, records: Any) 
         assert mirror.said == ["+a"]
     assert server.lists == 1
     assert "watch went silent" in [event for event, _ in records]
+
+
+async def test_silence_is_noticed_where_adding_seconds_leaves_a_rest(
+    clock: Clock, log: Logger
+) -> None:
+    """150 s after 173.67 are 149.99999999999997 s by a float; the rest is too short to wait for."""
+    server = Collection()
+    await clock.sleep(173.67)
+    started = clock.monotonic()
+    assert started + 150.0 - started < 150.0
+    async with running(first_watch_silent(server, clock), clock, log) as (informer, mirror):
+        await informer.synced.wait()
+        server.put("a")
+        await clock.sleep(151)
+        assert mirror.said == ["+a"]
 
 
 async def test_failures_back_off_and_recover(clock: Clock, log: Logger) -> None:
