@@ -148,7 +148,7 @@ class Stage:
         self.world = world
         self.points = points
         self.pool = pool
-        self.minimum = MinimumIsKept()
+        self.minimum = MinimumIsKept(world.clock)
         self.replicas = ReplicasAreKept()
         self.writer = OneWriter()
         self.births, self.deaths, self.actors = Births(), Deaths(), Actors()

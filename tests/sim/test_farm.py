@@ -24,9 +24,10 @@ OBJECTS = 7
 TROUBLE_S = 100
 
 
-def skewed(world: World, rng: Stream) -> SkewedClock:
-    """Wrong by half a minute, and up to five percent too fast or too slow."""
-    return SkewedClock(world.clock, offset_s=rng.uniform(-30, 30), drift=rng.uniform(-0.05, 0.05))
+def skewed(world: World, name: str, rng: Stream) -> SkewedClock:
+    """A component's clock: wrong by half a minute, up to five percent too fast or too slow."""
+    inner = world.clock_of(name)
+    return SkewedClock(inner, offset_s=rng.uniform(-30, 30), drift=rng.uniform(-0.05, 0.05))
 
 
 def members(world: World, rng: Stream, names: str, selectors: dict[str, str]) -> list[Hand]:
@@ -35,7 +36,7 @@ def members(world: World, rng: Stream, names: str, selectors: dict[str, str]) ->
             world,
             name,
             selector=selectors.get(name, ""),
-            clock=skewed(world, rng.fork(name)),
+            clock=skewed(world, name, rng.fork(name)),
             busy_s=rng.uniform(0.0, 4.0),
             again_s=rng.uniform(1.0, 5.0),
         )
@@ -78,10 +79,11 @@ async def survive(
             for one in chaos:
                 troubles = [one.crash, one.cut_off, one.server_away, one.lose_history]
                 one.misfortunes = [one.crash, one.cut_off, *troubles, *wishes.all()]
+                one.add_some([one.hang_watches, one.suspend, one.suspend], rng.fork("rare"))
                 nursery.start(one.run(TROUBLE_S))
         await chaos[0].mend()
-        await world.until(lambda: settled(hands, world), limit_s=120)
-        await clock.sleep(40)  # news that is on its way may unsettle it once more
+        await world.until(lambda: settled(hands, world), limit_s=120 + chaos[0].deaf_s)
+        await clock.sleep(40 + chaos[0].deaf_s)  # news that is on its way may unsettle it once more
         await world.until(lambda: settled(hands, world), limit_s=30)
         revision = world.store.revision
         await clock.sleep(30)

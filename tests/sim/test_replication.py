@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
@@ -48,9 +49,9 @@ async def populate(world: World, rng: Stream, cpus: str = ROOMY) -> dict[str, Fa
     machines = {}
     for number in range(NODES):
         name = f"n{number}"
-        clock = SkewedClock(
-            world.clock, offset_s=rng.uniform(-30, 30), drift=rng.uniform(-1e-3, 1e-3)
-        )
+        inner = world.clock_of(f"agent-{name}")
+        offset_s, drift = rng.uniform(-30, 30), rng.uniform(-1e-3, 1e-3)
+        clock = SkewedClock(inner, offset_s=offset_s, drift=drift)
         capacity = {"cpu": cpus, "memory": "64Gi", "pods": "110"}
         machines[name] = population.add_node(world, name, capacity=capacity, clock=clock)
     population.add_controllers(world)
@@ -144,16 +145,20 @@ async def survive(
                     REPLICATIONCONTROLLER, name, "default", patch={"spec": spec}
                 )
 
+        users = Users(world, rng.fork("users"), tuple(placements))
         troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
         async with Nursery() as nursery:
             for chaos in troubles:
                 chaos.misfortunes += [scale, scale, chaos.delete_pod]
+                chaos.add_some([*chaos.rare, users.create_again], rng.fork("rare"))
                 nursery.start(chaos.run(240))
         await troubles[0].mend()
         listing = await world.client.list(REPLICATIONCONTROLLER)
         wanted = {one.metadata.name: one.spec.replicas for one in listing.items}
         await world.until(lambda: kept(world, wanted), limit_s=900)
-        await clock.sleep(120)  # news that is on its way may unsettle it once more
+        await clock.sleep(
+            120 + troubles[0].deaf_s
+        )  # news that is on its way may unsettle it once more
         await world.until(lambda: kept(world, wanted), limit_s=300)
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []

@@ -1,15 +1,17 @@
 """Rollouts under faults: never below the minimum, and at rest with the last template afterwards.
 
-What fails here are controllers, scheduler, network, server and disk, but no machine and no program, so
-every pod that stops being ready was taken on purpose; the minimum is judged at every write.
+What fails here are controllers, scheduler, network, server and disk, but no machine and in most worlds no
+program, so every pod that stops being ready was taken on purpose; the minimum is judged at every write.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 from tests.sim.test_replication import BAD_NETWORK, ROOMY, crashes, populate, service
 
+from grange.agent.runtimes.fake import FakeMachine
 from grange.api.kinds import (
     AUDITRECORD,
     NODE,
@@ -22,7 +24,7 @@ from grange.api.kinds import (
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError
-from grange.base.clock import LoopClock
+from grange.base.clock import Clock, LoopClock
 from grange.base.errors import invariant
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -42,30 +44,60 @@ ROLLOUT: Document = {
     "autoRollback": True,
 }
 
+_TOLD_S = 3.0  # somebody asks the server, and his deletion arrives; meanwhile another pod breaks
+
 
 class MinimumIsKept:
-    """Once a service is up, so many of its pods are ready at every revision."""
+    """Once a service is up, so many of its pods are ready at every revision.
 
-    def __init__(self) -> None:
-        self.minimum: dict[str, int] = {}  # by the label ``app``
-        self._ready: dict[str, set[str]] = {}
+    Args:
+        clock: the true time.
+
+    Attributes:
+        minimum: by the label ``app``.
+        breakable: programs break by themselves. Then only what is taken on purpose is judged: no
+            pod that has been ready for ``min_ready_s`` goes while fewer than the minimum stay.
+        min_ready_s: after so long a pod counts as available.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.minimum: dict[str, int] = {}
+        self.breakable = False
+        self.min_ready_s = 0.0
+        self._clock = clock
+        self._ready: dict[str, dict[str, float]] = {}  # since when
+        self._broken: dict[str, dict[str, float]] = {}  # the same, by themselves
+
+    def lower(self, app: str, replicas: int) -> None:
+        """Somebody is about to ask for so many replicas, of which none may be missing."""
+        if app in self.minimum:
+            self.minimum[app] = min(self.minimum[app], replicas)
 
     def see(self, change: Change) -> None:
         """Count the ready pods of the service whose pod has changed."""
         if not change.concerns(POD):
             return
         pod = msgspec.convert(change.document, Pod)
-        app = pod.metadata.labels.get("app", "")
-        ready = self._ready.setdefault(app, set())
-        ready.discard(change.uid)
-        if not change.deleted and not pod.metadata.deletion_timestamp and pods.is_ready(pod):
-            ready.add(change.uid)
+        app, now = pod.metadata.labels.get("app", ""), self._clock.monotonic()
+        ready, broken = self._ready.setdefault(app, {}), self._broken.setdefault(app, {})
+        since = ready.pop(change.uid, None)
+        broken.pop(change.uid, None)
+        taken = change.deleted or bool(pod.metadata.deletion_timestamp)
+        if not taken and pods.is_ready(pod):
+            ready[change.uid] = now if since is None else since
+        elif not taken and since is not None:
+            broken[change.uid] = now
+        there = len(ready)
+        if self.breakable:
+            if not taken or since is None or now - since < self.min_ready_s + _TOLD_S:
+                return
+            there += sum(now - at < _TOLD_S for at in broken.values())
         minimum = self.minimum.get(app, 0)
         invariant(
-            len(ready) >= minimum,
+            there >= minimum,
             "a rollout keeps the minimum",
             app=app,
-            ready=len(ready),
+            ready=there,
             minimum=minimum,
             pod=change.key,
             revision=change.revision,
@@ -73,17 +105,20 @@ class MinimumIsKept:
 
 
 def template(app: str, version: int, fault: str = "") -> Document:
-    """A program that serves, or one that crashes after three seconds, or fits on no node."""
+    """A program that serves, or one that breaks sooner or later, or fits on no node."""
     document: Document = service(app, 0)["spec"]["template"]
     document["metadata"]["labels"]["version"] = str(version)
     container = document["spec"]["containers"][0]
-    container["command"] = ["crash" if fault == "crashes" else "serve"]
+    container["command"] = [PROGRAMS.get(fault, "serve")]
     if fault == "too large":
         container["resources"]["requests"]["cpu"] = "100"
     return document
 
 
 FAULTS = ("crashes", "too large")
+# Ready for a while; available for a while, which no rollout can tell from a good one in time.
+LATER_FAULTS = ("breaks early", "breaks late")
+PROGRAMS = {"crashes": "crash", "breaks early": "flicker", "breaks late": "fade"}
 
 
 def controller(name: str, replicas: int, **spec: Any) -> Document:
@@ -125,9 +160,10 @@ async def settled(world: World, name: str, version: int) -> bool:
     return owned == [str(version)] * found.spec.replicas
 
 
-def chaos_of(world: World, rng: Stream, agents: frozenset[str]) -> Chaos:
-    """Misfortunes of everything but machines and programs."""
-    chaos = Chaos(world, {}, rng=rng, spared=agents)
+def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> Chaos:
+    """Misfortunes of everything but machines and, in most worlds, programs."""
+    spared = frozenset(f"agent-{name}" for name in machines)
+    chaos = Chaos(world, machines, rng=rng, spared=spared)
     chaos.misfortunes = [
         chaos.crash,
         chaos.crash,
@@ -136,6 +172,9 @@ def chaos_of(world: World, rng: Stream, agents: frozenset[str]) -> Chaos:
         chaos.lose_history,
         chaos.fill_disk,
     ]
+    # Else a crash could be told so late that its pod had been ready for ``minReadySeconds``.
+    chaos.respite_s = 15.0
+    chaos.add_some(chaos.rare, rng.fork("rare"))
     return chaos
 
 
@@ -144,10 +183,10 @@ async def test_templates_roll_out_among_misfortunes(
 ) -> None:
     """A good template, a bad one that is rolled back, a pause, and a good one again."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
-    judge = MinimumIsKept()
+    judge = MinimumIsKept(clock)
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         world.history.add(judge)
-        agents = frozenset(f"agent-{name}" for name in await populate(world, rng, ROOMY))
+        machines = await populate(world, rng, ROOMY)
         draw = rng.fork("wishes")
         replicas = {"web": draw.integer(2, 4), "heap": draw.integer(2, 6)}
         for name, placement in (("web", "OnePerNode"), ("heap", "Packed")):
@@ -156,12 +195,17 @@ async def test_templates_roll_out_among_misfortunes(
         for name in replicas:
             await world.until(lambda name=name: settled(world, name, 1), limit_s=300)  # type: ignore[misc]  # a loop's own name
         judge.minimum = {name: count - 1 for name, count in replicas.items()}
-        chaos = chaos_of(world, rng.fork("chaos"), agents)
+        judge.min_ready_s = ROLLOUT["minReadySeconds"]
+        chaos = chaos_of(world, rng.fork("chaos"), machines)
+        judge.breakable = chaos.break_newest in chaos.misfortunes
+        faults, later = FAULTS, rng.fork("faults")
+        if later.uniform(0.0, 1.0) < 0.25:
+            faults, judge.breakable = LATER_FAULTS, True
         async with Nursery() as nursery:
             nursery.start(chaos.run(300))
             for version in (2, 3, 4):
                 for name in replicas:
-                    fault = draw.choice(FAULTS) if version == 3 else ""
+                    fault = draw.choice(faults) if version == 3 else ""
                     await patched(world, name, template=template(name, version, fault))
                 await clock.sleep(draw.uniform(5.0, 100.0))
                 paused = draw.choice([False, False, True])
@@ -170,11 +214,12 @@ async def test_templates_roll_out_among_misfortunes(
         await chaos.mend()
         # A deadline does not ask why: nodes that were lost from sight come back first.
         await world.until(lambda: nodes_are_back(world), limit_s=900)
+        await clock.sleep(chaos.deaf_s)  # nor does it wait for those who read a watch that hangs
         for name in replicas:
             await patched(world, name, template=template(name, 5), rollout={"paused": False})
         for name in replicas:
             await world.until(lambda name=name: settled(world, name, 5), limit_s=900)  # type: ignore[misc]  # a loop's own name
-        await clock.sleep(200)  # news that is on its way may unsettle it once more
+        await clock.sleep(200 + chaos.deaf_s)  # news that is on its way may unsettle it once more
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
     assert crashes(records) == []
@@ -185,12 +230,15 @@ async def test_replicas_move_between_controllers_among_misfortunes(
 ) -> None:
     """No replica is lost between them, whoever crashes when."""
     clock, rng = LoopClock(EPOCH), Stream(seed)
-    judge = MinimumIsKept()
+    judge = MinimumIsKept(clock)
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         world.history.add(judge)
-        agents = frozenset(f"agent-{name}" for name in await populate(world, rng, ROOMY))
+        machines = await populate(world, rng, ROOMY)
         replicas = rng.fork("wishes").integer(2, 6)
-        changed = template("web", 2, rng.fork("template").choice(["", "", *FAULTS]))
+        fault = rng.fork("template").choice(["", "", *FAULTS])
+        if fault == "crashes":
+            fault = rng.fork("faults").choice(["crashes", "breaks early"])
+        changed = template("web", 2, fault)
         for document in (
             controller("one", replicas, placement="Packed", app="web"),
             controller("two", 0, placement="Packed", app="web", template=changed),
@@ -198,6 +246,7 @@ async def test_replicas_move_between_controllers_among_misfortunes(
             await world.client.create(REPLICATIONCONTROLLER, document, "default")
         await world.until(lambda: settled(world, "one", 1), limit_s=300)
         judge.minimum = {"web": replicas - 1}
+        judge.min_ready_s = ROLLOUT["minReadySeconds"]
         update = {
             "metadata": {"name": "roll", "namespace": "default"},
             "spec": {
@@ -210,7 +259,8 @@ async def test_replicas_move_between_controllers_among_misfortunes(
             },
         }
         await world.client.create(ROLLINGUPDATE, update, "default")
-        chaos = chaos_of(world, rng.fork("chaos"), agents)
+        chaos = chaos_of(world, rng.fork("chaos"), machines)
+        judge.breakable = chaos.break_newest in chaos.misfortunes
         async with Nursery() as nursery:
             nursery.start(chaos.run(200))
         await chaos.mend()
@@ -227,7 +277,7 @@ async def test_replicas_move_between_controllers_among_misfortunes(
             return found.status.phase == "RolledBack" and wanted == {"one": replicas, "two": 0}
 
         await world.until(over, limit_s=900)
-        await clock.sleep(200)  # news that is on its way may unsettle it once more
+        await clock.sleep(200 + chaos.deaf_s)  # news that is on its way may unsettle it once more
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
         ended = (await world.client.get(ROLLINGUPDATE, "roll", "default")).status.phase

@@ -4,7 +4,7 @@ Each step draws one misfortune from a seeded stream. All of them end by themselv
 ``mend``, after which the world has no excuse for not settling.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from grange.agent.runtimes.fake import FakeMachine
 from grange.api.kinds import POD
@@ -13,6 +13,8 @@ from grange.base.rng import Stream
 from grange.sim.world import World
 
 Misfortune = Callable[[], Awaitable[None]]
+
+_NOTICED_S = 170.0  # an informer gives up a silent watch after 150 s of a clock that may be slow
 
 
 class Chaos:
@@ -23,6 +25,11 @@ class Chaos:
         machines: by name of the node.
         rng: what is drawn from.
         spared: components that never crash and are never cut off.
+
+    Attributes:
+        misfortunes: what is drawn from.
+        respite_s: between two misfortunes that keep everybody from telling anything.
+        rare: misfortunes for ``add_some``.
     """
 
     def __init__(
@@ -37,6 +44,8 @@ class Chaos:
         self._machines = dict(machines)
         self._rng = rng
         self._victims = [name for name in world.components if name not in spared]
+        self.respite_s = 0.0
+        self._told_again = 0.0
         self.misfortunes: list[Misfortune] = [
             self.crash,
             self.cut_off,
@@ -47,6 +56,22 @@ class Chaos:
             self.lose_power,
             self.delete_pod,
         ]
+        self.rare: list[Misfortune] = [self.hang_watches, self.suspend, self.break_newest]
+
+    def add_some(self, rare: Sequence[Misfortune], rng: Stream, *, chance: float = 0.25) -> None:
+        """Add each of some misfortunes with a chance, so that many seeds keep the mix they had.
+
+        Args:
+            rare: which.
+            rng: a stream for this alone.
+            chance: of each.
+        """
+        self.misfortunes += [one for one in rare if rng.uniform(0.0, 1.0) < chance]
+
+    @property
+    def deaf_s(self) -> float:
+        """So long after ``mend`` somebody may still read a watch that hangs."""
+        return _NOTICED_S if self.hang_watches in self.misfortunes else 0.0
 
     async def run(self, seconds: float) -> None:
         """Draw misfortunes for so long, a few seconds apart; several may run at once."""
@@ -57,11 +82,15 @@ class Chaos:
             await self._rng.choice(self.misfortunes)()
 
     async def mend(self) -> None:
-        """The network is good, everybody runs, nothing is cut off, the disk has room."""
+        """The network is good, everybody runs, nothing is cut off, the disk has room.
+
+        A watch that hangs goes on hanging: to notice that is its reader's own business.
+        """
         self._world.network.calm()
         self._world.disk.full = False
         await self._world.start_server()
         for name in self._world.components:
+            self._world.resume(name)
             self._world.restart(name)
 
     async def crash(self) -> None:
@@ -78,13 +107,27 @@ class Chaos:
         await self._pause(30.0)
         self._world.network.heal(name)
 
+    async def hang_watches(self) -> None:
+        """Some watches of a component say nothing for a while, longer perhaps than it may believe."""
+        self._world.network.hang(self._rng.choice(self._victims), self._rng.uniform(0.0, 300.0))
+
+    async def suspend(self) -> None:
+        """A component stands still, for longer than a Lease lasts perhaps, and goes on."""
+        name = self._rng.choice(self._victims)
+        self._world.suspend(name, machine=self._rng.choice([True, False]))
+        await self._pause(60.0)
+        self._world.resume(name)
+
     async def server_away(self) -> None:
         """The API server stops and comes back on the same store."""
+        await self._respite()
         self._world.stop_server()
         await self._pause(10.0)
         while True:
             try:
-                return await self._world.start_server()
+                await self._world.start_server()
+                self._told_again = self._world.clock.monotonic()
+                return
             except ApiError:  # the disk is full at the same time
                 await self._world.clock.sleep(1.0)
 
@@ -95,10 +138,12 @@ class Chaos:
 
     async def fill_disk(self) -> None:
         """The disk is full for a while: every write is refused."""
+        await self._respite()
         self._world.network.note("disk", "is full")
         self._world.disk.full = True
         await self._pause(15.0)
         self._world.disk.full = False
+        self._told_again = self._world.clock.monotonic()
         self._world.network.note("disk", "has room")
 
     async def end_program(self) -> None:
@@ -115,6 +160,20 @@ class Chaos:
             target = self._rng.choice(live)
             self._world.network.note(name, f"program {target} dies")
             machine.end(target, self._world.clock.now(), 137, 9)
+
+    async def break_newest(self) -> None:
+        """The program that started last, ready by now perhaps, breaks: once, then it serves."""
+        live = [
+            (run.run.started_at, run.run.id, machine)
+            for machine in self._machines.values()
+            for pod in machine.pods.values()
+            for run in pod.runs.values()
+            if run.run.running and run.run.id.attempt == 0
+        ]
+        if live:
+            _, target, machine = max(live, key=lambda one: one[:2])
+            self._world.network.note("newest", f"program {target} dies")
+            machine.end(target, self._world.clock.now(), 1)
 
     async def lose_power(self) -> None:
         """A machine with everything on it stops, and comes back with nothing running."""
@@ -146,6 +205,11 @@ class Chaos:
             )
         except ApiError:
             return  # it was gone already
+
+    async def _respite(self) -> None:
+        left_s = self._told_again + self.respite_s - self._world.clock.monotonic()
+        if left_s > 0.0:
+            await self._world.clock.sleep(left_s)
 
     async def _pause(self, most_s: float) -> None:
         await self._world.clock.sleep(self._rng.uniform(0.0, most_s))

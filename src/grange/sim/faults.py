@@ -3,11 +3,14 @@
 What can happen is what happens on real networks. A request may be late; it may be lost on the way
 there (nothing was done) or its answer on the way back (it was done, and the caller cannot know). A
 watch may break, between two events or in the middle of one, and what was already delivered may come
-once more. A partition cuts one component off until it heals.
+once more. A partition cuts one component off until it heals. A watch may hang: the connection stays
+open and nothing comes, until it breaks or goes on with what has piled up. And a process that stands
+still gets no answers before it goes on; what it has sent is on its way all the same.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from grange.api.status import ServiceUnavailable, Timeout
 from grange.api.wire import Request, Response
@@ -37,6 +40,32 @@ class NetworkFaults:
     repeat_chunk: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Hang:
+    """Streams of a component that were open by then deliver nothing for a while.
+
+    Attributes:
+        since: monotonic seconds.
+        until: the same; then each breaks or goes on.
+    """
+
+    since: float
+    until: float
+
+
+@dataclass(slots=True)
+class _Still:
+    """A component that stands still.
+
+    Attributes:
+        since: monotonic seconds. What is sent at this very moment was sent just before.
+        over: set when it goes on.
+    """
+
+    since: float
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Network:
     """The network between the components of one world.
 
@@ -57,6 +86,8 @@ class Network:
         self._rng = rng
         self._cut_off: dict[str, None] = {}
         self._silenced: dict[str, None] = {}
+        self._hangs: dict[str, _Hang] = {}
+        self._still: dict[str, _Still] = {}
 
     def transport(self, inner: Transport, component: str, life: str = "") -> "FaultyTransport":
         """The component's way to the API server.
@@ -82,6 +113,41 @@ class Network:
         if component in self._cut_off:
             del self._cut_off[component]
             self.note(component, "is back")
+
+    def hang(self, component: str, seconds: float) -> None:
+        """Half of the component's open streams deliver nothing for so long; new ones are good."""
+        now = self.clock.monotonic()
+        self._hangs[component] = _Hang(now, now + seconds)
+        self.note(component, f"hears nothing on some watches for {seconds:.1f} s")
+
+    def hanging(self, component: str) -> _Hang | None:
+        """The last time that its streams hung, or hang."""
+        return self._hangs.get(component)
+
+    def hold(self, component: str) -> None:
+        """The component stands still: it gets no answers and sends nothing."""
+        self._still.setdefault(component, _Still(self.clock.monotonic()))
+
+    def go_on(self, component: str) -> None:
+        """It runs again; nothing if it does."""
+        if (still := self._still.pop(component, None)) is not None:
+            still.over.set()
+
+    def is_still(self, component: str) -> bool:
+        """Whether it stands still."""
+        return component in self._still
+
+    async def running(self, component: str, *, sends: bool = False) -> None:
+        """Wait until the component runs.
+
+        Args:
+            component: who.
+            sends: it is about to send something, which it may have done just before it stopped.
+        """
+        while (still := self._still.get(component)) is not None:
+            if sends and still.since == self.clock.monotonic():
+                return
+            await still.over.wait()
 
     def cut(self, life: str) -> None:
         """Silence one life of a component for good: it has crashed, whatever its tasks still do."""
@@ -119,6 +185,13 @@ class FaultyTransport:
             ServiceUnavailable: it was lost on the way there, or the component is cut off.
             Timeout: it arrived; its answer was lost on the way back.
         """
+        await self._network.running(self._component, sends=True)
+        try:
+            return await self._carry(request)
+        finally:
+            await self._network.running(self._component)
+
+    async def _carry(self, request: Request) -> Response:
         faults = self._network.faults
         await self._travel(faults)
         if not self._network.reaches(self._component, self._life):
@@ -146,10 +219,16 @@ class FaultyTransport:
     async def _stream(
         self, chunks: AsyncIterator[bytes], request: Request
     ) -> AsyncGenerator[bytes, None]:
+        opened, seen = self._network.clock.monotonic(), None
         try:
             async for chunk in chunks:
                 faults = self._network.faults
                 await self._travel(faults)
+                hang = self._network.hanging(self._component)
+                if hang is not None and hang is not seen and hang.since >= opened:
+                    seen = hang
+                    await self._hang(hang, request)
+                await self._network.running(self._component)
                 if not self._network.reaches(self._component, self._life) or self._happens(
                     faults.cut_stream
                 ):
@@ -164,8 +243,21 @@ class FaultyTransport:
                 if chunk.endswith(b"\n") and self._happens(faults.repeat_chunk):
                     self._network.note(self._component, f"repeated a chunk of {request.path}")
                     yield chunk
+            await self._network.running(self._component)
         finally:
             await close_chunks(chunks)
+
+    async def _hang(self, hang: _Hang, request: Request) -> None:
+        """Take part in a hang, or not; raises if the stream breaks at its end."""
+        left_s = hang.until - self._network.clock.monotonic()
+        if left_s <= 0.0 or self._rng.integer(0, 1):
+            return
+        self._network.note(self._component, f"hangs on {request.path}")
+        await self._network.clock.sleep(left_s)
+        if self._rng.integer(0, 1):
+            self._network.note(self._component, f"{request.path} breaks after it has hung")
+            raise ServiceUnavailable("the stream broke")
+        self._network.note(self._component, f"{request.path} goes on after it has hung")
 
     async def _travel(self, faults: NetworkFaults) -> None:
         if faults.latency_s > 0.0:

@@ -18,6 +18,8 @@ SCRIPTS: Mapping[str, Script] = {
     "stubborn": Script(term_s=None),  # does not stop when told to
     "job": Script(duration_s=5.0),
     "crash": Script(duration_s=3.0, exit_code=1),
+    "flicker": Script(duration_s=20.0, exit_code=1),
+    "fade": Script(duration_s=45.0, exit_code=1),
 }
 
 

@@ -29,6 +29,7 @@ from grange.reconcile.informer import InformerFactory
 from grange.sim.disk import WeakDisk
 from grange.sim.faults import Network, NetworkFaults
 from grange.sim.invariants import History
+from grange.sim.suspension import SuspendableClock
 from grange.store.interface import Store
 from grange.store.memory import MemoryStore
 
@@ -84,6 +85,7 @@ class World:
         self._boots = 0
         self._nursery = Nursery("world")
         self._factories: dict[str, tuple[Factory, Clock]] = {}
+        self._clocks: dict[str, SuspendableClock] = {}
         self._lives: dict[str, int] = {}
         self._running: dict[str, Child[None]] = {}
         self.client = Client(InProcess(self._handle, ADMIN), clock=clock)
@@ -132,12 +134,16 @@ class World:
         Args:
             name: unique; also its user name and the name of its streams.
             factory: makes it from its ``Deps``; called again after each crash.
-            clock: its own idea of the time; the true one by default.
+            clock: its own idea of the time, made from ``clock_of(name)``; the true one by default.
         """
         if name in self._factories:
             raise ValueError(f"there is a component {name} already")
-        self._factories[name] = (factory, clock or self.clock)
+        self._factories[name] = (factory, clock or self.clock_of(name))
         self._start(name)
+
+    def clock_of(self, name: str) -> SuspendableClock:
+        """The true time as a component has it, which stands still when the component does."""
+        return self._clocks.setdefault(name, SuspendableClock(self.clock))
 
     @property
     def components(self) -> list[str]:
@@ -151,12 +157,35 @@ class World:
             self.network.note(name, "crashes")
             self.network.cut(self._life(name))
             child.cancel()
+            self._wake(name)  # what is dead does not stand still: it has ended
 
     def restart(self, name: str) -> None:
         """Start a crashed component again, as a new process."""
         if name not in self._running:
             self.network.note(name, "starts again")
             self._start(name)
+
+    def suspend(self, name: str, *, machine: bool) -> None:
+        """A component stands still; what it has sent arrives, and nothing else happens in it.
+
+        Args:
+            name: which; its clock must be made from ``clock_of(name)``.
+            machine: its machine sleeps, and so does its monotonic clock.
+        """
+        if name in self._running:
+            self.network.note(name, "sleeps with its machine" if machine else "is stopped")
+            self.network.hold(name)
+            self.clock_of(name).suspend(machine=machine)
+
+    def resume(self, name: str) -> None:
+        """It goes on where it was; nothing if it runs, or has crashed meanwhile."""
+        if self.network.is_still(name):
+            self.network.note(name, "goes on")
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        self.clock_of(name).resume()
+        self.network.go_on(name)
 
     def _life(self, name: str) -> str:
         return f"{name}.{self._lives[name]}"
@@ -240,7 +269,11 @@ async def simulated(
     try:
         async with clock.timeout(limit_s), world._nursery as nursery:
             nursery.start(world.history.run(), name="history")
-            yield world
+            try:
+                yield world
+            finally:
+                for name in world.components:
+                    world.resume(name)  # or it could not even end
             nursery.cancel()
     except BaseException as error:
         error.add_note("what went wrong on purpose:\n  " + "\n  ".join(world.network.history))
