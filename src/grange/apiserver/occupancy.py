@@ -64,30 +64,18 @@ class Shortage(NamedTuple):
 
 @dataclass(slots=True)
 class _Node:
-    """A node's books: sums over ``held``, which has the pods by their keys."""
+    """A node's books: what it offers, and sums over its pods."""
 
     offer: Resources | None = None
-    held: dict[str, Resources] = field(default_factory=dict)
+    pods: int = 0
     cpu_milli: int = 0
     memory_bytes: int = 0
     ephemeral_bytes: int = 0
     scalars: dict[str, int] = field(default_factory=dict)
 
-    def hold(self, key: str, need: Resources) -> None:
-        before = self.held.get(key)
-        if before is need:
-            return
-        if before is not None:
-            self._add(before, -1)
-        self.held[key] = need
-        self._add(need, 1)
-
-    def release(self, key: str) -> None:
-        before = self.held.pop(key, None)
-        if before is not None:
-            self._add(before, -1)
-
-    def _add(self, need: Resources, sign: int) -> None:
+    def add(self, need: Resources, sign: int) -> None:
+        """Charge a pod, or discharge it."""
+        self.pods += sign
         self.cpu_milli += sign * need.cpu_milli
         self.memory_bytes += sign * need.memory_bytes
         self.ephemeral_bytes += sign * need.ephemeral_bytes
@@ -106,8 +94,8 @@ class _Node:
         offer = self.offer
         if offer is None:
             return None
-        if len(self.held) >= offer.pods:
-            return PODS, 1, offer.pods - len(self.held)
+        if self.pods >= offer.pods:
+            return PODS, 1, offer.pods - self.pods
         if need.cpu_milli and need.cpu_milli > (left := offer.cpu_milli - self.cpu_milli):
             return CPU, need.cpu_milli, left
         if need.memory_bytes and need.memory_bytes > (
@@ -162,6 +150,7 @@ class Occupancy:
         self.rereads = 0
         self._store = store
         self._books: dict[str, _Node] = {}
+        self._held: dict[str, Resources] = {}  # by the pod's key; the pod itself names its node
         # Revision, key and a pod's node of what may still be undone, and of some more.
         self._journal: deque[tuple[int, str, str]] = deque()
         self._journal_max = _JOURNAL_KEPT
@@ -201,7 +190,12 @@ class Occupancy:
             The value; it raises ``Refused``, saying what is short, to decline the write.
         """
         if info is POD:
-            return partial(self._accept_pod, key, document, value, gone=gone, fits=fits)
+            # Nothing holds the document until the write is accepted: groups would keep hundreds.
+            node, need = _placed(document)
+            if not node:
+                return value  # and it never had one
+            accept = self._bind if fits else self._accept_pod
+            return partial(accept, key, node, None if gone else need, value)
         if info is NODE:
             status = None if gone else document.get("status")
             return partial(self._accept_node, key, status, value)
@@ -214,7 +208,7 @@ class Occupancy:
         self._confirm()
         node, need = _placed(document)
         books = self._books.get(node)
-        if need is None or books is None or key in books.held:
+        if need is None or books is None or key in self._held:
             return None
         found = books.lacks(need)
         return None if found is None else Shortage(node, *found)
@@ -229,7 +223,7 @@ class Occupancy:
                 books.ephemeral_bytes,
                 scalars=MappingProxyType(dict(books.scalars)),
             )
-            yield name, len(books.held), total
+            yield name, books.pods, total
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -245,31 +239,33 @@ class Occupancy:
     def _accept_pod(
         self,
         key: str,
-        document: Document,
+        node: str,
+        need: Resources | None,
         value: Callable[[int], bytes],
         revision: int,
-        *,
-        gone: bool,
-        fits: bool,
     ) -> bytes:
-        node, need = _placed(document)
-        if not node:
-            return value(revision)  # and it never had one
+        body = value(revision)
         self._confirm()
-        if gone:
-            need = None
+        if self._held.get(key) is not need:
+            self._put_pod(key, node, need)
+            self._remember(revision, key, node)
+        return body
+
+    def _bind(
+        self,
+        key: str,
+        node: str,
+        need: Resources | None,
+        value: Callable[[int], bytes],
+        revision: int,
+    ) -> bytes:
+        self._confirm()
         books = self._books.get(node)
-        before = None if books is None else books.held.get(key)
-        if need is before:
-            return value(revision)
-        if fits and before is None and books is not None and need is not None:
+        if books is not None and need is not None and key not in self._held:
             short = books.lacks(need)
             if short is not None:
                 raise Refused(str(Shortage(node, *short)))
-        body = value(revision)
-        self._put_pod(key, node, need)
-        self._remember(revision, key, node)
-        return body
+        return self._accept_pod(key, node, need, value, revision)
 
     def _put_node(self, key: str, status: Any) -> None:
         name = key.removeprefix(_NODE_KEYS)
@@ -288,17 +284,23 @@ class Occupancy:
         self._drop_empty(name, books)
 
     def _put_pod(self, key: str, node: str, need: Resources | None) -> None:
+        before = self._held.get(key)
+        if before is need:
+            return
         books = self._books.get(node)
+        if books is None:
+            books = self._books[node] = _Node()
+        if before is not None:
+            books.add(before, -1)
         if need is not None:
-            if books is None:
-                books = self._books[node] = _Node()
-            books.hold(key, need)
-        elif books is not None:
-            books.release(key)
+            self._held[key] = need
+            books.add(need, 1)
+        else:
+            del self._held[key]
             self._drop_empty(node, books)
 
     def _drop_empty(self, name: str, books: _Node) -> None:
-        if books.offer is None and not books.held:
+        if books.offer is None and not books.pods:
             del self._books[name]
 
     def _remember(self, revision: int, key: str, node: str) -> None:
