@@ -292,6 +292,8 @@ def pytest_runtest_makereport(
         form = TextFormatter().format
         text = "\n".join(at + form(record) for at, record in lines[-LAST_RECORDS:])
         report.sections.append((f"Records during {call.when}, the last {LAST_RECORDS}", text))
+    if call.when == "teardown" and _lines in item.stash:
+        del item.stash[_lines]  # pytest keeps its items, and there may be thousands
     return report
 
 
