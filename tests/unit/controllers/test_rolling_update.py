@@ -12,7 +12,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import Sick, Tools, Watchman, tools, version
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
 from grange.api.status import InternalError, NotFound
 from grange.api.wire import Request
@@ -110,6 +110,24 @@ async def test_check_u8_three_replicas_move_with_at_least_two_available(tools: T
         await there.until(lambda: there.ready(3, "two"))
         assert (await update(there)).status.replicas == Counts(0, 3)
         assert [event.count for event in await there.events("RolloutComplete")] == [1]
+
+
+async def test_w14_a_watch_that_hangs_takes_no_replica_for_pods_that_are_dead(tools: Tools) -> None:
+    """What was available when it was last heard of is asked about before the other side shrinks."""
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await there.change("two", rollout={"minReadySeconds": 15})
+        await roll(there)
+        await there.until(lambda: there.ready(1, "two"))
+        before = await counts(there)
+        there.deaf.add(POD.path())
+        for pod in await there.pods():
+            if pod.metadata.name.startswith("two"):
+                await there.set_phase(pod, "Failed")
+        await there.settle(40.0)
+        assert await counts(there) == before == (2, 1)
+        there.deaf.clear()
+        await there.until(lambda: phase(there, "Complete"), limit_s=300.0)
 
 
 async def test_check_u10_a_rollout_from_nothing_leaves_the_old_one_at_zero(tools: Tools) -> None:

@@ -60,11 +60,22 @@ def census(
     down: Container[str],
     now: datetime,
     readiness: Readiness | None = None,
+    sure: Container[str] | None = None,
 ) -> Census:
-    """Count the active pods of a controller."""
+    """Count the active pods of a controller.
+
+    Args:
+        controller: whose.
+        active: its pods that are neither finished nor on their way out.
+        down: names of nodes that are gone or not ready.
+        now: wall time.
+        readiness: what we have seen by our own clock; without it the pods' stamps are believed.
+        sure: UIDs of the pods that may count as available; None for all of them.
+    """
     template = identity.template_hash(controller)
     real = [pod for pod in active if rollout.is_of(pod, template)]
-    healthy = len(health.observe(controller, real, down, now, readiness).available)
+    available = health.observe(controller, real, down, now, readiness).available
+    healthy = sum(sure is None or uid in sure for uid in available)
     unhealthy = 0
     for pod in real:
         ready = pods.condition(pod, "Ready")

@@ -6,6 +6,8 @@ only then moves replicas. The move itself is one that whoever looks next can fin
 (``client.transfers``), so counts are never lost between the two.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -20,7 +22,7 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.client.replication import Refused
 from grange.client.transfers import settle, transfer_replicas
-from grange.controllers.replication import endings, handover, logic
+from grange.controllers.replication import endings, handover, logic, ranking, vouching
 from grange.controllers.replication.endings import Endings, Pair
 from grange.controllers.replication.events import FAILURES
 from grange.controllers.replication.handover import OVER, Census, Decision
@@ -133,17 +135,12 @@ class RollingUpdateService:
 
     async def _step(self, update: RollingUpdate, pair: Pair) -> Result:
         old, new = pair.old, pair.new
-        decision = handover.decide(
-            handover.Facts(
-                update,
-                old,
-                new,
-                self._census(old),
-                self._census(new),
-                self._rivals(update),
-                self._clock.now(),
+        decision = self._decide(update, pair, self._census(old), self._census(new))
+        if _takes(decision, pair):
+            # The watch may have hung, or nothing could be written: ask before a pod is taken.
+            decision = self._decide(
+                update, pair, await self._vouched(old), await self._vouched(new)
             )
-        )
         if decision.delete_old and old is not None:
             await self._delete(old)  # before it is said that all is over
             pair = Pair(None, new)
@@ -156,6 +153,13 @@ class RollingUpdateService:
             return Done()
         waits = [_LOOK_AGAIN_S] if decision.wait_s is None else [decision.wait_s, _LOOK_AGAIN_S]
         return Requeue(min(waits))
+
+    def _decide(
+        self, update: RollingUpdate, pair: Pair, old_pods: Census, new_pods: Census
+    ) -> Decision:
+        rivals, now = self._rivals(update), self._clock.now()
+        facts = handover.Facts(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
+        return handover.decide(facts)
 
     async def _find(self, namespace: str, name: str) -> ReplicationController | None:
         if not name:
@@ -173,10 +177,24 @@ class RollingUpdateService:
             for pod in self._pods.store.by_index(_BY_OWNER, controller.metadata.uid)
             if logic.is_active(pod)
         ]
-        down = frozenset(
+        now = self._clock.now()
+        return handover.census(controller, active, self._down(active), now, self._readiness)
+
+    async def _vouched(self, controller: ReplicationController | None) -> Census:
+        """The same by what the server and the nodes say now."""
+        if controller is None:
+            return Census()
+        active = await vouching.active_pods(self._client, controller)
+        down = self._down(active)
+        ready = [pod for pod in active if ranking.is_ready(pod, down)]
+        sure = await vouching.heard_of(self._client, controller, ready)
+        now = self._clock.now()
+        return handover.census(controller, active, down, now, self._readiness, sure)
+
+    def _down(self, active: Iterable[Pod]) -> frozenset[str]:
+        return frozenset(
             name for pod in active if (name := pod.spec.node_name) and not self._is_up(name)
         )
-        return handover.census(controller, active, down, self._clock.now(), self._readiness)
 
     def _is_up(self, name: str) -> bool:
         node = self._nodes.store.get(ObjectKey("", name))
@@ -335,6 +353,14 @@ class RollingUpdateService:
         mark = f"{controller.namespace}/{controller.name}"
         for update in self._updates.store.by_index(_BY_CONTROLLER, mark):
             self.loop.enqueue(update.key)
+
+
+def _takes(decision: Decision, pair: Pair) -> bool:
+    """Whether a controller is to have fewer replicas than now."""
+    if decision.split is None:
+        return False
+    counts = ((pair.old, decision.split.old), (pair.new, decision.split.new))
+    return any(item is not None and count < item.spec.replicas for item, count in counts)
 
 
 def _with_conditions(update: RollingUpdate, decision: Decision, now: str) -> RollingUpdateStatus:

@@ -7,13 +7,14 @@ the clock of the node, whatever it says.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from grange.api import timestamps
 from grange.api.kinds import LEASE, POD, pod as pods
 from grange.api.kinds.lease import NODE_LEASES
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.client.client import Client
 from grange.controllers.replication import budget, identity, logic, ranking
 
@@ -35,18 +36,12 @@ async def vouched(client: Client, situation: logic.Situation, plan: logic.Plan) 
     going = {removal.pod.metadata.uid for removal in plan.delete}
     if not available & going:
         return plan
-    meta = situation.controller.metadata
-    mark = f"{identity.RC_ID_LABEL}={meta.uid}"
-    live = (await client.list(POD, meta.namespace, labels=mark)).items
     staying = [
         pod
-        for pod in live
-        if logic.is_active(pod)
-        and ranking.is_ready(pod, situation.down)
-        and pod.metadata.uid in available - going
+        for pod in await active_pods(client, situation.controller)
+        if ranking.is_ready(pod, situation.down) and pod.metadata.uid in available - going
     ]
-    needed_s = situation.controller.spec.rollout.min_ready_seconds
-    sure = await _heard_of(client, staying, needed_s) if needed_s > 0 else len(staying)
+    sure = len(await heard_of(client, situation.controller, staying))
     limits = situation.limits or budget.limits(situation.controller)
     if sure >= min(limits.minimum, len(available - going)):
         return plan
@@ -55,14 +50,46 @@ async def vouched(client: Client, situation: logic.Situation, plan: logic.Plan) 
     return replace(plan, delete=kept, create=plan.create[: max(0, len(plan.create) - waiting)])
 
 
-async def _heard_of(client: Client, ready: Iterable[Pod], needed_s: float) -> int:
-    """How many pods were ready for so long when their node said last that it is alive.
+async def active_pods(client: Client, controller: ReplicationController) -> list[Pod]:
+    """The controller's pods that are neither finished nor on their way out, as the server has them.
+
+    Raises:
+        ApiError: the server cannot be asked.
+    """
+    meta = controller.metadata
+    mark = f"{identity.RC_ID_LABEL}={meta.uid}"
+    listed = (await client.list(POD, meta.namespace, labels=mark)).items
+    return [pod for pod in listed if logic.is_active(pod)]
+
+
+async def heard_of(
+    client: Client, controller: ReplicationController, ready: Sequence[Pod]
+) -> frozenset[str]:
+    """Those that had been ready for ``minReadySeconds`` when their node said last that it is alive.
 
     A node without a Lease has no agent that we know of; its pods are believed.
+
+    Args:
+        client: to the API.
+        controller: whose pods they are.
+        ready: pods that are ready now.
+
+    Returns:
+        UIDs.
+
+    Raises:
+        ApiError: the server cannot be asked.
     """
+    needed_s = controller.spec.rollout.min_ready_seconds
+    if needed_s <= 0 or not ready:
+        return frozenset(pod.metadata.uid for pod in ready)
     leases = (await client.list(LEASE, NODE_LEASES)).items
     heard = {lease.metadata.name: lease.spec.renew_time for lease in leases}
-    return sum(_ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s for pod in ready)
+    return frozenset(
+        pod.metadata.uid
+        for pod in ready
+        if _ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s
+    )
 
 
 def _ready_s(pod: Pod, heard: str | None) -> float:
