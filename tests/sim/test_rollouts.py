@@ -67,6 +67,7 @@ class MinimumIsKept:
         self._clock = clock
         self._ready: dict[str, dict[str, float]] = {}  # since when
         self._broken: dict[str, dict[str, float]] = {}  # the same, by themselves
+        self._stamps: dict[str, str | None] = {}  # of the Ready condition, by uid
 
     def lower(self, app: str, replicas: int) -> None:
         """Somebody is about to ask for so many replicas, of which none may be missing."""
@@ -83,6 +84,11 @@ class MinimumIsKept:
         since = ready.pop(change.uid, None)
         broken.pop(change.uid, None)
         taken = change.deleted or bool(pod.metadata.deletion_timestamp)
+        found = pods.condition(pod, "Ready")
+        stamp = found.last_transition_time if found is not None else None
+        if stamp != self._stamps.get(change.uid) and pods.is_ready(pod):
+            since = None  # it broke and recovered before anybody was told: ready anew
+        self._stamps[change.uid] = stamp
         if not taken and pods.is_ready(pod):
             ready[change.uid] = now if since is None else since
         elif not taken and since is not None:
