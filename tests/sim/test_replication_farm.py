@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 import msgspec
+import pytest
 from tests.sim.test_farm import skewed
 from tests.sim.test_replication import BAD_NETWORK, crashes
 from tests.sim.test_rollouts import MinimumIsKept, chaos_of, controller, patched, template
@@ -178,6 +179,7 @@ def wishes(world: World, draw: Stream) -> list[Misfortune]:
     return [relabel, relabel, relabel, drain, lose_owner, lose_owner]
 
 
+@pytest.mark.seeds(50)
 async def test_members_move_and_roll_services_and_none_is_ever_short(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from contextlib import suppress
 
+import pytest
 from tests.sim.test_replication import BAD_NETWORK, crashes, kept, service
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -66,6 +67,7 @@ async def nothing_lost(world: World, pool: SimulatedPool) -> bool:
     return {name for name, holder in (await pool.holders()).items() if holder} <= used
 
 
+@pytest.mark.seeds(50)
 async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
     seed: int, log: Logger, records: Records
 ) -> None:

@@ -6,7 +6,8 @@ test there must be no task, thread or descriptor that was not there before it, a
 nobody looked at.
 
 Fixtures: ``clock``, ``rng``, ``log``, ``records``, and ``seed``: a test that takes it runs once for
-each of ``--seeds N`` seeds. ``--seed N`` replays one, and is the seed of ``rng``.
+each of ``--seeds N`` seeds; without the option for as many as ``@pytest.mark.seeds(N)`` says, or
+for ten. ``--seed N`` replays one, and is the seed of ``rng``.
 """
 
 import asyncio
@@ -163,15 +164,17 @@ def _runner_of(item: pytest.Item) -> Runner:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--seed`` and ``--seeds``."""
     parser.addoption("--seed", type=int, default=None, help="replay this seed only")
-    parser.addoption("--seeds", type=int, default=SEEDS, help="seeds for each simulation")
+    parser.addoption("--seeds", type=int, default=None, help="seeds for each simulation")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes ``seed`` runs once for each."""
     if "seed" in metafunc.fixturenames:
-        only = metafunc.config.getoption("--seed")
-        seeds = range(metafunc.config.getoption("--seeds")) if only is None else [only]
-        metafunc.parametrize("seed", seeds)
+        only, count = (metafunc.config.getoption(name) for name in ("--seed", "--seeds"))
+        if count is None:
+            mark = metafunc.definition.get_closest_marker("seeds")
+            count = mark.args[0] if mark is not None else SEEDS
+        metafunc.parametrize("seed", range(count) if only is None else [only])
 
 
 def pytest_configure() -> None:
