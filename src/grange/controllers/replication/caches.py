@@ -12,6 +12,7 @@ from grange.reconcile.informer import InformerFactory
 
 _BY_OWNER = "replication/owner-uid"  # pods by the uid of their controller
 _BY_MARK = "replication/orphan-of"  # orphans by namespace and name label
+_BY_NAME = "replication/name"  # pods by namespace and name label
 _BY_NODE = "replication/node"  # pods by the node they are bound to
 _BY_LABEL = "replication/label"  # controllers by namespace and the label value of their name
 
@@ -32,6 +33,7 @@ class Caches:
         self.nodes = informers.informer(NODE)
         self.pods.store.add_index(_BY_OWNER, _owner)
         self.pods.store.add_index(_BY_MARK, _mark)
+        self.pods.store.add_index(_BY_NAME, _named)
         self.pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self.controllers.store.add_index(_BY_LABEL, _label)
 
@@ -51,6 +53,11 @@ class Caches:
             *self.pods.store.by_index(_BY_OWNER, meta.uid),
             *self.pods.store.by_index(_BY_MARK, _name_mark(controller)),
         ]
+
+    def has_namesakes(self, controller: ReplicationController) -> bool:
+        """Whether pods look like the controller's by its name, and are not."""
+        uid, name = controller.metadata.uid, _name_mark(controller)
+        return any(_owner(pod) != (uid,) for pod in self.pods.store.by_index(_BY_NAME, name))
 
     def adopters(self, orphan: Pod) -> Sequence[ReplicationController]:
         """The controllers that might adopt a pod."""
@@ -79,10 +86,12 @@ def _owner(pod: Pod) -> Sequence[str]:
 
 
 def _mark(pod: Pod) -> Sequence[str]:
+    return _named(pod) if controller_of(pod.metadata) is None else ()
+
+
+def _named(pod: Pod) -> Sequence[str]:
     label = pod.metadata.labels.get(identity.RC_NAME_LABEL)
-    if label is None or controller_of(pod.metadata) is not None:
-        return ()
-    return (f"{pod.metadata.namespace}/{label}",)
+    return () if label is None else (f"{pod.metadata.namespace}/{label}",)
 
 
 def _label(controller: ReplicationController) -> Sequence[str]:

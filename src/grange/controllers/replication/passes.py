@@ -28,6 +28,7 @@ from grange.controllers.replication import (
     health,
     identity,
     logic,
+    namesakes,
     orders,
     rollout,
     scheduling,
@@ -123,10 +124,11 @@ class Passes:
             limits=decision.limits if decision.sides is not None else None,
             sides=decision.sides,
         )
-        try:
-            plan = self._plan(situation, moves, known=trouble is None)
-        except logic.InvalidController as error:
-            self._refuse(controller, error)
+        plan = self._plan(situation, moves, known=trouble is None)
+        if plan.create and await self._overlooks(situation):
+            if failure is None:
+                return Requeue(_AGAIN_S)  # their news comes sooner
+            plan = replace(plan, create=())  # they could not be adopted: the status says why
         wished, plan = plan, await vouched(self._client, situation, plan)
         expected = plan
         plan = audited.unseen(plan)
@@ -191,6 +193,13 @@ class Passes:
             )
             raise
 
+    async def _overlooks(self, situation: logic.Situation) -> bool:
+        """Whether pods that look like an earlier controller's are the controller's own."""
+        controller = situation.controller
+        if not self._caches.has_namesakes(controller):
+            return False
+        return await namesakes.unseen(self._client, controller, situation.owned)
+
     async def _obeys_orders(self, controller: ReplicationController) -> bool:
         """Whether a transfer of replicas was finished, or its note taken away."""
         if await orders.finish_transfer(controller, client=self._client, log=self._log):
@@ -228,7 +237,10 @@ class Passes:
         """What to do in this pass, transfers included; at most ``burst`` of each."""
         now = self._clock.now()
         going = orders.condemned(situation.controller, situation.owned)
-        plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
+        try:
+            plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
+        except logic.InvalidController as error:
+            self._refuse(situation.controller, error)
         if not known:
             plan = logic.careful(plan, situation.controller)
         ordered = tuple(logic.Removal(pod, "Removed") for pod in going)

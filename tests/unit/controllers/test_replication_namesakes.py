@@ -1,0 +1,119 @@
+"""Pods of an earlier controller of the same name, seen late, are neither doubled nor left out.
+
+Names collide on purpose, so that two that decide the same make one pod; but a name that an earlier
+controller's pod has is avoided. Who avoids one that was adopted meanwhile puts two pods on a node.
+"""
+
+import pytest
+from tests.unit.controllers.test_replication_service import orphaned, refuse, started
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.meta import Document
+from grange.api.status import ServiceUnavailable
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.controllers.replication import identity
+
+PODS = "/api/v1/pods"
+PLACEMENTS = pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
+
+
+async def adopted(there: World) -> None:
+    """Another member gives the pods to the controller that there is now."""
+    uid = (await there.controller()).metadata.uid
+    owner = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "ReplicationController",
+        "name": "web",
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    ours: Document = {"ownerReferences": [owner], "labels": {identity.RC_ID_LABEL: uid}}
+    for name in await there.names():
+        await there.client.patch(POD, name, "default", patch={"metadata": ours})
+
+
+async def made_again(there: World, placement: str) -> list[str]:
+    """A controller loses its pods and comes again while no news of pods arrives; their names."""
+    await started(there, "a", "b", replicas=2, placement=placement)
+    await there.until(lambda: there.ready(2))
+    names = await there.names()
+    there.deaf.add(PODS)
+    await orphaned(there)
+    return names
+
+
+@PLACEMENTS
+@pytest.mark.parametrize("by_another", [True, False])
+async def test_pods_that_a_late_cache_shows_as_the_earlier_controllers_are_not_doubled(
+    clock: Clock, rng: Stream, log: Logger, placement: str, by_another: bool
+) -> None:
+    """Whether another member has adopted them, or nobody yet (simulation, seed 135)."""
+    async with world(clock, rng, log) as there:
+        names = await made_again(there, placement)
+        await there.add_controller(replicas=2, paused=by_another, placement=placement)
+        if by_another:
+            await adopted(there)
+            await there.change(paused=False)
+        await there.settle(10.0)
+        assert await there.names() == names
+        there.deaf.clear()
+        await there.until(lambda: there.ready(2))
+        assert await there.names() == names
+
+
+@PLACEMENTS
+async def test_a_pod_that_could_not_be_adopted_is_not_doubled(
+    clock: Clock, rng: Stream, log: Logger, placement: str
+) -> None:
+    async with world(clock, rng, log) as there:
+        names = await made_again(there, placement)
+        there.deaf.clear()
+        await there.settle()
+        there.gate = refuse("PATCH", "/pods/", ServiceUnavailable("not now"))
+        await there.add_controller(replicas=2, placement=placement)
+        await there.settle(10.0)
+        assert await there.names() == names
+        assert (await there.said("Reconciled")).reason == "WriteFailed"
+        there.gate = lambda request: None
+        await there.until(lambda: there.ready(2))
+        assert await there.names() == names
+
+
+async def test_a_node_is_not_taken_twice_while_a_pod_of_ours_leaves_it_unseen(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The pod that was adopted, and is going since, is shown as the earlier controller's."""
+    async with world(clock, rng, log) as there:
+        names = await made_again(there, "OnePerNode")
+        await there.add_controller(replicas=2, paused=True)
+        await adopted(there)
+        there.silent.add("a")  # nobody there confirms the deletion
+        await there.client.delete(POD, "web-a", "default")
+        await there.change(paused=False)
+        await there.settle(10.0)
+        assert [pod.metadata.name for pod in await there.pods()] == names
+        there.silent.clear()
+        there.deaf.clear()
+        await there.until(lambda: there.ready(2))
+        assert await there.names() == names
+
+
+@PLACEMENTS
+async def test_pods_that_are_the_earlier_controllers_still_hold_nobody_up(
+    clock: Clock, rng: Stream, log: Logger, placement: str
+) -> None:
+    """They are deleted with it, some day; ours come beside them."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2, placement=placement)
+        await there.until(lambda: there.ready(2))
+        names = await there.names()
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        await there.settle()
+        await there.add_controller(replicas=2, placement=placement)
+        await there.until(lambda: there.ready(2))
+        assert len(await there.names()) == 4
+        assert {*names} <= {*await there.names()}
