@@ -8,6 +8,7 @@ Never: running pods, changing nodes; it writes bindings, conditions of pods, gan
 Flow: informers → ``cache`` and ``queue`` → ``cycle`` (snapshot → ``engine`` → assume) → binding →
     informer confirms the assumption.
 Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one
-    event loop; ``service`` is the asynchronous shell with its binders and writers.
+    event loop; ``service`` is the asynchronous shell: ``intake`` hears the informers, ``decider``
+    runs the cycles, ``settler`` follows up the bindings, beside binders and writers.
 Start reading at: ``framework``, then ``cache`` and ``snapshot``, then ``cycle`` and ``engine``.
 """

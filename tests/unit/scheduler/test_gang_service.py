@@ -256,7 +256,7 @@ async def test_books_are_right_after_the_cache_was_built_anew(
         await members(made, "g", *names("p", 3))
         await made.settle()
         assert scheduler.cache.assumed_count == 3
-        scheduler._rebuild()
+        scheduler._intake.rebuild()
         assert scheduler.gangs.quotas.used("q")["cpu"] == 3_000
         assert scheduler.cache.assumed_count == 3
         made.gate = None
