@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+from tests.unit.cli import sessions
+
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.meta import Document
-from grange.api.rollouts import NoSuchRevision, pause_patch, revision_to_undo, undo_patch
+from grange.api.rollouts import NoSuchRevision, pause_patch, revision_to_undo
 from grange.api.status import AlreadyExists, ApiError
+from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.cli.verbs.rc import objects
 from grange.sim.world import World
 
 NAMESPACE = "default"
@@ -39,6 +43,9 @@ class Users:
         self._names = names
         self._most = most
         self._fewer = fewer
+        self._session = sessions.opened(
+            world.client, clock=world.clock, rng=draw, log=Logger("users")
+        )
 
     async def scale(self) -> None:
         """Another number of replicas."""
@@ -59,11 +66,8 @@ class Users:
             found = await self._client.get(REPLICATIONCONTROLLER, name, NAMESPACE)
             wanted = found.status.rollout.spec_hash if found.status.rollout else ""
             revision = revision_to_undo(found.status.history, wanted)
-            patch = undo_patch(found.metadata.uid, revision)
             self._world.network.note("somebody", f"undoes {name} to {revision.revision}")
-            await self._client.patch(
-                REPLICATIONCONTROLLER, name, NAMESPACE, patch=patch, type="json"
-            )
+            await objects.set_template(self._session, found, revision.template)
 
     async def create_again(self) -> None:
         """A controller is deleted without its pods and created again under its name, as it was."""

@@ -1,8 +1,8 @@
 """How a change of a template spreads over the pods of a controller: fields, rules, history.
 
 What a user sets (``Rollout``), what a controller writes before it acts (``RolloutState``), the
-templates that it remembers (``Revision``), and the patches that pause, resume and undo. Nothing
-here decides how fast a rollout goes; that is the controller's.
+templates that it remembers (``Revision``), which of them to go back to, and the patches that pause
+and resume. Nothing here decides how fast a rollout goes; that is the controller's.
 """
 
 import re
@@ -113,19 +113,6 @@ def revision_to_undo(history: Sequence[Revision], spec_hash: str, to: int = 0) -
     listed = ", ".join(str(item.revision) for item in reversed(known)) or "none"
     wanted = f"revision {to}" if to else "an earlier template"
     raise NoSuchRevision(f"{wanted} is not remembered; revisions in status.history: {listed}")
-
-
-def undo_patch(uid: str, revision: Revision) -> list[Document]:
-    """The JSON patch that makes a remembered template the wanted one again.
-
-    Args:
-        uid: of the controller: another one under its name is left alone.
-        revision: from ``revision_to_undo``.
-    """
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "replace", "path": "/spec/template", "value": revision.template},
-    ]
 
 
 def pause_patch(*, paused: bool) -> Document:

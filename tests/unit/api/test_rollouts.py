@@ -113,13 +113,6 @@ def test_undo_without_a_template_to_go_to_says_which_there_are() -> None:
         rollouts.revision_to_undo((), "hash-4")
 
 
-def test_undo_replaces_the_template_as_a_whole_and_of_this_controller_only() -> None:
-    assert rollouts.undo_patch("uid-1", HISTORY[0]) == [
-        {"op": "test", "path": "/metadata/uid", "value": "uid-1"},
-        {"op": "replace", "path": "/spec/template", "value": {"spec": {"number": 1}}},
-    ]
-
-
 def test_pause_and_restart_are_merge_patches() -> None:
     assert rollouts.pause_patch(paused=True) == {"spec": {"rollout": {"paused": True}}}
     annotations = rollouts.restart_patch("now")["spec"]["template"]["metadata"]["annotations"]

@@ -1,24 +1,33 @@
-"""A session of the command line in a small world, for what verbs do once they are connected."""
+"""A session of the command line in a world, for what verbs do once they are connected."""
 
 import asyncio
 from pathlib import Path
 
 from tests.unit.controllers.world import World
 
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
 from grange.cli.session import Session
 from grange.cli.surroundings import Surroundings
+from grange.client.client import Client
 
 
 def session(there: World) -> Session:
-    """To the world's server, in its namespace ``default``; nobody is at a terminal."""
+    """To the small world's server."""
+    return opened(there.client, clock=there.clock, rng=there.rng, log=there.log)
+
+
+def opened(client: Client, *, clock: Clock, rng: Stream, log: Logger) -> Session:
+    """To a server, in its namespace ``default``; nobody is at a terminal."""
     around = Surroundings(
-        clock=there.clock,
-        rng=there.rng,
-        log=there.log,
+        clock=clock,
+        rng=rng,
+        log=log,
         kubeconfig=(Path("none"),),
         interactive=False,
         color=False,
         width=80,
         run=asyncio.run,
     )
-    return Session(there.client, "default", around)
+    return Session(client, "default", around)

@@ -65,6 +65,21 @@ async def test_what_changed_while_a_person_was_asked_is_not_overwritten(
     assert (await there.controller("web")).spec.template != between.spec.template
 
 
+@pytest.mark.parametrize("write", [new_template, restarted])
+async def test_another_controller_of_the_name_is_left_alone(
+    there: World, write: Callable[[World, ReplicationController], Awaitable[None]]
+) -> None:
+    await there.add_controller("web", replicas=1)
+    seen = await there.controller("web")
+    await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+    await there.add_controller("web", replicas=1)
+    other = await there.controller("web")
+    assert other.metadata.generation == seen.metadata.generation
+    with pytest.raises(Conflict, match="web has changed since you were asked"):
+        await write(there, seen)
+    assert await there.controller("web") == other
+
+
 async def test_a_write_that_a_status_overtakes_is_done_again(there: World) -> None:
     await there.add_controller("web", replicas=1)
     seen = await there.controller("web")

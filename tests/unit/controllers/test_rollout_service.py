@@ -7,6 +7,7 @@ Numbers are those of the checks in the specification of replication.
 from typing import Any
 
 import pytest
+from tests.unit.cli.sessions import session
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
@@ -20,6 +21,7 @@ from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.cli.verbs.rc import objects
 from grange.controllers.replication.controller import ReplicationService
 
 SPREAD, PACKED = "OnePerNode", "Packed"
@@ -304,8 +306,7 @@ async def test_undo_goes_back_to_the_template_before(
         found = await there.controller()
         before = rollouts.revision_to_undo(found.status.history, (await state(there)).spec_hash)
         assert before.revision == 1
-        patch = rollouts.undo_patch(found.metadata.uid, before)
-        await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=patch, type="json")
+        await objects.set_template(session(there), found, before.template)
         await there.until(lambda: phase_is(there, "Complete"), limit_s=300.0)
         assert await versions(there) == ["1"] * 4
         assert watchman.least == 4

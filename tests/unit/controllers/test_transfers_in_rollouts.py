@@ -7,6 +7,7 @@ minimum needs, and what moves keeps the template that its side of the rollout ha
 from typing import Any
 
 import pytest
+from tests.unit.cli.sessions import session
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
     label,
@@ -29,9 +30,10 @@ from tests.unit.controllers.test_rollout_service import (
 from tests.unit.controllers.world import World, world
 
 from grange.api import rollouts
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds import POD
 from grange.api.kinds.auditrecord import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
 from grange.base.rng import Stream
+from grange.cli.verbs.rc import objects
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.transfer import Phase
 from grange.sim.machinepool import SimulatedPool
@@ -181,8 +183,7 @@ async def test_undoing_in_the_middle_of_a_transfer_comes_to_rest_at_the_old_temp
         seen = await there.controller()
         assert seen.status.rollout is not None
         revision = rollouts.revision_to_undo(seen.status.history, seen.status.rollout.spec_hash, 0)
-        patch = rollouts.undo_patch(seen.metadata.uid, revision)
-        await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=patch, type="json")
+        await objects.set_template(session(there), seen, revision.template)
         await there.settle(5.0)
         for node in "abcde":
             await there.let_ready(node)
