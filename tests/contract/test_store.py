@@ -550,6 +550,21 @@ async def test_closed_subscription_ends_and_lets_others_go_on(store: Store) -> N
     assert len(await take(two, 2)) == 2
 
 
+@pytest.mark.parametrize("unread", [0, 1])
+async def test_what_comes_after_the_end_of_a_subscription_is_not_its_progress(
+    store: Store, unread: int
+) -> None:
+    """Who resumes from there would never hear of it, nor of what was unread (simulation, seed 203)."""
+    subscription = store.watch("/", after=0)
+    await put(store, "/a")
+    await take(subscription, 1)
+    for _ in range(unread):
+        await put(store, "/a")
+    subscription.close()
+    await put(store, "/b")
+    assert subscription.progress == 1
+
+
 # --- compaction and closing --------------------------------------------------------------------
 
 

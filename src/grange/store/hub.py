@@ -238,6 +238,8 @@ class Subscription:
     def close(self) -> None:
         """End it; idempotent."""
         if not self._closed:
+            # Neither what is unread nor what comes now will be handed out.
+            self._position, self._live = self.progress, False
             self._closed = True
             self._buffer = []
             self._changed.set()

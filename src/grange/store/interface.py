@@ -122,7 +122,10 @@ class Subscription(Protocol):
 
     @property
     def progress(self) -> int:
-        """Every event up to this revision under the prefix has been handed out (for bookmarks)."""
+        """Every event up to this revision under the prefix has been handed out (for bookmarks).
+
+        It stays where it is once the subscription is closed: what was unread never comes.
+        """
 
     def close(self) -> None:
         """End it; idempotent."""

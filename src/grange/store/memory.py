@@ -226,6 +226,7 @@ class MemorySubscription:
         self._buffer_events = buffer_events
         self._overflowed = False
         self._closed = False
+        self._end = 0  # once it is closed: how far it came
         self._changed = asyncio.Event()
 
     def __aiter__(self) -> "MemorySubscription":
@@ -261,11 +262,14 @@ class MemorySubscription:
     @property
     def progress(self) -> int:
         """Every event up to this revision under the prefix has been handed out."""
+        if self._closed:
+            return self._end
         return self._unread[0].revision - 1 if self._unread else self._store.revision
 
     def close(self) -> None:
         """End it; idempotent."""
         if not self._closed:
+            self._end = self.progress
             self._closed = True
             self._store._subscriptions.remove(self)
             self._changed.set()

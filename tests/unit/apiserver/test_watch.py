@@ -377,6 +377,24 @@ async def test_ending_all_streams_ends_them_in_good_order(server: Server) -> Non
     assert [event["type"] for event in await later.rest()] == ["ADDED"]
 
 
+@pytest.mark.parametrize("unread", [0, 1])
+async def test_a_slow_reader_is_not_told_that_it_heard_what_came_after_the_end(
+    server: Server, clock: Clock, unread: int
+) -> None:
+    """A bookmark that was due since before the end would let it resume past what it never saw."""
+    watcher = await server.watch(CONFIGMAPS, allowWatchBookmarks="true")
+    await server.made(CONFIGMAPS, configmap("a"))
+    assert await watcher.some(1) == [("ADDED", "a")]
+    heard = server.store.revision
+    for index in range(unread):
+        await server.made(CONFIGMAPS, configmap(f"b-{index}"))
+    server.application.end_streams()
+    await server.made(CONFIGMAPS, configmap("c"))
+    await clock.sleep(BOOKMARK_EVERY_S)
+    told = [event["object"]["metadata"]["resourceVersion"] for event in await watcher.rest()]
+    assert all(int(version) <= heard for version in told)
+
+
 async def test_closed_store_ends_watches(server: Server) -> None:
     watcher = await server.watch(CONFIGMAPS)
     await server.store.close()
