@@ -12,6 +12,7 @@ import click
 
 from grange.app import collector
 from grange.app.alerting import Alerting, BadWebhook, alert_webhook
+from grange.app.logs import log_options
 from grange.base import log, metrics
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
@@ -31,14 +32,7 @@ _NAME_LIMIT = 40
 @click.option("--selector", default="", help="Labels of the ReplicationControllers to work on.")
 @click.option("--member", default="", help="Name in the farm; made from the host's by default.")
 @alert_webhook
-@click.option(
-    "--log-level",
-    type=click.Choice(log.LEVELS),
-    default="warning",
-    show_default=True,
-    help="What it says while it runs.",
-)
-@click.option("--log-json", is_flag=True, help="Log JSON lines.")
+@log_options
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
     around: Surroundings,

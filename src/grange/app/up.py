@@ -13,6 +13,7 @@ import click
 from grange.app import alerting, collector, pki, process
 from grange.app.datadir import make_directory
 from grange.app.detach import NEXT, detach_up
+from grange.app.logs import log_options
 from grange.app.settings import (
     ROLES,
     Settings,
@@ -46,14 +47,7 @@ CONTEXT = "grange"
 )
 @click.option("--detach", is_flag=True, help="Return as soon as it is ready; end it with `down`.")
 @click.option("--no-switch", is_flag=True, help="Leave your kubeconfig alone.")
-@click.option(
-    "--log-level",
-    type=click.Choice(log.LEVELS),
-    default="warning",
-    show_default=True,
-    help="What it says while it runs.",
-)
-@click.option("--log-json", is_flag=True, help="Log JSON lines.")
+@log_options
 @alerting.alert_webhook
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
