@@ -7,6 +7,7 @@ are taken in the non-zero view (what a pod leaves unsaid counts as a small defau
 balance, which takes real requests.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,7 +97,7 @@ def _counts(name: str, wanted: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Strategy:
+class Strategy(ABC):
     """A score by utilisation: the weighted mean over resources, 0 to 100.
 
     Attributes:
@@ -105,13 +106,13 @@ class Strategy:
 
     resources: tuple[Weighted, ...]
 
+    @abstractmethod
     def one(self, after: int, total: int) -> int:
         """The score of one resource; ``total`` is positive."""
-        raise NotImplementedError
 
+    @abstractmethod
     def many(self, after: Integers, total: Integers) -> Integers:
         """The same for many."""
-        raise NotImplementedError
 
     def mean(self, parts: Sequence[tuple[int, int]]) -> int:
         """Of (score, weight) of the resources that the node has."""

@@ -6,11 +6,12 @@ is refused with the path of the field. A struct's own checks raise ``ValueError`
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
+from grange.api import names
 from grange.api.status import Cause
 from grange.base.errors import GrangeError
 
@@ -67,6 +68,28 @@ def one_of(field: str, value: str, choices: Iterable[str]) -> None:
     listed = [*choices]
     if value not in listed:
         raise ValueError(refusal(field, f"must be {', '.join(listed[:-1])} or {listed[-1]}"))
+
+
+def resource_name(name: str) -> None:
+    """Check the field ``name`` of a resource.
+
+    Raises:
+        ValueError: it is missing, or no resource has such a name; the text is a ``refusal``.
+    """
+    fault = names.check_qualified_name(name) if name else "required"
+    if fault is not None:
+        raise ValueError(refusal("name", fault))
+
+
+def no_resource_twice(listed: Sequence[str]) -> None:
+    """Check the names in the field ``resources``.
+
+    Raises:
+        ValueError: one is there twice; the text is a ``refusal``.
+    """
+    for at, name in enumerate(listed):
+        if name in listed[:at]:
+            raise ValueError(refusal(f"resources[{at}].name", f"{name} is there twice"))
 
 
 def read(document: object, kind: type[T], path: str) -> T:

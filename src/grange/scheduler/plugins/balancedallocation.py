@@ -2,11 +2,17 @@
 
 from collections.abc import Hashable
 
-from grange.api import names
 from grange.placement import allocation, kernels, reference
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.requests import CPU, MEMORY
-from grange.scheduler.arguments import Arguments, Part, configured, refusal
+from grange.scheduler.arguments import (
+    Arguments,
+    Part,
+    configured,
+    no_resource_twice,
+    refusal,
+    resource_name,
+)
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
@@ -21,10 +27,7 @@ class Resource(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse a weight that would have no meaning."""
-        if not self.name:
-            raise ValueError(refusal("name", "required"))
-        if fault := names.check_qualified_name(self.name):
-            raise ValueError(refusal("name", fault))
+        resource_name(self.name)
         if self.weight != 1:
             raise ValueError(refusal("weight", "must be 1: balance knows no weights"))
 
@@ -36,10 +39,7 @@ class Args(Arguments, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse a resource that is there twice."""
-        seen = [item.name for item in self.resources]
-        for at, name in enumerate(seen):
-            if name in seen[:at]:
-                raise ValueError(refusal(f"resources[{at}].name", f"{name} is there twice"))
+        no_resource_twice([item.name for item in self.resources])
 
 
 class _Balanced:

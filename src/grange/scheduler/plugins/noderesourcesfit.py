@@ -17,7 +17,16 @@ from grange.placement import allocation, kernels, reference, requests
 from grange.placement.allocation import CPU_AND_MEMORY, Strategy, Weighted
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.requests import Resources
-from grange.scheduler.arguments import Arguments, Part, configured, one_of, refusal, within
+from grange.scheduler.arguments import (
+    Arguments,
+    Part,
+    configured,
+    no_resource_twice,
+    one_of,
+    refusal,
+    resource_name,
+    within,
+)
 from grange.scheduler.clusterevents import Action, ClusterEvent, Hint, Object, Registration, Subject
 from grange.scheduler.framework import (
     SUCCESS,
@@ -46,10 +55,7 @@ class Resource(Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        if not self.name:
-            raise ValueError(refusal("name", "required"))
-        if fault := names.check_qualified_name(self.name):
-            raise ValueError(refusal("name", fault))
+        resource_name(self.name)
         within("weight", self.weight, 1, 100)
 
 
@@ -93,10 +99,7 @@ class ScoringStrategy(Part, frozen=True, kw_only=True):
         if (self.type == _STRATEGIES[2]) != (self.requested_to_capacity_ratio is not None):
             message = f"required with type {_STRATEGIES[2]} and only with that"
             raise ValueError(refusal("requestedToCapacityRatio", message))
-        seen = [item.name for item in self.resources]
-        for at, name in enumerate(seen):
-            if name in seen[:at]:
-                raise ValueError(refusal(f"resources[{at}].name", f"{name} is there twice"))
+        no_resource_twice([item.name for item in self.resources])
 
 
 class Args(Arguments, frozen=True, kw_only=True):
