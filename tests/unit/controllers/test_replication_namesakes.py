@@ -8,9 +8,11 @@ import pytest
 from tests.unit.controllers.test_replication_service import orphaned, refuse, started
 from tests.unit.controllers.world import World, world
 
+from grange.api import codec
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
-from grange.api.status import ServiceUnavailable
+from grange.api.status import ServiceUnavailable, Timeout
+from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -18,6 +20,20 @@ from grange.controllers.replication import identity
 
 PODS = "/api/v1/pods"
 PLACEMENTS = pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
+
+
+class Unanswered(World):
+    """The first change of a pod is carried out and never answered."""
+
+    unanswered = ""
+
+    async def _handle(self, request: Request) -> Response:
+        answer = await super()._handle(request)
+        if request.method == "PATCH" and request.path.endswith(f"/pods/{self.unanswered}"):
+            self.unanswered = ""
+            await self.clock.sleep(5.0)
+            return Response(504, codec.encode(Timeout("no answer came").status().document()))
+        return answer
 
 
 async def adopted(there: World) -> None:
@@ -80,6 +96,24 @@ async def test_a_pod_that_could_not_be_adopted_is_not_doubled(
         assert (await there.said("Reconciled")).reason == "WriteFailed"
         there.gate = lambda request: None
         await there.until(lambda: there.ready(2))
+        assert await there.names() == names
+
+
+@PLACEMENTS
+async def test_a_pod_that_was_adopted_without_an_answer_is_not_doubled(
+    clock: Clock, rng: Stream, log: Logger, placement: str
+) -> None:
+    """The news that it is ours comes while the pass goes on without it (simulation, seed 241)."""
+    async with world(clock, rng, log, kind=Unanswered) as there:
+        assert isinstance(there, Unanswered)
+        names = await made_again(there, placement)
+        there.deaf.clear()
+        await there.settle()
+        there.unanswered = names[-1]
+        await there.add_controller(replicas=2, placement=placement)
+        await there.until(lambda: there.ready(2))
+        assert there.unanswered == ""
+        assert there.requests.count(("POST", "/api/v1/namespaces/default/pods")) == len(names)
         assert await there.names() == names
 
 

@@ -54,10 +54,11 @@ class Caches:
             *self.pods.store.by_index(_BY_MARK, _name_mark(controller)),
         ]
 
-    def has_namesakes(self, controller: ReplicationController) -> bool:
-        """Whether pods look like the controller's by its name, and are not."""
-        uid, name = controller.metadata.uid, _name_mark(controller)
-        return any(_owner(pod) != (uid,) for pod in self.pods.store.by_index(_BY_NAME, name))
+    def has_namesakes(self, controller: ReplicationController, *, besides: Sequence[Pod]) -> bool:
+        """Whether there are pods, besides some, that look like the controller's by its name."""
+        known = {pod.metadata.uid for pod in besides}
+        named = self.pods.store.by_index(_BY_NAME, _name_mark(controller))
+        return any(pod.metadata.uid not in known for pod in named)
 
     def adopters(self, orphan: Pod) -> Sequence[ReplicationController]:
         """The controllers that might adopt a pod."""

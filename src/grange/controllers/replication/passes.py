@@ -194,11 +194,11 @@ class Passes:
             raise
 
     async def _overlooks(self, situation: logic.Situation) -> bool:
-        """Whether pods that look like an earlier controller's are the controller's own."""
-        controller = situation.controller
-        if not self._caches.has_namesakes(controller):
+        """Whether pods that a pass takes for somebody else's are the controller's own."""
+        controller, owned = situation.controller, situation.owned
+        if not self._caches.has_namesakes(controller, besides=owned):
             return False
-        return await namesakes.unseen(self._client, controller, situation.owned)
+        return await namesakes.unseen(self._client, controller, owned)
 
     async def _obeys_orders(self, controller: ReplicationController) -> bool:
         """Whether a transfer of replicas was finished, or its note taken away."""
