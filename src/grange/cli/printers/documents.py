@@ -6,6 +6,7 @@ import click
 import msgspec
 import yaml
 
+from grange.api.fields import lookup
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.cli.printers import jsonpath, table
@@ -16,6 +17,12 @@ FORMATS = "wide, yaml, json, name, jsonpath=…, custom-columns=…"
 def is_document_format(output: str) -> bool:
     """Whether the format needs full objects rather than the server's table."""
     return output not in {"", "wide"}
+
+
+def version(document: Document) -> int:
+    """Grows with every write, so it orders what was written at one time; 0 if there is none."""
+    found = str(lookup(document, "metadata.resourceVersion") or "")
+    return int(found) if found.isdecimal() else 0
 
 
 def render(output: str, found: Sequence[tuple[AnyKind, Document]], *, single: bool) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 from grange.api import timestamps
 from grange.api.fields import lookup
 from grange.api.meta import Document
+from grange.cli.printers import documents
 
 HEADING = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 _LATEST = ("series.lastObservedTime", "lastTimestamp", "eventTime")
@@ -25,8 +26,7 @@ def in_order(events: Iterable[Document]) -> list[Document]:
 
     def at(event: Document) -> tuple[float, int]:
         seen = last_seen(event)
-        version = str(lookup(event, "metadata.resourceVersion") or "")
-        return seen.timestamp() if seen else 0.0, int(version) if version.isdecimal() else 0
+        return seen.timestamp() if seen else 0.0, documents.version(event)
 
     return sorted(events, key=at)
 

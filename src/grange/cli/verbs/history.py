@@ -1,6 +1,6 @@
 """``grange history``: every change of who belongs to a ReplicationController, the latest last."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -39,8 +39,7 @@ def command(
             raise click.UsageError(f"{controller}: only ReplicationControllers have a history")
         selector = f"{NAME_LABEL}={names.label_value(name)}"
         found = await listing.listed(opened, AUDITRECORD, selector=selector)
-        found.sort(key=lambda item: str((item.get("spec") or {}).get("time", "")))
-        found = found[-limit:]
+        found = in_order(found)[-limit:]
         if documents.is_document_format(output):
             text = documents.render(output, [(AUDITRECORD, item) for item in found], single=False)
             click.echo(text, nl=False)
@@ -54,6 +53,15 @@ def command(
         return 0
 
     session.run(around, target, verb)
+
+
+def in_order(records: Iterable[Document]) -> list[Document]:
+    """The records by when it happened; those of one decision in the order of their writing."""
+
+    def at(record: Document) -> tuple[str, int]:
+        return str((record.get("spec") or {}).get("time", "")), documents.version(record)
+
+    return sorted(records, key=at)
 
 
 def row(record: Document, *, now: float, wide: bool) -> list[str]:
