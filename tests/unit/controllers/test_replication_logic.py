@@ -12,6 +12,8 @@ import pytest
 from tests.unit.controllers import builders
 
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.controllers.replication import budget, identity, logic, ranking, rollout
 
@@ -355,6 +357,23 @@ def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:
     assert [dict(repair.labels) for repair in plan.repair] == [
         {"tier": "front", identity.RC_NAME_LABEL: "web", identity.RC_ID_LABEL: "rc-uid"}
     ]
+
+
+def test_what_a_pod_got_its_node_by_is_not_repaired_any_more() -> None:
+    """The server refuses it for ever, so a pass that tried would fail for ever."""
+    before = builders.controller(replicas=3, podLabels={QUEUE_LABEL: "one"})
+    owner = builders.controller(
+        replicas=3, podLabels={QUEUE_LABEL: "two", GROUP_LABEL: "gang", "tier": "front"}
+    )
+    owned = [
+        builders.pod(before, node="a"),
+        builders.pod(before, node="b", bound=False),
+        builders.pod(owner, node="c", labels=identity.labels_of(owner) | {QUEUE_LABEL: "one"}),
+    ]
+    assert {r.pod.metadata.name: dict(r.labels) for r in decide(owner, owned).repair} == {
+        "web-a": {"tier": "front"},
+        "web-b": {QUEUE_LABEL: "two", GROUP_LABEL: "gang", "tier": "front"},
+    }
 
 
 def test_w10_a_short_controller_still_repairs_and_replaces() -> None:

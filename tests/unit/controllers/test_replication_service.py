@@ -12,6 +12,7 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import codec
 from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError, InternalError, Invalid
 from grange.api.wire import Request
@@ -388,6 +389,43 @@ async def test_w12_labels_that_drift_are_put_back(clock: Clock, rng: Stream, log
         assert pod.metadata.uid == uid
         assert pod.metadata.labels["tier"] == "front"
         assert pod.metadata.labels[identity.RC_NAME_LABEL] == "web"
+
+
+async def test_another_queue_in_the_labels_holds_for_new_pods(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A pod that has a node keeps the queue that it counts in; what else is to be done goes on."""
+    async with world(clock, rng, log) as there:
+        service = await started(there, "a", "b", replicas=2, podLabels={QUEUE_LABEL: "one"})
+        await there.until(lambda: there.ready(2))
+        await there.change(podLabels={QUEUE_LABEL: "two", "tier": "front"})
+        await there.settle(10.0)
+        found = [
+            (p.metadata.labels[QUEUE_LABEL], p.metadata.labels["tier"]) for p in await there.pods()
+        ]
+        assert found == [("one", "front"), ("one", "front")]
+        assert service.loop.statistics().failed == 0
+        assert await there.events("FailedRepair") == []
+        await there.client.delete(POD, "web-a", "default")
+        await there.settle(5.0)
+        assert [p.metadata.labels[QUEUE_LABEL] for p in await there.pods()] == ["two", "one"]
+
+
+async def test_a_controller_made_again_with_another_queue_adopts_and_replaces(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a", "b", replicas=2, podLabels={QUEUE_LABEL: "one"})
+        await there.until(lambda: there.ready(2))
+        await orphaned(there)
+        await there.add_controller(replicas=2, podLabels={QUEUE_LABEL: "two"})
+        await there.until(lambda: there.ready(2))
+        await there.client.delete(POD, "web-b", "default")
+        await there.settle(5.0)
+        uid = (await there.controller()).metadata.uid
+        owners = [controller_of(pod.metadata) for pod in await there.pods()]
+        assert [owner.uid for owner in owners if owner is not None] == [uid, uid]
+        assert [p.metadata.labels[QUEUE_LABEL] for p in await there.pods()] == ["one", "two"]
 
 
 async def test_a_relabelled_pod_is_let_go_and_replaced(

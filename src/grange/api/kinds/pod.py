@@ -18,6 +18,9 @@ from grange.api.validation.podspec import check_pod_spec, check_pod_update
 
 Scalar = str | int | float  # a quantity on the wire
 FINISHED = frozenset({"Succeeded", "Failed"})  # phases that a pod never leaves
+QUOTA_LABELS = (QUEUE_LABEL, GROUP_LABEL)
+"""Labels that a pod was admitted by when it got its node; from then on they may not change."""
+
 SelectorRequirement = meta.SelectorRequirement
 LabelSelector = meta.LabelSelector
 
@@ -356,7 +359,7 @@ def _check_same_quota(document: Document, old: Document, faults: Faults) -> None
     """A pod was admitted to a queue when it got its node; there it counts until it has ended."""
     labels, before = ((item.get("metadata") or {}).get("labels") or {} for item in (document, old))
     if (old.get("spec") or {}).get("nodeName") and labels != before:
-        for label in (QUEUE_LABEL, GROUP_LABEL):
+        for label in QUOTA_LABELS:
             if labels.get(label) != before.get(label):
                 faults.forbidden(
                     f"metadata.labels[{label}]",

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 import msgspec
 
 from grange.api import names
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
 
 RC_NAME_LABEL = NAME_LABEL
@@ -54,6 +54,14 @@ def labels_of(controller: ReplicationController) -> dict[str, str]:
         RC_NAME_LABEL: label_value(controller.metadata.name),
         RC_ID_LABEL: controller.metadata.uid,
     }
+
+
+def labels_for(controller: ReplicationController, pod: Pod) -> dict[str, str]:
+    """Those of ``labels_of`` that a pod may still be given: with its node it has its quota."""
+    labels = labels_of(controller)
+    if not pod.spec.node_name:
+        return labels
+    return {key: value for key, value in labels.items() if key not in QUOTA_LABELS}
 
 
 def name_for_node(controller: ReplicationController, node: str, taken: Container[str]) -> str:

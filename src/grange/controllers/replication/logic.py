@@ -410,10 +410,10 @@ class _OnePass:
         return max(0, missing - len(additions) - len(soon)) + len(self._stranded())
 
     def _repairs(self) -> tuple[Repair, ...]:
-        wanted = identity.labels_of(self.controller)
         repairs = []
         for pod in self._active():
             labels = pod.metadata.labels
+            wanted = identity.labels_for(self.controller, pod)
             drift = {key: value for key, value in wanted.items() if labels.get(key) != value}
             if drift:
                 repairs.append(Repair(pod, drift))

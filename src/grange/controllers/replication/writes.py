@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.api.status import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
@@ -81,8 +81,9 @@ class Writes:
             return [], None
         # A pod is found by its uid label, so the two must not disagree even for a moment. The name
         # label is what it was chosen by: who takes that off meanwhile takes the pod out on purpose.
-        labels = identity.labels_of(controller)
-        del labels[identity.RC_NAME_LABEL]
+        # The labels of quota may be refused by now; a pod without a node gets them as a repair.
+        left = {identity.RC_NAME_LABEL, *QUOTA_LABELS}
+        labels = {k: v for k, v in identity.labels_of(controller).items() if k not in left}
         manager = owners.RefManager(
             self._client,
             owner=controller,
