@@ -1,9 +1,9 @@
 """The Node object and its Lease: how the control plane knows that a node is there.
 
-The Lease is renewed often and is small; the Node's status is written every few minutes, and as soon
-as the server says something else about the node than the agent does: a control plane that lost sight
-of it marks it Unknown, and only the agent can say that this is over. A Node that somebody deleted is
-registered again.
+The Lease is renewed often and is small, and the Node is read with it. The Node's status is written
+every few minutes, and as soon as the server says something else about the node than the agent does:
+a control plane that lost sight of it marks it Unknown, and only the agent can say that this is over.
+A Node that somebody deleted is registered again.
 """
 
 import os
@@ -102,7 +102,8 @@ def _says(node: Node, config: NodeConfig) -> bool:
     """Whether the Node says of conditions and capacity what the agent says."""
     said = {item.type: item.status for item in node.status.conditions}
     agrees = all(said.get(name) == value for name, value, _, _ in _CONDITIONS)
-    return agrees and node.status.allocatable == config.capacity
+    room = node.status.allocatable  # somebody may have added resources that we do not know
+    return agrees and all(room.get(name) == value for name, value in config.capacity.items())
 
 
 class Heartbeat:
@@ -113,9 +114,10 @@ class Heartbeat:
         config: of the node.
         recorder: where the registration is recorded.
         clock, log: as everywhere.
-        tell: writes what the API does not know yet of the node's pods, within seconds. Awaited
-            before each renewal, so that a renewal vouches for what pods say: who sees it knows
-            that nothing older is still to come.
+        tell: writes what the API does not know yet of the node's pods, within seconds if it can.
+            Awaited before each renewal, so that a renewal vouches for what pods say: who sees it
+            knows that nothing older is still to come, but for a pod of which the API refuses to be
+            told.
     """
 
     def __init__(

@@ -101,7 +101,9 @@ class NodeAgent:
     async def _tell(self) -> None:
         """Come back when the API knows how the pods are, or cannot be told for a while."""
         until = self._deps.clock.monotonic() + _TELL_S
-        while behind := [worker for worker in self._workers.values() if not worker.hurry()]:
+        for worker in self._workers.values():
+            worker.hurry()  # once: after that it keeps to its back-off
+        while behind := [worker for worker in self._workers.values() if worker.is_behind]:
             if self._deps.clock.monotonic() >= until:
                 self._log.warning("heartbeat goes before the news of pods", pods=len(behind))
                 return

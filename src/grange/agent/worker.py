@@ -122,11 +122,15 @@ class PodWorker:
         self._vanished = True
         self._wake.set()
 
-    def hurry(self) -> bool:
-        """Whether the API knows all that was judged; if not, that is tried again at once."""
-        if self._reporter.is_behind:
+    @property
+    def is_behind(self) -> bool:
+        """Whether something was judged that the API does not know (yet)."""
+        return self._reporter.is_behind
+
+    def hurry(self) -> None:
+        """Try that again now."""
+        if self.is_behind:
             self._wake.set()
-        return not self._reporter.is_behind
 
     def again(self) -> "PodWorker":
         """A fresh worker for the same pod, after this one has failed."""

@@ -464,6 +464,18 @@ async def test_a_node_that_is_marked_unknown_says_how_it_is(tools: Tools) -> Non
         assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
 
 
+async def test_a_resource_that_somebody_added_causes_no_writes(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.clock.sleep(35)
+        added = {"status": {"allocatable": {"example.com/dongle": "4"}}}
+        await there.client.patch(NODE, "node-1", patch=added, subresource="status")
+        there.writes.clear()
+        await there.clock.sleep(100)
+        assert {path for _, path in there.writes} == {
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1"
+        }
+
+
 async def test_a_heartbeat_vouches_for_what_the_pods_have_said(tools: Tools) -> None:
     """After a time in which nothing could be written, the news of pods come before the Lease."""
     async with world(*tools) as there:

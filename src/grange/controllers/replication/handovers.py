@@ -187,7 +187,7 @@ class RollingUpdateService:
         active = await vouching.active_pods(self._client, controller)
         down = self._down(active)
         ready = [pod for pod in active if ranking.is_ready(pod, down)]
-        sure = await vouching.heard_of(self._client, controller, ready)
+        sure = await vouching.heard_of(self._client, controller, ready, self._readiness)
         now = self._clock.now()
         return handover.census(controller, active, down, now, self._readiness, sure)
 

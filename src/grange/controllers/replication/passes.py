@@ -129,7 +129,7 @@ class Passes:
             if failure is None:
                 return Requeue(_AGAIN_S)  # their news comes sooner
             plan = replace(plan, create=())  # they could not be adopted: the status says why
-        wished, plan = plan, await vouched(self._client, situation, plan)
+        wished, plan = plan, await vouched(self._client, situation, plan, self._memory.readiness)
         expected = plan
         plan = audited.unseen(plan)
         entries = audit.entries(controller, plan, moves, decision, self._clock.now())

@@ -24,6 +24,7 @@ class Readiness:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: dict[str, tuple[float, bool]] = {}
+        self._vouched: dict[str, str | None] = {}
 
     def appeared(self, pod: Pod) -> None:
         """The pod is in the cache for the first time."""
@@ -41,6 +42,16 @@ class Readiness:
     def gone(self, pod: Pod) -> None:
         """The pod is gone from the cache."""
         self._since.pop(pod.metadata.uid, None)
+        self._vouched.pop(pod.metadata.uid, None)
+
+    def vouch(self, pod: Pod) -> None:
+        """The pod's node was heard of when the pod had been ready for long enough."""
+        if pod.metadata.uid in self._since:
+            self._vouched[pod.metadata.uid] = _since(pod)
+
+    def is_vouched(self, pod: Pod) -> bool:
+        """Whether that was so, and the pod has been ready ever since."""
+        return (since := _since(pod)) is not None and self._vouched.get(pod.metadata.uid) == since
 
     def wait_s(self, pod: Pod, needed_s: float, age_s: float) -> float:
         """Seconds until a ready pod has been ready for long enough; zero if it has.

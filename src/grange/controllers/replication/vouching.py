@@ -8,6 +8,7 @@ the clock of the node, whatever it says.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from grange.api import timestamps
@@ -15,11 +16,17 @@ from grange.api.kinds import LEASE, POD, pod as pods
 from grange.api.kinds.lease import NODE_LEASES
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.status import NotFound
 from grange.client.client import Client
 from grange.controllers.replication import budget, identity, logic, ranking
+from grange.controllers.replication.readiness import Readiness
+
+_SINGLE = 20  # Leases of more nodes are read in one list
 
 
-async def vouched(client: Client, situation: logic.Situation, plan: logic.Plan) -> logic.Plan:
+async def vouched(
+    client: Client, situation: logic.Situation, plan: logic.Plan, readiness: Readiness
+) -> logic.Plan:
     """The plan, without the available pods that it takes unless enough others are ready now.
 
     Creations that were to follow those removals wait with them.
@@ -28,6 +35,7 @@ async def vouched(client: Client, situation: logic.Situation, plan: logic.Plan) 
         client: to the API.
         situation: what the plan was made from.
         plan: which may take available pods.
+        readiness: what was seen of the pods so far.
 
     Raises:
         ApiError: the server cannot be asked.
@@ -41,7 +49,7 @@ async def vouched(client: Client, situation: logic.Situation, plan: logic.Plan) 
         for pod in await active_pods(client, situation.controller)
         if ranking.is_ready(pod, situation.down) and pod.metadata.uid in available - going
     ]
-    sure = len(await heard_of(client, situation.controller, staying))
+    sure = len(await heard_of(client, situation.controller, staying, readiness))
     limits = situation.limits or budget.limits(situation.controller)
     if sure >= min(limits.minimum, len(available - going)):
         return plan
@@ -63,7 +71,10 @@ async def active_pods(client: Client, controller: ReplicationController) -> list
 
 
 async def heard_of(
-    client: Client, controller: ReplicationController, ready: Sequence[Pod]
+    client: Client,
+    controller: ReplicationController,
+    ready: Sequence[Pod],
+    readiness: Readiness,
 ) -> frozenset[str]:
     """Those that had been ready for ``minReadySeconds`` when their node said last that it is alive.
 
@@ -73,6 +84,7 @@ async def heard_of(
         client: to the API.
         controller: whose pods they are.
         ready: pods that are ready now.
+        readiness: remembers whose nodes were heard of; only others' Leases are read.
 
     Returns:
         UIDs.
@@ -83,13 +95,24 @@ async def heard_of(
     needed_s = controller.spec.rollout.min_ready_seconds
     if needed_s <= 0 or not ready:
         return frozenset(pod.metadata.uid for pod in ready)
-    leases = (await client.list(LEASE, NODE_LEASES)).items
-    heard = {lease.metadata.name: lease.spec.renew_time for lease in leases}
-    return frozenset(
-        pod.metadata.uid
-        for pod in ready
-        if _ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s
-    )
+    doubtful = [pod for pod in ready if not readiness.is_vouched(pod)]
+    heard = await _heard(client, {pod.spec.node_name for pod in doubtful})
+    for pod in doubtful:
+        if _ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s:
+            readiness.vouch(pod)
+    return frozenset(pod.metadata.uid for pod in ready if readiness.is_vouched(pod))
+
+
+async def _heard(client: Client, nodes: set[str]) -> dict[str, str | None]:
+    """When nodes last said that they are alive; a node without a Lease is left out."""
+    if len(nodes) > _SINGLE:
+        leases = (await client.list(LEASE, NODE_LEASES)).items
+    else:
+        leases = []
+        for name in sorted(nodes):
+            with suppress(NotFound):
+                leases.append(await client.get(LEASE, name, NODE_LEASES))
+    return {lease.metadata.name: lease.spec.renew_time for lease in leases}
 
 
 def _ready_s(pod: Pod, heard: str | None) -> float:

@@ -1,0 +1,57 @@
+"""Who is asked before an available pod is taken, and how often."""
+
+from datetime import timedelta
+
+from tests.unit.controllers import builders
+from tests.unit.controllers.world import world
+
+from grange.api import timestamps
+from grange.api.kinds import LEASE
+from grange.api.kinds.lease import NODE_LEASES
+from grange.api.status import ApiError
+from grange.api.wire import Request
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.controllers.replication import vouching
+from grange.controllers.replication.readiness import Readiness
+
+
+async def test_each_lease_is_read_once_and_many_in_one_list(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A pod that was heard of is believed until it breaks; only what is new is asked about."""
+    async with world(clock, rng, log) as there:
+        asked: list[str] = []
+
+        def note(request: Request) -> ApiError | None:
+            if request.path.startswith(LEASE.path(NODE_LEASES)):
+                asked.append(request.path.removeprefix(LEASE.path(NODE_LEASES)))
+            return None
+
+        there.gate = note
+        owner = builders.controller(rollout={"minReadySeconds": 10})
+        stamp = timestamps.rfc3339(clock.now())
+        names = [f"n{number}" for number in range(30)]
+        readiness = Readiness(clock)
+        pods = [builders.pod(owner, node=name, uid=name, ready_since=stamp) for name in names]
+        for pod in pods:
+            readiness.appeared(pod)
+            await there.beat(pod.spec.node_name)
+        few = pods[:2]
+        assert await vouching.heard_of(there.watched, owner, few, readiness) == frozenset()
+        assert asked == ["/n0", "/n1"], "too early"
+        await clock.sleep(11.0)
+        for name in names:
+            await there.beat(name)
+        asked.clear()
+        assert await vouching.heard_of(there.watched, owner, few, readiness) == {"n0", "n1"}
+        assert await vouching.heard_of(there.watched, owner, few, readiness) == {"n0", "n1"}
+        assert asked == ["/n0", "/n1"]
+        asked.clear()
+        assert await vouching.heard_of(there.watched, owner, pods, readiness) == set(names)
+        assert await vouching.heard_of(there.watched, owner, pods, readiness) == set(names)
+        assert asked == [""]
+        later = timestamps.rfc3339(clock.now() + timedelta(seconds=1))
+        again = builders.pod(owner, node="n0", uid="n0", ready_since=later)
+        assert await vouching.heard_of(there.watched, owner, [again], readiness) == frozenset()
