@@ -320,10 +320,12 @@ class Occupancy:
         self._setbacks = setbacks
         self.rereads += 1
         journal, self._journal = self._journal, deque()
-        for _, key, node in journal:
+        # A name may have moved between nodes; a pod is charged where it was noted last.
+        last = {key: node for _, key, node in journal}
+        for key, node in last.items():
             if node:
                 self._put_pod(key, node, None)
-        for key in dict.fromkeys(key for _, key, _ in journal):
+        for key in last:
             entry = self._store.latest(key)
             if entry is not None:
                 self._read(key, entry.value)

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from msgspec.json import decode
 from msgspec.structs import replace
-from tests.unit.apiserver.server import NODES, PODS, Answer, Server
-from tests.unit.store.test_sqlite import FULL, Lane, failure
+from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Answer, Server, configmap
+from tests.unit.store.test_sqlite import FULL, Lane, failure, opened
 
 from grange.api import bindings
 from grange.api.amounts import Resources, allocatable, pod_request
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
+from grange.apiserver.occupancy import Occupancy
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Inline
@@ -240,9 +241,22 @@ async def test_new_server_on_the_store_knows_what_is_there(
     assert codes(await bind_all(second, "c", "d")) == [201, 409]
 
 
-def books(server: Server) -> dict[str, tuple[int, Resources]]:
-    found = server.application.registry.occupancy.sums()
-    return {node: (pods, total) for node, pods, total in found}
+Books = dict[str, tuple[int, Resources]]
+
+
+def sums(occupancy: Occupancy) -> Books:
+    return {node: (pods, total) for node, pods, total in occupancy.sums()}
+
+
+def books(server: Server) -> Books:
+    return sums(server.application.registry.occupancy)
+
+
+async def read_anew(server: Server) -> Books:
+    """What a server that starts now would find."""
+    occupancy = Occupancy(server.store)
+    await occupancy.load()
+    return sums(occupancy)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
@@ -291,11 +305,34 @@ async def test_what_the_disk_refuses_never_happened(
     await store.close()
 
 
+async def test_refusal_finds_a_name_that_moved_on_its_last_node(
+    tmp_path: Path, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """What is noted of the node that it had before is of another pod, which is long gone."""
+    lane = Lane()
+    async with opened(tmp_path, log, lane) as store:
+        server = Server(clock=clock, rng=rng, log=log, store=store)
+        await server.application.bootstrap()
+        for node in ("n1", "n2"):
+            await add_node(server, node)
+        await add_pod(server, "a", on="n1", cpu="1")
+        await server.delete(f"{PODS}/a", gracePeriodSeconds="0")
+        await add_pod(server, "a", cpu="1")
+        assert (await server.bind("a", "n2")).code == 201
+        before = books(server)
+        assert [(node, pods) for node, (pods, _) in before.items()] == [("n1", 0), ("n2", 1)]
+        lane.failures.append(failure(FULL))
+        assert (await server.create(CONFIGMAPS, configmap())).code == 507
+        assert books(server) == before
+        assert server.application.registry.occupancy.rereads == 1
+
+
 class Life:
     """Whatever may happen to pods and nodes, drawn, and what must be true of it, worked out naively."""
 
-    def __init__(self, server: Server, rng: Stream) -> None:
-        self.server, self.rng = server, rng
+    def __init__(self, server: Server, rng: Stream, *, names: int = 30) -> None:
+        self.server, self.rng, self.names = server, rng, names
+        self.judged = True
         self.refused = 0
 
     async def pods(self) -> list[Pod]:
@@ -314,7 +351,7 @@ class Life:
 
     async def step(self) -> None:
         server, rng = self.server, self.rng
-        name, node = f"p{rng.integer(0, 29)}", f"n{rng.integer(0, 2)}"
+        name, node = f"p{rng.integer(0, self.names - 1)}", f"n{rng.integer(0, 2)}"
         match rng.integer(0, 9):
             case 0 | 1 | 2:
                 asked = {"cpu": self.draw("0", "100m", "1", "1500m")}
@@ -343,6 +380,9 @@ class Life:
 
     async def bind(self, name: str, node: str) -> None:
         """Refused for want of room exactly when the rule of every scheduler says so."""
+        if not self.judged:
+            await self.server.bind(name, node)
+            return
         found = [pod for pod in await self.pods() if pod.metadata.name == name]
         there = await self.server.get(f"{NODES}/{node}")
         offered = there.body["status"].get("allocatable", {}) if there.code == 200 else {}
@@ -358,6 +398,23 @@ class Life:
         free = room or not offered or is_finished(found[0])
         assert answer.code == (201 if free else 409), answer.text
         self.refused += not free
+
+    async def lose(self, lane: Lane) -> None:
+        """Some steps at the same time, of which the disk takes none or only the later ones."""
+        lane.gate.clear()
+        self.judged = False
+        async with Nursery("callers") as nursery:
+            for _ in range(self.rng.integer(1, 6)):
+                nursery.start(self.step())
+            lost = nursery.start(self.server.create(CONFIGMAPS, configmap()))
+            for _ in range(self.rng.integer(1, 6)):
+                await asyncio.sleep(0)
+            lane.failures.append(failure(FULL))
+            lane.gate.set()
+        self.judged = True
+        assert not lane.failures
+        if lost.result().code == 201:
+            await self.server.delete(f"{CONFIGMAPS}/settings")
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -375,3 +432,21 @@ async def test_bindings_are_refused_exactly_when_the_rule_says_so(
             usage.memory_bytes,
         )
         assert {**total.scalars} == {name: n for name, n in usage.scalars.items() if n}
+
+
+@pytest.mark.parametrize("number", range(4))
+async def test_books_are_right_whatever_the_disk_refuses(
+    tmp_path: Path, clock: Clock, log: Logger, number: int
+) -> None:
+    """While the same few names come, go and come back on other nodes."""
+    lane, rng = Lane(), Stream(number)
+    async with opened(tmp_path, log, lane) as store:
+        server = Server(clock=clock, rng=rng.fork("server"), log=log, store=store)
+        await server.application.bootstrap()
+        life = Life(server, rng, names=4)
+        for _ in range(20):
+            for _ in range(rng.integer(0, 60)):
+                await life.step()
+            await life.lose(lane)
+            assert books(server) == await read_anew(server)
+        assert server.application.registry.occupancy.rereads == 20
