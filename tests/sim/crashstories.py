@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from tests.sim.storybook import Deaths
 from tests.sim.test_replication_farm import OneWriter
 from tests.sim.test_rollouts import MinimumIsKept, controller, patched, template
 from tests.sim.test_transfers import FITS, Births
@@ -88,21 +89,6 @@ class Process:
 # --- judges ------------------------------------------------------------------------------------
 
 
-class Deaths:
-    """Counts the pods that were told to go, by name."""
-
-    def __init__(self) -> None:
-        self.names: Counter[str] = Counter()
-        self._seen: set[str] = set()
-
-    def see(self, change: Change) -> None:
-        """Take note of the first word of its end."""
-        going = change.deleted or change.document["metadata"].get("deletionTimestamp")
-        if change.concerns(POD) and going and change.uid not in self._seen:
-            self._seen.add(change.uid)
-            self.names[change.document["metadata"]["name"]] += 1
-
-
 class ReplicasAreKept:
     """Together the controllers ask for so many replicas at every revision, once they do."""
 
@@ -151,7 +137,8 @@ class Stage:
         self.minimum = MinimumIsKept(world.clock)
         self.replicas = ReplicasAreKept()
         self.writer = OneWriter()
-        self.births, self.deaths, self.actors = Births(), Deaths(), Actors()
+        self.births, self.actors = Births(), Actors()
+        self.deaths = Deaths(lambda pod: pod["metadata"]["name"])
         for judge in (self.minimum, self.replicas, self.writer, self.births, self.deaths):
             world.history.add(judge)
         world.witnesses += [self.writer.witness, self.actors.witness]
@@ -520,7 +507,7 @@ async def tell(
         assert await stage.owners() <= alive
         told = await audited(world)
         assert told.added == stage.births.names, "every pod that came is recorded, once"
-        assert told.removed == stage.deaths.names, "every pod that went is recorded, once"
+        assert told.removed == stage.deaths.counts, "every pod that went is recorded, once"
         actors = frozenset(stage.actors.names)
         return Ending(points.asked, actors, points.struck, await portrait(stage, told))
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from tests.sim.storybook import Deaths
 from tests.sim.test_preemption import Preemptions
 
 from grange.api import quantity
@@ -29,7 +30,6 @@ from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints
 from grange.sim.faults import NetworkFaults
-from grange.sim.invariants import Change
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.world import World, simulated
 
@@ -43,21 +43,6 @@ SINGLY = SchedulerConfig(binding_group=1, binders=1)
 """As on a server that takes no groups of bindings: a gang may be bound in part at a crash."""
 
 _NETWORKS = (NetworkFaults(), NetworkFaults(latency_s=0.02))
-
-
-class Deaths:
-    """Counts the pods that had to go, by what they are of."""
-
-    def __init__(self) -> None:
-        self.apps: Counter[str] = Counter()
-        self._seen: set[str] = set()
-
-    def see(self, change: Change) -> None:
-        """Take note of the first word of it."""
-        going = change.deleted or change.document["metadata"].get("deletionTimestamp")
-        if change.concerns(POD) and going and change.uid not in self._seen:
-            self._seen.add(change.uid)
-            self.apps[change.document["metadata"]["labels"]["app"]] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +127,7 @@ class Stage:
         self.world = world
         self.points = points
         self.lives: list[Scheduler] = []
-        self.deaths = Deaths()
+        self.deaths = Deaths(lambda pod: pod["metadata"]["labels"]["app"])
         self._config = config
         self._whole: dict[str, int] = {}  # gangs of which all members were there
         for judge in (self.deaths, Preemptions()):
@@ -453,4 +438,4 @@ def portrait(stage: Stage, cluster: Cluster) -> Document:
         assert told.status == ("True" if bound else "False"), pod.metadata.name
         assert "Nominated" not in told.message, "nobody is promised anything"
         pods[app, bound, told.status, told.reason] += 1
-    return {"pods": pods, "deaths": stage.deaths.apps}
+    return {"pods": pods, "deaths": stage.deaths.counts}

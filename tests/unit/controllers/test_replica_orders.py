@@ -1,6 +1,7 @@
 """Orders of transfers of replicas that meet on one giver: everybody learns the fate of his own."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 
 import pytest
 from tests.unit.controllers.world import World, world
@@ -79,6 +80,13 @@ async def note(there: World, name: str, order: Transfer) -> None:
     await there.client.patch(REPLICATIONCONTROLLER, name, "default", patch=patch)
 
 
+async def note_first(there: World) -> None:
+    """Put down the order ``first``, of one replica."""
+    uid = (await there.controller("receiver")).metadata.uid
+    order = Transfer(id="first", to="receiver", to_uid=uid, to_start=1, add=1, remove=1)
+    await note(there, "giver", order)
+
+
 async def counts(there: World) -> tuple[int, int]:
     giver, receiver = [await there.controller(name) for name in ("giver", "receiver")]
     return giver.spec.replicas, receiver.spec.replicas
@@ -118,15 +126,9 @@ async def test_whose_order_was_carried_out_is_told_although_a_later_one_was_give
 async def test_an_order_under_way_is_not_overwritten(there: World, clock: Clock) -> None:
     """Its receiver would keep replicas that the giver never gave."""
 
-    async def others() -> None:
-        target = await there.controller("receiver")
-        order = Transfer(
-            id="first", to="receiver", to_uid=target.metadata.uid, to_start=1, add=1, remove=1
-        )
-        await note(there, "giver", order)
-
     # Between the look whether there is one, and the reading of the counts.
-    crossed = Client(Interrupted(there.client, others, before=2), clock=clock)
+    interlude = partial(note_first, there)
+    crossed = Client(Interrupted(there.client, interlude, before=2), clock=clock)
     with pytest.raises(Refused, match="giver: transfer first to receiver is in the way"):
         await move(crossed, "second", count=2)
     standing = transfer_of(await there.controller("giver"))
@@ -137,19 +139,12 @@ async def test_an_order_under_way_is_not_overwritten(there: World, clock: Clock)
 
 
 async def test_a_settler_tells_of_the_order_that_it_found_first(there: World, clock: Clock) -> None:
-    async def given() -> None:
-        target = await there.controller("receiver")
-        order = Transfer(
-            id="first", to="receiver", to_uid=target.metadata.uid, to_start=1, add=1, remove=1
-        )
-        await note(there, "giver", order)
-
     async def others() -> None:
         await there.change("receiver", replicas=2)
         await settle(there.client, "default", "giver")
         await move(there.client, "later", receiver_start=2)
 
-    await given()
+    await note_first(there)
     crossed = Client(Interrupted(there.client, others, before=2), clock=clock)
     assert not await settle(crossed, "default", "giver")
     assert await counts(there) == (4, 3)

@@ -275,13 +275,19 @@ async def test_transfers_and_skips_are_counted(clock: Clock, rng: Stream, log: L
         assert numbers.get_sample_value("grange_replication_skips_total", refused) == 1.0
 
 
+def told_of_rollouts(there: World) -> MemoryAlerter:
+    """What becomes of rollouts between two controllers from now on."""
+    memory = MemoryAlerter()
+    informer, clock = there.informers.informer(ROLLINGUPDATE), there.clock
+    RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
+    return memory
+
+
 async def test_failed_rollout_between_two_controllers_alerts_once_and_names_who_is_paused(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
-        informer = there.informers.informer(ROLLINGUPDATE)
-        RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
+        memory = told_of_rollouts(there)
         await begun(there, 3)
         pause = {"spec": {"paused": True}}
         await there.client.patch(REPLICATIONCONTROLLER, "two", "default", patch=pause)
@@ -305,9 +311,7 @@ async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
     clock: Clock, rng: Stream, log: Logger, end: str
 ) -> None:
     async with world(clock, rng, log, kind=Sick) as there:
-        memory = MemoryAlerter()
-        informer = there.informers.informer(ROLLINGUPDATE)
-        RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
+        memory = told_of_rollouts(there)
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30)
         await there.until(lambda: phase(there, "Failed"))
@@ -328,9 +332,7 @@ async def test_refused_rollout_between_two_controllers_alerts_once_until_it_is_d
 ) -> None:
     """Nothing is harmed, but what somebody asked for is not being done, and never will be."""
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
-        informer = there.informers.informer(ROLLINGUPDATE)
-        RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
+        memory = told_of_rollouts(there)
         await begun(there, 3)
         await roll(there, startingReplicas={"old": 2, "new": 0})
         await there.until(lambda: phase(there, "Refused"))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.controllers import builders
+from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
@@ -245,20 +246,8 @@ async def test_a_crash_after_any_write_leaves_change_and_record_together(
         for name in ("a", "b"):
             await there.add_node(name)
         await there.add_controller(replicas=2)
-        writes = 0
-
-        def gate(request: Request) -> ApiError | None:
-            nonlocal writes
-            if request.method == "GET" or "/events" in request.path:
-                return None
-            writes += 1
-            if writes > crash_after:
-                first.cancel()
-                return InternalError("dying")
-            return None
-
         async with Nursery("first owner") as first:
-            there.gate = gate
+            there.gate = dies_after(crash_after, first)
             first.start(ReplicationService(there.deps).run())
             await clock.sleep(5.0)
             first.cancel()

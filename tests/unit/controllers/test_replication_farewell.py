@@ -1,16 +1,14 @@
 """A controller that is deleted takes no record along that is announced and not written yet."""
 
-from collections.abc import Callable
-
 import pytest
 from tests.unit.controllers import builders
+from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.test_replication_audit import names, records, refuse
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, EVENT, NAMESPACE, REPLICATIONCONTROLLER
 from grange.api.meta import Document
-from grange.api.status import ApiError, InternalError, NotFound
-from grange.api.wire import Request
+from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -62,22 +60,6 @@ async def test_a_controller_deleted_just_after_it_was_scaled_down_leaves_the_rec
 
 async def empty(there: World) -> bool:
     return await there.names() == []
-
-
-def dies_after(count: int, owner: Nursery) -> Callable[[Request], ApiError | None]:
-    writes = 0
-
-    def gate(request: Request) -> ApiError | None:
-        nonlocal writes
-        if request.method == "GET" or "/events" in request.path:
-            return None
-        writes += 1
-        if writes > count:
-            owner.cancel()
-            return InternalError("dying")
-        return None
-
-    return gate
 
 
 @pytest.mark.parametrize("crash_after", range(6))

@@ -5,9 +5,8 @@ outbox announces a record in the write that makes the change, and a finalizer ke
 its records are written.
 """
 
-from collections.abc import Callable
-
 import pytest
+from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.test_replication_audit import names
 from tests.unit.controllers.test_rolling_update import begun, change, counts, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
@@ -282,23 +281,11 @@ async def test_a_time_to_live_below_zero_is_refused(tools: Tools) -> None:
 # --- crashes --------------------------------------------------------------------------------------
 
 
-def dying(first: Nursery, after: int) -> Callable[[Request], ApiError | None]:
-    """A gate that ends an owner after so many of its writes."""
-    writes = 0
-
-    def gate(request: Request) -> ApiError | None:
-        nonlocal writes
-        record = b"RollingUpdate " in request.body and request.path.endswith("/auditrecords")
-        moved = request.path.endswith(("/rollingupdates/roll", "/roll/status", "/one", "/two"))
-        if request.method == "GET" or not (record or moved):
-            return None
-        writes += 1
-        if writes > after:
-            first.cancel()
-            return InternalError("dying")
-        return None
-
-    return gate
+def moves_or_records(request: Request) -> bool:
+    """A write to the rollout, to its controllers, or to the audit."""
+    record = b"RollingUpdate " in request.body and request.path.endswith("/auditrecords")
+    moved = request.path.endswith(("/rollingupdates/roll", "/roll/status", "/one", "/two"))
+    return request.method != "GET" and (record or moved)
 
 
 @pytest.mark.parametrize("crash_after", range(18))
@@ -316,7 +303,7 @@ async def test_a_crash_after_any_write_leaves_end_and_record_together(
             async with first:
                 first.start(RollingUpdateService(there.deps).run())
 
-        there.gate = dying(first, crash_after)
+        there.gate = dies_after(crash_after, first, moves_or_records)
         there.nursery.start(live())
         await roll(there, desired=2, minimum=1, canary=canary)
         await there.settle(5.0)
