@@ -101,6 +101,14 @@ class Teller:
         return [what for what, _ in self.memory.history if what in {"raised", "resolved"}]
 
 
+def owner_and_peer(there: World, clock: Clock) -> tuple[Teller, Teller]:
+    """Two who know each other; the first owns the controller."""
+    peers: list[Teller] = []
+    one, two = Teller(there, clock, peers), Teller(there, clock, peers)
+    one.gain()
+    return one, two
+
+
 async def short(there: World) -> None:
     await there.add_controller(replicas=1)
     there.start(ReplicationService(there.deps))
@@ -118,9 +126,7 @@ async def test_a_trouble_that_changes_owners_is_told_once_and_its_end_once(
     clock: Clock, rng: Stream, log: Logger, age_s: float
 ) -> None:
     async with world(clock, rng, log) as there:
-        peers: list[Teller] = []
-        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
-        one.gain()
+        one, two = owner_and_peer(there, clock)
         await short(there)
         await there.settle(age_s)
         for claim in range(3):
@@ -142,9 +148,7 @@ async def test_what_began_just_before_its_owner_died_is_told_again_and_nothing_e
 ) -> None:
     """Nobody knows what the dead had still to deliver; what is older people know of."""
     async with world(clock, rng, log) as there:
-        peers: list[Teller] = []
-        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
-        one.gain()
+        one, two = owner_and_peer(there, clock)
         await short(there)
         await clock.sleep(age_s)
         one.crash()
@@ -177,9 +181,7 @@ async def test_what_ends_while_nobody_owns_it_is_told_to_be_over(
 ) -> None:
     """The last owner wrote that it is over, and died before it could tell; or somebody deleted it."""
     async with world(clock, rng, log) as there:
-        peers: list[Teller] = []
-        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
-        one.gain()
+        one, two = owner_and_peer(there, clock)
         await short(there)
         one.crash()
         if end == "enough":
@@ -196,9 +198,7 @@ async def test_deleted_controller_is_over_for_its_owner_and_nobody_else_speaks(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
-        peers: list[Teller] = []
-        one, two = Teller(there, clock, peers), Teller(there, clock, peers)
-        one.gain()
+        one, two = owner_and_peer(there, clock)
         await short(there)
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
         await there.settle(30)
