@@ -163,6 +163,7 @@ def test_the_first_is_the_least_of_all_who_could_be_admitted(
             ]
             found = waiters.first(queues)
             assert (found and found.owner) == (min(able)[1] if able else None), at
+        assert waiters.queues == len({of for of, _, _ in model.values()}), at
 
 
 def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
@@ -183,3 +184,18 @@ def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
         waiters.drop("o")
     assert looked == 5_000
     assert waiters.entries < 200
+
+
+def test_queues_for_which_nobody_waits_any_more_leave_nothing_behind() -> None:
+    """Their names are whatever pods say, and may be new ones every time."""
+    waiters = Waiters(lambda queue, wanted: wanted["cpu"] > 1)
+    for number in range(1_000):
+        waiters.put("leaves", f"q{number}", {"cpu": 1}, (0.0, 0.0))
+        waiters.put("hopeless", f"r{number}", {"cpu": 2}, (0.0, 0.0))
+        waiters.put("moves", f"s{number}", {"cpu": 1}, (0.0, 0.0))
+        assert waiters.first([f"r{number}"]) is None
+        waiters.drop("leaves")
+        waiters.drop("hopeless")
+    assert (waiters.queues, waiters.entries) == (1, 1)
+    waiters.drop("moves")
+    assert (waiters.queues, waiters.entries) == (0, 0)

@@ -2,7 +2,8 @@
 
 A heap for each queue, since thousands of pods may wait and the first is asked for with every pod that
 is placed. Entries of those who wait no more, or elsewhere, are dropped when they come to the top; so
-are those whose queue could never admit them, to be put back when some grant changes.
+are those whose queue could never admit them, to be put back when some grant changes. A heap goes with
+the last who waits for its queue.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,6 +47,7 @@ class Waiters:
         self._impossible = impossible
         self._all: dict[str, Waiter] = {}
         self._heaps: dict[str, list[Entry]] = {}
+        self._counts: dict[str, int] = {}  # by queue how many wait for it
         self._hopeless: dict[str, None] = {}
         self._made = 0
 
@@ -53,8 +55,9 @@ class Waiters:
         """Somebody waits, or still waits; for another queue it is counted anew how often overtaken."""
         known = self._all.get(owner)
         if known is None or known.queue != queue:
+            self.drop(owner)
             known = self._all[owner] = Waiter(owner, queue, wanted, rank)
-            self._hopeless.pop(owner, None)
+            self._counts[queue] = self._counts.get(queue, 0) + 1
             self._push(known)
             return known
         moved = known.rank != rank
@@ -66,8 +69,13 @@ class Waiters:
 
     def drop(self, owner: str) -> None:
         """Somebody waits no more; who never did is fine."""
-        self._all.pop(owner, None)
+        known = self._all.pop(owner, None)
+        if known is None:
+            return
         self._hopeless.pop(owner, None)
+        self._counts[known.queue] -= 1
+        if not self._counts[known.queue]:
+            del self._counts[known.queue], self._heaps[known.queue]
 
     def first(self, queues: Iterable[str]) -> Waiter | None:
         """Who comes first of those who wait for one of the queues and could ever be admitted."""
@@ -83,6 +91,11 @@ class Waiters:
         hopeless, self._hopeless = self._hopeless, {}
         for owner in hopeless:
             self._push(self._all[owner])
+
+    @property
+    def queues(self) -> int:
+        """How many queues something is kept of: those that somebody waits for."""
+        return len(self._heaps)
 
     @property
     def entries(self) -> int:
