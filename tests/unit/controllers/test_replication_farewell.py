@@ -8,7 +8,7 @@ from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, EVENT, NAMESPACE, REPLICATIONCONTROLLER
 from grange.api.meta import Document
-from grange.api.status import NotFound
+from grange.api.status import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -56,6 +56,44 @@ async def test_a_controller_deleted_just_after_it_was_scaled_down_leaves_the_rec
         told = [e.reason for e in (await there.client.list(EVENT)).items]
         assert "FailedAudit" in told
         owner.cancel()
+
+
+@pytest.mark.parametrize("kind", [BadRequest, Forbidden, Invalid, TooLarge])
+async def test_records_that_the_server_refuses_for_good_hold_nobody(
+    kind: type[ApiError], clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Another try would be answered alike: the controller could never be deleted."""
+    async with world(clock, rng, log) as there:
+        await started(there, there.nursery)
+        there.gate = lambda request: (
+            kind("never")
+            if (request.method, request.path[-13:]) == ("POST", "/auditrecords")
+            else None
+        )
+        await there.change(replicas=0)
+        await there.until(lambda: empty(there))
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        await there.until(lambda: gone(there), limit_s=120)
+        await there.settle(5.0)  # events come later
+        assert "never" in (await there.events("FailedAudit"))[-1].message
+
+
+async def test_one_record_that_is_refused_for_good_takes_no_other_along(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, there.nursery)
+        outbox = [{"id": "bad", "event": "Party"}, {"id": "good", "event": "RolloutStarted"}]
+        change = {"status": {"outbox": outbox}}
+        await there.client.patch(
+            REPLICATIONCONTROLLER, "web", "default", patch=change, subresource="status"
+        )
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        await there.until(lambda: gone(there), limit_s=120)
+        await there.settle(5.0)  # events come later
+        told = [one.spec.event for one in await records(there)]
+        assert sorted(told) == ["Retarget", "RolloutStarted"]
+        assert "Party" in (await there.events("FailedAudit"))[-1].message
 
 
 async def empty(there: World) -> bool:

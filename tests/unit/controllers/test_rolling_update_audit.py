@@ -167,6 +167,18 @@ async def test_a_rollout_that_is_deleted_while_nothing_can_be_recorded_waits(too
         assert await events(there) == [STARTED, CANCELLED]
 
 
+async def test_a_rollout_whose_records_are_refused_for_good_can_be_deleted(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1)
+        await there.until(lambda: phase(there, "Waiting"))
+        there.gate = lambda request: Invalid("never") if unrecorded(request) else None
+        await delete(there)
+        await there.until(lambda: gone(there), limit_s=120)
+        await there.settle(5.0)  # events come later
+        assert "never" in (await there.events("FailedAudit"))[-1].message
+
+
 async def test_another_rollout_may_begin_while_one_that_was_deleted_is_recorded(
     tools: Tools,
 ) -> None:

@@ -10,7 +10,6 @@ The types of records are those of the specification of replication, §4 and A1 t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace as replace_plan
 from datetime import datetime, timedelta
 
@@ -24,7 +23,17 @@ from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
 from grange.api.meta import Document
-from grange.api.status import AlreadyExists, Conflict, Expired, NotFound
+from grange.api.status import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+)
 from grange.api.timestamps import TimestampError
 from grange.base.clock import Clock
 from grange.client.client import Client
@@ -40,6 +49,9 @@ OF_ROLLOUTS = {
     Reason.ROLLED_BACK: auditrecord.ROLLOUT_ROLLED_BACK,
 }
 """What of a rollout the audit tells."""
+
+REFUSALS = (BadRequest, Forbidden, Invalid, TooLarge)
+"""Answers that a record gets for good: another try is answered alike."""
 
 
 def entry(
@@ -169,14 +181,22 @@ def record_of(whose: Whose, done: OutboxEntry, members: Iterable[Member]) -> Doc
     }
 
 
-async def write(client: Client, document: Document) -> None:
-    """Create a record, unless an earlier try has.
+async def write(client: Client, documents: Iterable[Document]) -> None:
+    """Create records, each unless an earlier try has.
 
     Raises:
-        ApiError: it is not there.
+        ApiError: not all are there. With one of ``REFUSALS``, all are that the server takes.
     """
-    with suppress(AlreadyExists):
-        await client.create(AUDITRECORD, document, document["metadata"]["namespace"])
+    refusal: ApiError | None = None
+    for document in documents:
+        try:
+            await client.create(AUDITRECORD, document, document["metadata"]["namespace"])
+        except AlreadyExists:
+            continue
+        except REFUSALS as error:
+            refusal = refusal or error
+    if refusal is not None:
+        raise refusal
 
 
 def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
@@ -263,7 +283,7 @@ class Journal:
 
         Raises:
             Conflict: the controller is not what it was, so its outbox may not be.
-            ApiError: not all records are written; try again.
+            ApiError: not all records are written; try again, unless it is one of ``REFUSALS``.
         """
         listing = await self._client.list(
             POD, controller.metadata.namespace, labels=f"{ID_LABEL}={controller.metadata.uid}"
@@ -283,8 +303,7 @@ class Journal:
             due.append(entry(controller, RETARGET, self._clock.now(), number=-1, message=message))
         if due:
             await self._check_current(controller)
-        for done in due:
-            await self._write(controller, done, members)
+        await write(self._client, [record(controller, done, members) for done in due])
         return Recorded(now_members, tuple(live))
 
     async def _check_current(self, controller: ReplicationController) -> None:
@@ -328,14 +347,8 @@ class Journal:
             ApiError: not all records are written; the entries must stay in the outbox.
         """
         members = members_after(owned, entries)
-        for done in entries:
-            await self._write(controller, done, members)
+        await write(self._client, [record(controller, done, members) for done in entries])
         return fingerprint(members)
-
-    async def _write(
-        self, controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
-    ) -> None:
-        await write(self._client, record(controller, done, members))
 
     # --- retention ----------------------------------------------------------------------------
 

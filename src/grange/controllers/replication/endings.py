@@ -136,10 +136,12 @@ class Endings:
         spec, status = update.spec, update.status
         try:
             members = await self._members(update)
+            documents = []
             for item in told:
                 count = _replicas(update, new, item.event)
                 whose = audit.Whose(update.metadata.namespace, spec.new, status.new_uid, count)
-                await audit.write(self._client, audit.record_of(whose, item, members))
+                documents.append(audit.record_of(whose, item, members))
+            await audit.write(self._client, documents)
         except ApiError as error:
             if is_terminating(error):
                 return  # its records would go with the namespace
@@ -163,7 +165,8 @@ class Endings:
         told = list(update.status.outbox)
         if update.status.began is not None and not over:
             told.append(_entry(update, pair, auditrecord.ROLLOUT_CANCELLED, self._clock.now()))
-        await self.publish(update, pair.new, told)
+        with suppress(*audit.REFUSALS):  # waited for, it could never be deleted
+            await self.publish(update, pair.new, told)
         await self._let_go(update)
 
     async def finish(self, update: RollingUpdate, new: ReplicationController | None) -> float:

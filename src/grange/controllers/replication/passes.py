@@ -180,7 +180,7 @@ class Passes:
         return Done()
 
     async def _last_records(self, controller: ReplicationController) -> str:
-        """Write them; the members that are recorded then."""
+        """Write them, but those that are refused for good; the members that are recorded then."""
         owned = logic.claim(controller, self._caches.candidates(controller)).owned
         try:
             return (await self._journal.settle(controller, owned)).members
@@ -191,6 +191,8 @@ class Passes:
             self._recorder.event(
                 controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
             )
+            if isinstance(error, audit.REFUSALS):
+                return controller.status.audited  # waited for, it could never be deleted
             raise
 
     async def _overlooks(self, situation: logic.Situation) -> bool:
