@@ -9,7 +9,9 @@ A binding that does not fit is declined in the same place.
 What counts is what a scheduler's cache counts: every pod that has a node and has not ended, also one
 that is on its way out, with the requests that kube-scheduler's rules give it. So what fits for a
 scheduler that knows the newest state fits here. A node that is not there or does not say what it
-offers sets no limit, and neither does a resource that it does not name.
+offers sets no limit, and neither does an extended resource that it does not name. Of CPU, memory,
+ephemeral storage and places for pods a node that names anything has what it says, and none of what it
+leaves out.
 
 If the disk refuses, all writes that were accepted and not acknowledged are undone, without a word to
 the books. They ask the store before each step whether that has happened, and only then read again what

@@ -168,12 +168,28 @@ async def test_shrunk_node_keeps_what_it_has_and_takes_no_more(server: Server) -
 
 
 async def test_what_nobody_says_sets_no_limit(server: Server) -> None:
-    """A node that is not there, that offers nothing yet, or that does not name the resource."""
+    """A node that is not there, that offers nothing yet, or does not name the extended resource."""
     await server.made(NODES, {"metadata": {"name": "silent"}})
     await add_node(server, "n1", cpu="1", memory="1Gi", pods="10")
     for number, node in enumerate(("nowhere", "silent", "n1")):
         await add_pod(server, f"p{number}", **{"a.io/fpga": "3"})
         assert (await server.bind(f"p{number}", node)).code == 201
+
+
+async def test_node_has_none_of_the_plain_resources_that_it_does_not_name(server: Server) -> None:
+    """Once it names any; as for schedulers, which send such a pod elsewhere."""
+    await add_node(server, "bare", cpu="2")
+    await add_node(server, "n1", pods="5")
+    await add_pod(server, "idle")
+    assert refused(await server.bind("idle", "bare")).endswith("enough pods: 1 requested, 0 free")
+    for resource, each, told in (
+        ("cpu", "1m", "cpu: 1m requested, 0m free"),
+        ("memory", "1", "memory: 1 requested, 0 free"),
+        ("ephemeral-storage", "1", "ephemeral-storage: 1 requested, 0 free"),
+    ):
+        await add_pod(server, f"asks-{resource}", **{resource: each})
+        assert refused(await server.bind(f"asks-{resource}", "n1")).endswith(f"enough {told}")
+    assert (await server.bind("idle", "n1")).code == 201
 
 
 async def test_pods_of_a_node_that_went_and_came_back_still_count(server: Server) -> None:
