@@ -1,5 +1,6 @@
 """Words on ReplicationControllers by which orders survive those who gave them."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +16,10 @@ PROTECT_ANNOTATION = "grange.dev/protect"
 PROTECT_REPLICAS = "replicas"
 
 REMOVE_ANNOTATION = "grange.dev/remove-pods"
-"""Uids of pods, by commas, that go although they are not surplus: put there with the decrement."""
+"""Pods, by commas, that go although they are not surplus: put there with the decrement.
+
+Each is ``name/uid``. The uid says which is meant, the name only where to ask for it; a uid alone will do.
+"""
 
 TRANSFER_ANNOTATION = "grange.dev/replica-transfer"
 """JSON, on the giver of a transfer of replicas that is under way."""
@@ -80,10 +84,21 @@ def given_up(giver: Resource) -> list[str]:
     return _read(giver, GIVEN_UP_ANNOTATION, list[str]) or []
 
 
+def ordered(controller: Resource) -> dict[str, str]:
+    """Uids of the pods that were ordered to go, with their names; empty where none is said."""
+    text = controller.metadata.annotations.get(REMOVE_ANNOTATION, "")
+    entries = (entry.rpartition("/") for entry in text.split(",") if entry)
+    return {uid: name for name, _, uid in entries}
+
+
+def order_text(pods: Mapping[str, str]) -> str:
+    """What ``ordered`` reads."""
+    return ",".join(sorted(f"{name}/{uid}" if name else uid for uid, name in pods.items()))
+
+
 def doomed(controller: Resource) -> frozenset[str]:
     """Uids of the pods that were ordered to go."""
-    text = controller.metadata.annotations.get(REMOVE_ANNOTATION, "")
-    return frozenset(filter(None, text.split(",")))
+    return frozenset(ordered(controller))
 
 
 def written(value: Transfer | dict[str, str] | list[str]) -> str | None:

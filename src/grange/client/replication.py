@@ -18,7 +18,8 @@ from grange.api.replication import (
     PROTECT_ANNOTATION,
     PROTECT_REPLICAS,
     REMOVE_ANNOTATION,
-    doomed,
+    order_text,
+    ordered,
 )
 from grange.api.status import Conflict, Invalid, NotFound
 from grange.base.errors import GrangeError
@@ -49,22 +50,22 @@ class Ambiguous(Refused):
     """Labels that were to mean one controller mean several."""
 
 
-async def pods_of(client: Client, controller: ReplicationController, node: str = "") -> list[Pod]:
-    """The pods that belong to a controller, also those that have lost its labels.
+async def pods_of(client: Client, controller: ReplicationController, node: str) -> list[Pod]:
+    """The pods on a node that belong to a controller, also those that have lost its labels.
 
     Args:
         client: to the API.
         controller: whose; as owner references name it, because labels may be anybody's.
-        node: those on this node only; empty for all.
+        node: name of the node.
     """
-    fields = f"spec.nodeName={node}" if node else ""
+    fields = f"spec.nodeName={node}"
     listed = await client.list(POD, controller.metadata.namespace, fields=fields)
-    uid = controller.metadata.uid
-    return [
-        pod
-        for pod in listed.items
-        if (owner := controller_of(pod.metadata)) is not None and owner.uid == uid
-    ]
+    return [pod for pod in listed.items if _belongs(pod, controller)]
+
+
+def _belongs(pod: Pod, controller: ReplicationController) -> bool:
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.uid == controller.metadata.uid
 
 
 class ReplicationControllers:
@@ -295,13 +296,11 @@ class ReplicationControllers:
             seen = await self.get(name)
             going = await self._client.get(POD, pod, self._namespace)
             _check_removal(seen, going)
-            uids = doomed(seen)
-            if going.metadata.uid in uids:
+            if going.metadata.uid in ordered(seen):
                 return seen
-            living = _uids(await pods_of(self._client, seen))  # what was ordered of others is done
-            uids = uids & living | {going.metadata.uid}
+            orders = await self._undone(seen) | _named([going])
             change: Document = {
-                "metadata": {"annotations": {REMOVE_ANNOTATION: ",".join(sorted(uids))}},
+                "metadata": {"annotations": {REMOVE_ANNOTATION: order_text(orders)}},
                 "spec": {"replicas": seen.spec.replicas - 1},
             }
             return await self._patch(name, change, seen)
@@ -329,17 +328,13 @@ class ReplicationControllers:
             annotations = {DRAINED_NODES: ",".join(sorted(drained_nodes(seen) | {node}))}
             change: Document = {"metadata": {"annotations": annotations}}
             if shrink:
-                pods = await pods_of(self._client, seen)
-                uids = doomed(seen)
-                fresh = [
-                    pod
-                    for pod in pods
-                    if pod.spec.node_name == node and pod.metadata.uid not in uids
-                ]
+                known = ordered(seen)
+                there = await pods_of(self._client, seen, node)
+                fresh = [pod for pod in there if pod.metadata.uid not in known]
                 for pod in fresh:
                     _check_removal(seen, pod)
-                uids = uids & _uids(pods) | _uids(fresh)
-                annotations[REMOVE_ANNOTATION] = ",".join(sorted(uids))
+                orders = await self._undone(seen) | _named(fresh)
+                annotations[REMOVE_ANNOTATION] = order_text(orders)
                 change["spec"] = {"replicas": max(0, seen.spec.replicas - len(fresh))}
             return await self._patch(name, change, seen)
 
@@ -359,6 +354,18 @@ class ReplicationControllers:
             return await self._patch(name, change, seen)
 
         return await _again(attempt)
+
+    async def _undone(self, seen: ReplicationController) -> dict[str, str]:
+        """The pods that were ordered to go and may be there yet; by name, lest all be listed."""
+        left = {}
+        for uid, name in ordered(seen).items():
+            try:
+                pod = await self._client.get(POD, name, self._namespace) if name else None
+            except NotFound:
+                continue
+            if pod is None or (pod.metadata.uid == uid and _belongs(pod, seen)):
+                left[uid] = name
+        return left
 
     # --- writes -------------------------------------------------------------------------------
 
@@ -403,8 +410,8 @@ class ReplicationControllers:
         )
 
 
-def _uids(pods: Sequence[Pod]) -> frozenset[str]:
-    return frozenset(pod.metadata.uid for pod in pods)
+def _named(pods: Sequence[Pod]) -> dict[str, str]:
+    return {pod.metadata.uid: pod.metadata.name for pod in pods}
 
 
 def _check_count(field: str, value: int) -> None:
@@ -413,9 +420,8 @@ def _check_count(field: str, value: int) -> None:
 
 
 def _check_removal(controller: ReplicationController, pod: Pod) -> None:
-    owner = controller_of(pod.metadata)
     name = controller.metadata.name
-    if owner is None or owner.uid != controller.metadata.uid:
+    if not _belongs(pod, controller):
         raise Refused(f"pod {pod.metadata.name} does not belong to {name}: delete it by itself")
     if pod.metadata.deletion_timestamp:
         raise Refused(f"pod {pod.metadata.name} is on its way out already")

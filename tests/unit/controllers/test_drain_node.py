@@ -6,11 +6,12 @@ import pytest
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import POD
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.meta import Document
-from grange.api.replication import doomed
+from grange.api.replication import REMOVE_ANNOTATION, doomed
+from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -99,4 +100,34 @@ async def test_what_is_counted_before_a_drain_is_what_belongs_to_the_controller(
     controller = await there.controller()
     found = await pods_of(there.client, controller, "a")
     assert [pod.metadata.name for pod in found] == ["web-a"]
-    assert len(await pods_of(there.client, controller)) == 2
+    assert [p.metadata.name for p in await pods_of(there.client, controller, "b")] == ["web-b"]
+
+
+async def test_nothing_asks_for_all_pods_of_the_namespace(there: World) -> None:
+    """There may be very many of others; what was ordered before is asked for by name."""
+    asked: list[Request] = []
+
+    def note(request: Request) -> None:
+        if request.method == "GET" and request.path.endswith("/namespaces/default/pods"):
+            asked.append(request)
+
+    there.gate = note
+    ops = ReplicationControllers(there.watched, "default")
+    await ops.remove_pod("web", "web-a")
+    await there.until(lambda: there.ready(1))
+    await ops.drain_node("web", "b", shrink=True)
+    await there.until(lambda: there.ready(0))
+    assert [r for r in asked if "fieldSelector" in r.query] != []
+    assert [r for r in asked if not {"fieldSelector", "labelSelector"} & set(r.query)] == []
+
+
+async def test_an_order_that_is_done_is_forgotten_and_one_that_names_no_pod_is_not(
+    there: World, ops: ReplicationControllers
+) -> None:
+    """Somebody's hand may leave the name out; whether that pod is there cannot be asked."""
+    mine = await pod_on(there, "web-a")
+    there.deaf.add("/api/v1/pods")
+    order = {"metadata": {"annotations": {REMOVE_ANNOTATION: "web-a/earlier,nameless"}}}
+    await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=order)
+    assert doomed(await there.controller()) == {"earlier", "nameless"}
+    assert doomed(await ops.remove_pod("web", "web-a")) == {"nameless", mine.metadata.uid}
