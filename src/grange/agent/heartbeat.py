@@ -7,14 +7,14 @@ A Node that somebody deleted is registered again.
 """
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 
 from grange.agent.config import NodeConfig
 from grange.agent.events import Reason
 from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE
-from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.kinds.node import Node
 from grange.api.meta import Document
 from grange.api.status import AlreadyExists, ApiError, NotFound
@@ -114,10 +114,8 @@ class Heartbeat:
         config: of the node.
         recorder: where the registration is recorded.
         clock, log: as everywhere.
-        tell: writes what the API does not know yet of the node's pods, within seconds if it can.
-            Awaited before each renewal, so that a renewal vouches for what pods say: who sees it
-            knows that nothing older is still to come, but for a pod of which the API refuses to be
-            told.
+        has_told: whether the API knows all that the agent knows of the node's pods. The Lease says
+            up to when that was so: who sees it knows that nothing older is still to come.
     """
 
     def __init__(
@@ -128,14 +126,14 @@ class Heartbeat:
         recorder: Recorder,
         clock: Clock,
         log: Logger,
-        tell: Callable[[], Awaitable[None]],
+        has_told: Callable[[], bool],
     ) -> None:
         self._client = client
         self._config = config
         self._recorder = recorder
         self._clock = clock
         self._log = log
-        self._tell = tell
+        self._has_told = has_told
         self._status_due = 0.0
 
     async def register(self) -> None:
@@ -182,7 +180,6 @@ class Heartbeat:
         self._log.info("node registered", capacity=dict(self._config.capacity))
 
     async def _beat(self) -> None:
-        await self._tell()
         await self._renew()
         try:
             node = await self._client.get(NODE, self._config.name)
@@ -205,13 +202,15 @@ class Heartbeat:
             "leaseDurationSeconds": self._config.timing.lease_duration_s,
             "renewTime": now,
         }
+        told = {"annotations": {TOLD: now}} if self._has_told() else {}
         try:
-            await self._client.patch(LEASE, self._config.name, NODE_LEASES, patch={"spec": spec})
+            patch = {"metadata": told, "spec": spec}
+            await self._client.patch(LEASE, self._config.name, NODE_LEASES, patch=patch)
         except NotFound:
             document: Document = {
                 "apiVersion": LEASE.api_version,
                 "kind": LEASE.kind,
-                "metadata": {"name": self._config.name, "namespace": NODE_LEASES},
+                "metadata": {"name": self._config.name, "namespace": NODE_LEASES, **told},
                 "spec": spec,
             }
             await self._client.create(LEASE, document, NODE_LEASES)

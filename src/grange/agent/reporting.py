@@ -12,6 +12,7 @@ from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
 
+_FOR_GOOD = frozenset({400, 403, 413, 422})  # asking again changes nothing
 _OURS = frozenset({"Initialized", "ContainersReady", "Ready"})
 
 
@@ -35,7 +36,7 @@ class Reporter:
 
     Attributes:
         status: the newest that we know of; the informer lags behind our own writes.
-        is_behind: whether something was judged that is not written (yet).
+        is_behind: whether something was judged that is not written yet, and may be.
     """
 
     def __init__(self, pod: Pod, *, client: Client, metrics: Instruments, log: Logger) -> None:
@@ -82,14 +83,16 @@ class Reporter:
                 POD, meta.name, meta.namespace, patch=patch, subresource="status"
             )
         except (NotFound, Conflict):
+            self.is_behind = False
             outcome = Outcome.GONE
         except ApiError as error:
             self._log.warning("status not written", error=error)
             outcome = Outcome.FAILED
+            self.is_behind = error.code not in _FOR_GOOD
         else:
+            self.is_behind = False
             self._written = document
             self.status = answer.status
             outcome = Outcome.WRITTEN
-        self.is_behind = outcome is Outcome.FAILED
         self._metrics.status_writes.labels(outcome.value).inc()
         return outcome

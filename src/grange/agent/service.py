@@ -20,9 +20,6 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import Recorder
 
-_TELL_S = 5.0  # a heartbeat waits no longer for the news of pods
-_TELL_AGAIN_S = 0.5
-
 
 class NodeAgent:
     """One node. Several of them may share a runtime and a process.
@@ -55,7 +52,7 @@ class NodeAgent:
             recorder=self._recorder,
             clock=deps.clock,
             log=self._log,
-            tell=self._tell,
+            has_told=self._has_told,
         )
         self._tools = Tools(
             client=deps.client,
@@ -98,16 +95,10 @@ class NodeAgent:
                 self._nursery = None
                 self._workers.clear()
 
-    async def _tell(self) -> None:
-        """Come back when the API knows how the pods are, or cannot be told for a while."""
-        until = self._deps.clock.monotonic() + _TELL_S
-        for worker in self._workers.values():
-            worker.hurry()  # once: after that it keeps to its back-off
-        while behind := [worker for worker in self._workers.values() if worker.is_behind]:
-            if self._deps.clock.monotonic() >= until:
-                self._log.warning("heartbeat goes before the news of pods", pods=len(behind))
-                return
-            await self._deps.clock.sleep(_TELL_AGAIN_S)
+    def _has_told(self) -> bool:
+        """Whether the API knows all that is known here of the node's pods."""
+        behind = any(worker.is_behind for worker in self._workers.values())
+        return self._listening and not behind
 
     # --- pods ----------------------------------------------------------------------------------
 

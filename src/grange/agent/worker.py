@@ -127,11 +127,6 @@ class PodWorker:
         """Whether something was judged that the API does not know (yet)."""
         return self._reporter.is_behind
 
-    def hurry(self) -> None:
-        """Try that again now."""
-        if self.is_behind:
-            self._wake.set()
-
     def again(self) -> "PodWorker":
         """A fresh worker for the same pod, after this one has failed."""
         worker = PodWorker(self.pod, self._tools)

@@ -1,6 +1,6 @@
 """The agent as a whole: from a bound pod to its status and its end."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,9 @@ from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import Script
 from grange.api import timestamps
 from grange.api.kinds import CONFIGMAP, LEASE, NODE, POD, SECRET
-from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.kinds.pod import condition
-from grange.api.status import NotFound, ServiceUnavailable
+from grange.api.status import NotFound, ServiceUnavailable, TooLarge
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import exposition
@@ -476,36 +476,44 @@ async def test_a_resource_that_somebody_added_causes_no_writes(tools: Tools) -> 
         }
 
 
-async def test_a_heartbeat_vouches_for_what_the_pods_have_said(tools: Tools) -> None:
-    """After a time in which nothing could be written, the news of pods come before the Lease."""
+async def test_a_lease_says_until_when_the_news_of_pods_are_written(tools: Tools) -> None:
+    """A heartbeat that gets through before them vouches for nothing newer."""
     async with world(*tools) as there:
         await there.create(document())
         await there.until_ready()
-        there.gate = lambda request: (
-            ServiceUnavailable("away") if request.method == "PATCH" else None
-        )
-        there.machine.end(there.starts()[0], there.clock.now(), 1)
-        await there.clock.sleep(45)
-        there.writes.clear()
-        there.gate = lambda request: None
-        await there.clock.sleep(8)
-        paths = [path.split("/", 4)[-1] for _, path in there.writes]
-        assert paths[0] == "default/pods/web/status"
-        assert any("leases" in path for path in paths)
-
-
-async def test_a_pod_that_cannot_be_told_of_does_not_silence_the_node(tools: Tools) -> None:
-    async with world(*tools) as there:
-        await there.create(document())
-        await there.until_ready()
+        await there.clock.sleep(30)
         there.gate = lambda request: (
             ServiceUnavailable("away") if "/pods/" in request.path else None
         )
         there.machine.end(there.starts()[0], there.clock.now(), 1)
+        broke = there.clock.now()
         await there.clock.sleep(60)
-        lease = await there.client.get(LEASE, "node-1", NODE_LEASES)
-        renewed = timestamps.parse(lease.spec.renew_time or "")
-        assert there.clock.now() - renewed < timedelta(seconds=20)
+        renewed, told = await lease_says(there)
+        assert there.clock.now() - renewed < timedelta(seconds=11), "the node is not silenced"
+        assert told <= broke
+        there.gate = lambda request: None
+        await there.clock.sleep(25)
+        renewed, told = await lease_says(there)
+        assert told == renewed > broke
+        assert (await there.main()).restart_count == 1
+
+
+async def test_a_pod_that_the_api_refuses_for_good_holds_back_no_others(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        there.gate = lambda request: TooLarge("too large") if "/pods/" in request.path else None
+        there.machine.end(there.starts()[0], there.clock.now(), 1)
+        await there.clock.sleep(30)
+        renewed, told = await lease_says(there)
+        assert told == renewed
+
+
+async def lease_says(there: World) -> tuple[datetime, datetime]:
+    """When it was renewed, and until when everything was told."""
+    lease = await there.client.get(LEASE, "node-1", NODE_LEASES)
+    told = lease.metadata.annotations[TOLD]
+    return timestamps.parse(lease.spec.renew_time or ""), timestamps.parse(told)
 
 
 async def test_a_deleted_node_registers_again(tools: Tools) -> None:

@@ -7,7 +7,7 @@ from tests.unit.controllers.world import world
 
 from grange.api import timestamps
 from grange.api.kinds import LEASE
-from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.status import ApiError
 from grange.api.wire import Request
 from grange.base.clock import Clock
@@ -52,6 +52,12 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
         assert await vouching.heard_of(there.watched, owner, pods, readiness) == set(names)
         assert await vouching.heard_of(there.watched, owner, pods, readiness) == set(names)
         assert asked == [""]
+        told = {"metadata": {"annotations": {TOLD: stamp}}}
+        await there.client.patch(LEASE, "n2", NODE_LEASES, patch=told)
         later = timestamps.rfc3339(clock.now() + timedelta(seconds=1))
         again = builders.pod(owner, node="n0", uid="n0", ready_since=later)
         assert await vouching.heard_of(there.watched, owner, [again], readiness) == frozenset()
+        fresh = Readiness(clock)
+        fresh.appeared(pods[2])
+        fresh.appeared(pods[3])
+        assert await vouching.heard_of(there.watched, owner, pods[2:4], fresh) == {"n3"}

@@ -11,6 +11,9 @@ from grange.api.validation.causes import Faults
 NODE_LEASES = "kube-node-lease"
 """The namespace of the nodes' Leases, which bear the nodes' names."""
 
+TOLD = "grange.dev/told-until"
+"""Annotation of a node's Lease: what its agent knew of its pods at this time, by its clock, is written."""
+
 
 class LeaseSpec(View, frozen=True):
     """Holder and term; times are RFC 3339 with microseconds."""

@@ -1,9 +1,9 @@
 """Asks the server before an available pod is taken.
 
 A watch that hangs shows pods as they were, and so does the server while agents cannot write to it. A
-pod that has been ready for ``minReadySeconds`` therefore counts only when its node has sent a
-heartbeat since: an agent tells how its pods are before it renews its Lease. The stamps of both are by
-the clock of the node, whatever it says.
+pod that has been ready for ``minReadySeconds`` therefore counts only when its node has told so: the
+Lease of a node says until when all that its agent knows of its pods is written. The stamps of both
+are by the clock of the node, whatever it says.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from grange.api import timestamps
 from grange.api.kinds import LEASE, POD, pod as pods
-from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.status import NotFound
@@ -104,7 +104,10 @@ async def heard_of(
 
 
 async def _heard(client: Client, nodes: set[str]) -> dict[str, str | None]:
-    """When nodes last said that they are alive; a node without a Lease is left out."""
+    """Until when nodes have told of their pods, by their clocks.
+
+    Where a Lease does not say so, its renewal counts; a node without a Lease is left out.
+    """
     if len(nodes) > _SINGLE:
         leases = (await client.list(LEASE, NODE_LEASES)).items
     else:
@@ -112,7 +115,10 @@ async def _heard(client: Client, nodes: set[str]) -> dict[str, str | None]:
         for name in sorted(nodes):
             with suppress(NotFound):
                 leases.append(await client.get(LEASE, name, NODE_LEASES))
-    return {lease.metadata.name: lease.spec.renew_time for lease in leases}
+    return {
+        lease.metadata.name: lease.metadata.annotations.get(TOLD) or lease.spec.renew_time
+        for lease in leases
+    }
 
 
 def _ready_s(pod: Pod, heard: str | None) -> float:
