@@ -14,6 +14,7 @@ between the first and the last tenth of them, which leaves out what a start cost
 
 import argparse
 import cProfile
+import gc
 import json
 import sys
 import tempfile
@@ -164,7 +165,11 @@ def steady(seen: list[tuple[int, float]], pods: int) -> float:
 def measure() -> dict[str, float]:
     """All cases."""
     collector.tune()
-    return {name: uvloop.run(bound(case)) for name, case in CASES.items()}
+    figures = {}
+    for name, case in CASES.items():
+        gc.collect()  # what the case before left is not this one's to clear away
+        figures[name] = uvloop.run(bound(case))
+    return figures
 
 
 def main() -> None:
