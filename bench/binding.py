@@ -119,6 +119,7 @@ async def bound(case: Case, profiler: cProfile.Profile | None = None) -> float:
     clock, log, rng = LoopClock(), Logger("bench"), Stream(1)
     wanted = case.pods + case.before
     seen: list[tuple[int, float]] = []  # so many bound, and when
+    gc.collect()  # what the case before left is not this one's to clear away
     with tempfile.TemporaryDirectory(prefix="grange-bench-") as directory:
         store = await SQLiteStore.open(Path(directory), log=log)
         application = Application(store, Scheme(BUILT_IN), clock=clock, rng=rng, log=log)
@@ -165,11 +166,7 @@ def steady(seen: list[tuple[int, float]], pods: int) -> float:
 def measure() -> dict[str, float]:
     """All cases."""
     collector.tune()
-    figures = {}
-    for name, case in CASES.items():
-        gc.collect()  # what the case before left is not this one's to clear away
-        figures[name] = uvloop.run(bound(case))
-    return figures
+    return {name: uvloop.run(bound(case)) for name, case in CASES.items()}
 
 
 def main() -> None:

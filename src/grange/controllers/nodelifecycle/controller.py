@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from grange.api import timestamps
+from grange.api import conditions, timestamps
 from grange.api.kinds import LEASE, NODE, POD
 from grange.api.kinds.lease import NODE_LEASES, Lease
 from grange.api.kinds.node import Node, Taint
@@ -330,7 +330,8 @@ class NodeLifecycle:
 
 
 def _is_unknown(node: Node) -> bool:
-    return any(item.type == "Ready" and item.status == "Unknown" for item in node.status.conditions)
+    ready = conditions.find(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "Unknown"
 
 
 def _words(held: Sequence[Taint]) -> str:
