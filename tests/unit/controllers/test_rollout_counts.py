@@ -274,3 +274,10 @@ def test_check_u5_never_under_the_minimum_nor_over_the_target_and_always_an_end(
 
 def test_a_move_of_nothing_is_the_default() -> None:
     assert Move() == Move(remove=0, add=0)
+
+
+def test_a_replica_that_both_sides_lack_is_made_although_too_few_are_healthy() -> None:
+    """Else nobody makes it, where the minimum waits for it: found by a simulation's seed 598."""
+    assert rolling.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Split(old=0, new=3)
+    assert rolling.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Split(old=1, new=2)
+    assert rolling.step(Side(1, 1), Side(1, 1), Goal(3, 1, 3, 3)) == Split(old=2, new=1)

@@ -4,7 +4,7 @@ Theory of operation. A rollout has two sides: pods of earlier templates and pods
 two controllers). Each side has a *desired* count; a step moves part of it. ``shift`` is the step of
 the specification of replication (§4c): as many pods are put at risk at a time as are healthy beyond
 the minimum, so a new template that never becomes healthy costs at most that many, ever. ``step``
-adds what a whole life needs: surge, shrinking and growing on the way, canaries, pausing (a goal that
+adds what a whole life needs: what both sides lack, surge, shrinking and growing on the way, canaries, pausing (a goal that
 is where we are), and old pods that are known to serve nobody.
 
 What holds after every step, whatever the counts: healthy pods taken away on purpose never leave
@@ -120,6 +120,7 @@ def step(old: Side, new: Side, goal: Goal) -> Split:
     old = Side(old.desired - idle, min(old.healthy, old.desired - idle), max(0, old.broken - idle))
     new = Side(new.desired + idle, min(new.healthy, new.desired), new.broken + idle)
     old = _shed(old, new, old.desired + new.desired - goal.ceiling, goal)
+    new = _filled(new, old, goal, updated)
     move = shift(old, new, target=updated, minimum=goal.minimum, ceiling=goal.ceiling)
     old = _without(old, move.remove)
     new = Side(new.desired + move.add, new.healthy, new.broken + move.add)
@@ -130,6 +131,13 @@ def step(old: Side, new: Side, goal: Goal) -> Split:
     new = _shed(new, old, new.desired - updated, goal)
     room = goal.ceiling - old.desired - new.desired
     return Split(old.desired + max(0, min(rest - old.desired, room)), new.desired)
+
+
+def _filled(new: Side, old: Side, goal: Goal, updated: int) -> Side:
+    """The new side with what both sides lack of the target: what is missing puts nothing at risk."""
+    lack = min(goal.target, goal.ceiling) - old.desired - new.desired
+    more = max(0, min(lack, updated - new.desired))
+    return Side(new.desired + more, new.healthy, new.broken + more)
 
 
 def _without(side: Side, count: int) -> Side:
