@@ -4,8 +4,8 @@ Theory of operation. A rollout has two sides: pods of earlier templates and pods
 two controllers). Each side has a *desired* count; a step moves part of it. ``shift`` is the step of
 the specification of replication (§4c): as many pods are put at risk at a time as are healthy beyond
 the minimum, so a new template that never becomes healthy costs at most that many, ever. ``step``
-adds what a whole life needs: what both sides lack, surge, shrinking and growing on the way, canaries, pausing (a goal that
-is where we are), and old pods that are known to serve nobody.
+adds what a whole life needs: what both sides lack, surge, shrinking and growing on the way, canaries,
+pausing (a goal that is where we are), and old pods that are known to serve nobody.
 
 What holds after every step, whatever the counts: healthy pods taken away on purpose never leave
 fewer than ``minimum`` healthy ones, and the desired counts together never rise above ``ceiling``.
