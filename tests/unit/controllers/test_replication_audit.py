@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.unit.controllers import builders
 from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.world import World, world
@@ -32,6 +33,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRANSFER = NodeTransfer(
     id="t", phase="RollingBack", old="a", old_pod="web-a", old_uid="u", new="b", reason="late"
 )
+
+# Every node of these tests matches it, as it matches the default; pods that are not bound are made anew.
+ELSEWHERE = {"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}
 
 
 async def records(there: World) -> list[AuditRecord]:
@@ -310,6 +314,66 @@ def test_a_pod_on_its_way_out_is_not_the_one_that_was_announced_under_its_name()
     announced = audit.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
     leaving = builders.pod(owner, node="a", deleted=True)
     assert audit.settled(announced, [leaving]) is None
+
+
+def test_a_pod_that_was_announced_to_go_is_not_the_one_that_was_announced_under_its_name() -> None:
+    owner = builders.controller(replicas=1)
+    before = builders.pod(owner, node="a", bound=False)
+    plan = logic.Plan(
+        create=(logic.Addition("web-a", "a"),), delete=(logic.Removal(before, "Outdated"),)
+    )
+    announced = audit.entry(owner, RETARGET, NOW, plan=plan)
+    assert audit.settled(announced, [before]) is None, "nothing was done"
+    gone = audit.settled(announced, [])
+    assert gone is not None
+    assert (names(gone.added), names(gone.removed)) == ([], ["web-a"])
+    made = replace(before, metadata=replace(before.metadata, uid="another"))
+    assert audit.settled(announced, [made]) == announced
+
+
+@pytest.mark.parametrize("crash_after", range(1, 6))
+async def test_a_pod_that_takes_the_name_of_another_is_recorded_once(
+    crash_after: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """An owner that dies before it replaces a pod in place has done nothing (simulation, seed 702)."""
+    async with world(clock, rng, log, hands=False) as there:
+        await there.add_node("a")
+        await there.add_controller(replicas=1)
+        async with Nursery("first owner") as first:
+            first.start(ReplicationService(there.deps).run())
+            await there.until(lambda: recorded(there, 1))
+            await there.settle(5.0)
+            (before,) = await there.pods()
+            there.gate = dies_after(crash_after, first)
+            await there.change(nodeSelector=ELSEWHERE)
+            await there.settle(5.0)
+            first.cancel()
+        there.gate = lambda request: None
+        there.start(ReplicationService(there.deps))
+        await there.settle(30.0)
+        (after,) = await there.pods()
+        assert after.metadata.uid != before.metadata.uid
+        found = await records(there)
+        assert [name for one in found for name in names(one.spec.added)] == ["web-a", "web-a"]
+        assert [m.uid for one in found for m in one.spec.removed] == [before.metadata.uid]
+
+
+async def test_a_pod_that_cannot_go_yet_is_not_recorded_as_its_successor(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Each try announces both, and finds the name taken."""
+    async with world(clock, rng, log, hands=False) as there:
+        await start(there, "a", replicas=1)
+        await there.until(lambda: recorded(there, 1))
+        there.gate = refuse("DELETE", "/pods/web-a")
+        await there.change(nodeSelector=ELSEWHERE)
+        await there.settle(30.0)
+        assert len(await records(there)) == 1
+        there.gate = lambda request: None
+        await there.until(lambda: recorded(there, 3), limit_s=120)
+        _, went, came = await records(there)
+        assert (names(went.spec.added), names(went.spec.removed)) == ([], ["web-a"])
+        assert (names(came.spec.added), names(came.spec.removed)) == (["web-a"], [])
 
 
 async def test_a_late_view_does_not_become_the_record(

@@ -121,9 +121,11 @@ def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
     """
     if found.event != RETARGET:
         return found
-    # One on its way out under a name that was announced is the one that held the name before.
+    # Under a name that was announced, one that is on its way out, or that was announced to go, is the
+    # one that held the name before.
     staying = {pod.metadata.uid for pod in live if not pod.metadata.deletion_timestamp}
-    there = {pod.metadata.name for pod in live if pod.metadata.uid in staying}
+    came = staying - {item.uid for item in found.removed}
+    there = {pod.metadata.name for pod in live if pod.metadata.uid in came}
     added = tuple(item for item in found.added if item.pod in there)
     removed = tuple(item for item in found.removed if item.uid not in staying)
     return replace(found, added=added, removed=removed) if added or removed else None
