@@ -4,6 +4,7 @@ Upstream writes a record in the transaction that makes the change; here an outbo
 stands for the transaction, so "commit" below is the compare-and-set that announces a change.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -374,6 +375,31 @@ async def test_a_pod_that_cannot_go_yet_is_not_recorded_as_its_successor(
         _, went, came = await records(there)
         assert (names(went.spec.added), names(went.spec.removed)) == ([], ["web-a"])
         assert (names(came.spec.added), names(came.spec.removed)) == (["web-a"], [])
+
+
+async def test_a_pod_whose_name_is_given_up_in_a_later_pass_is_not_recorded_before(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """One pod goes in a pass, and another one's successor would come: it finds its name taken."""
+    async with world(clock, rng, log, hands=False) as there:
+        await start(there, "a", "b", replicas=2, burst=1)
+        await there.until(lambda: held(there, 2))
+        await there.settle(5.0)
+        await there.change(paused=True)
+        await there.settle(5.0)
+        _, failed = await there.pods()
+        await there.set_phase(failed, "Failed")
+        await there.change(nodeSelector=ELSEWHERE)
+        await there.settle(5.0)
+        await there.change(paused=False)
+        await there.settle(60.0)
+        found = await records(there)
+        told = Counter(name for one in found for name in names(one.spec.added))
+        assert told == {"web-a": 2, "web-b": 2}
+
+
+async def held(there: World, count: int) -> bool:
+    return len(await there.pods()) == count
 
 
 async def test_a_late_view_does_not_become_the_record(

@@ -193,10 +193,16 @@ def careful(plan_: Plan, controller: ReplicationController) -> Plan:
 
 
 def bounded(plan_: Plan, most: int) -> Plan:
-    """At most so many of each; the rest is planned anew when these have been seen."""
+    """At most so many of each; the rest is planned anew when these have been seen.
+
+    No pod is made under the name of one that goes later: the server would answer that it is there
+    already, and the audit would tell of it as having come.
+    """
+    later = {removal.pod.metadata.name for removal in plan_.delete[most:]}
+    free = [addition for addition in plan_.create if addition.name not in later]
     return replace(
         plan_,
-        create=plan_.create[:most],
+        create=tuple(free[:most]),
         delete=plan_.delete[:most],
         repair=plan_.repair[:most],
     )
