@@ -16,6 +16,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.world import World, world
 
+from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditrecord import EVENTS, RETARGET, SCHEMA_VERSION, AuditRecord, AuditSpec
 from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
@@ -283,6 +284,23 @@ async def test_a7_old_and_surplus_records_go(clock: Clock, rng: Stream, log: Log
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Orphan")
         await there.settle(300.0)
         assert await records(there) == []
+
+
+async def test_of_records_of_one_time_those_written_last_stay(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Entries of one decision bear its time; what their names are says nothing of their order."""
+    async with world(clock, rng, log, hands=False) as there:
+        written = [f"r{number}" for number in (3, 9, 1, 7, 0, 8, 2, 6, 5, 4, 10)]
+        spec = {"event": RETARGET, "controller": "web", "time": timestamps.rfc3339_micro(NOW)}
+        for name in written:
+            document: Document = {"metadata": {"name": name}, "spec": spec}
+            await there.client.create(AUDITRECORD, document, "default")
+        journal = audit.Journal(there.client, clock=clock)
+        removed = await journal.trim(keep=3, max_age_s=1e9, now=clock.now)
+        assert removed == len(written) - 3
+        left = {item.metadata.name for item in await records(there)}
+        assert left == set(written[-3:])
 
 
 async def test_what_the_cache_does_not_show_is_not_recorded_again(

@@ -257,6 +257,12 @@ class Recorded:
         )
 
 
+_Held = tuple[str, int, str]
+"""Time, version and name of a record: those of one decision bear one time, and are told apart by which
+was written first, as in ``grange history``.
+"""
+
+
 class Journal:
     """Writes records and clears outboxes.
 
@@ -369,7 +375,7 @@ class Journal:
             ApiError: the server does not answer; try again later.
         """
         removed, cont, group = 0, "", ("", "")
-        held: list[tuple[str, str]] = []  # time and name, of one controller
+        held: list[_Held] = []  # of one controller
         while True:
             try:
                 page = await self._client.list(AUDITRECORD, limit=_PAGE, cont=cont)
@@ -381,7 +387,9 @@ class Journal:
                 if owner != group:
                     removed += await self._cut(group[0], held, keep, max_age_s, now())
                     group, held = owner, []
-                held.append((item.spec.time, item.metadata.name))
+                version = item.metadata.resource_version
+                written = int(version) if version.isdecimal() else 0
+                held.append((item.spec.time, written, item.metadata.name))
             cont = page.next
             if not cont:
                 return removed + await self._cut(group[0], held, keep, max_age_s, now())
@@ -389,7 +397,7 @@ class Journal:
     async def _cut(
         self,
         namespace: str,
-        held: list[tuple[str, str]],
+        held: list[_Held],
         keep: int,
         max_age_s: float,
         now: datetime,
@@ -397,7 +405,7 @@ class Journal:
         held.sort(reverse=True)
         oldest = now - timedelta(seconds=max_age_s)
         removed = 0
-        for at, (time, name) in enumerate(held):
+        for at, (time, _, name) in enumerate(held):
             if at < keep and not _before(time, oldest):
                 continue
             try:
