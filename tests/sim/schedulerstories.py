@@ -146,10 +146,7 @@ class Stage:
 
     async def add_node(self, name: str, slots: int = SLOTS) -> None:
         capacity = {"cpu": str(slots), "memory": "8Gi", "pods": "10"}
-        document = builders.node_document(name, capacity=capacity)
-        status = document.pop("status")
-        await self.world.client.create(NODE, document)
-        await self.world.client.patch(NODE, name, patch={"status": status}, subresource="status")
+        await builders.create_node(self.world.client, name, capacity=capacity)
 
     def start(self) -> None:
         """A scheduler starts, and from now on its requests count."""

@@ -9,7 +9,7 @@ import pytest
 from tests.sim import misfortunes
 from tests.sim.misfortunes import BAD
 
-from grange.api.kinds import NODE, POD, PODGROUP, PRIORITYCLASS, QUEUE
+from grange.api.kinds import POD, PODGROUP, PRIORITYCLASS, QUEUE
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.meta import Document
@@ -65,11 +65,7 @@ class Users:
 
     async def add_nodes(self, count: int) -> None:
         for number in range(count):
-            document = builders.node_document(f"n{number}", capacity=CAPACITY)
-            status = document.pop("status")
-            await self.world.client.create(NODE, document)
-            patch = {"status": status}
-            await self.world.client.patch(NODE, f"n{number}", patch=patch, subresource="status")
+            await builders.create_node(self.world.client, f"n{number}", capacity=CAPACITY)
 
     async def add_queue_and_class(self) -> None:
         document = {

@@ -21,10 +21,7 @@ WANTS = (150, 300, 500, 700, 1000, 2000, 1500)
 
 async def add_node(world: World, name: str) -> None:
     capacity: dict[str, Scalar] = {"cpu": "16", "memory": "16Gi", "pods": "20", GPU_MILLI: 2000}
-    document = builders.node_document(name, capacity=capacity)
-    status = document.pop("status")
-    await world.client.create(NODE, document)
-    await world.client.patch(NODE, name, patch={"status": status}, subresource="status")
+    await builders.create_node(world.client, name, capacity=capacity)
 
 
 async def add_pod(world: World, name: str, want: int) -> None:

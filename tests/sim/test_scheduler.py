@@ -45,11 +45,7 @@ class Users:
 
     async def add_node(self) -> None:
         self.nodes += 1
-        document = builders.node_document(f"n{self.nodes}", capacity=CAPACITY)
-        status = document.pop("status")
-        await self.world.client.create(NODE, document)
-        patch = {"status": status}
-        await self.world.client.patch(NODE, f"n{self.nodes}", patch=patch, subresource="status")
+        await builders.create_node(self.world.client, f"n{self.nodes}", capacity=CAPACITY)
 
     async def remove_node(self) -> None:
         nodes = (await self.world.client.list(NODE)).items

@@ -50,12 +50,10 @@ class Neighbours(Users):
 
     async def add_node(self) -> None:
         self.nodes += 1
-        name = f"n{self.nodes}"
         zone = self.rng.choice(["a", "b", "c", ""])
-        document = builders.node_document(name, zone=zone, capacity=self._capacity)
-        status = document.pop("status")
-        await self.world.client.create(NODE, document)
-        await self.world.client.patch(NODE, name, patch={"status": status}, subresource="status")
+        await builders.create_node(
+            self.world.client, f"n{self.nodes}", zone=zone, capacity=self._capacity
+        )
 
     async def move_node(self) -> None:
         """A node's label changes; whatever runs there stays."""
@@ -266,11 +264,7 @@ async def test_two_schedulers_side_by_side_bind_no_pod_twice(
         users = Users(world, luck.fork("users"))
         await users.add_classes()
         for number in range(3):
-            document = builders.node_document(f"n{number}", capacity=LARGE)
-            status = document.pop("status")
-            await world.client.create(NODE, document)
-            patch = {"status": status}
-            await world.client.patch(NODE, f"n{number}", patch=patch, subresource="status")
+            await builders.create_node(world.client, f"n{number}", capacity=LARGE)
         for name in ("one", "two"):
             world.add(name, rival(name))
         for _ in range(8):

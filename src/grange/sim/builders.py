@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from grange.api.kinds import NODE
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, Scalar
 from grange.api.meta import Document
+from grange.client.client import Client
 
 
 def node_document(
@@ -48,6 +50,18 @@ def node_document(
 def node(name: str, **options: Any) -> Node:
     """A node's view; options as for ``node_document``."""
     return msgspec.convert(node_document(name, **options), Node)
+
+
+async def create_node(client: Client, name: str, **options: Any) -> None:
+    """Create a node with its status, as if an agent lived on it; options as for ``node_document``.
+
+    Raises:
+        AlreadyExists: the name is taken.
+    """
+    document = node_document(name, **options)
+    status = document.pop("status")
+    await client.create(NODE, document)
+    await client.patch(NODE, name, patch={"status": status}, subresource="status")
 
 
 def pod_document(

@@ -4,7 +4,7 @@ from tests.unit.farm.farmhands import NAMESPACE, service
 
 from grange.api import conditions
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
-from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Condition
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
@@ -14,7 +14,7 @@ from grange.reconcile.farm.alerts import MemoryAlerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
 from grange.reconcile.farm.member import Member
-from grange.sim.builders import node_document
+from grange.sim.builders import create_node
 from grange.sim.world import World
 
 
@@ -48,9 +48,7 @@ async def reconciled(world: World) -> Condition:
 
 async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock) -> None:
     memory = MemoryAlerter()
-    await world.client.create(NODE, node_document("n"))
-    ready = {"status": node_document("n")["status"]}
-    await world.client.patch(NODE, "n", patch=ready, subresource="status")
+    await create_node(world.client, "n")
     world.add("a", lambda deps: Process(deps, memory))
     document = service("web", 12)
     document["spec"]["placement"] = "Packed"

@@ -14,7 +14,7 @@ from tests.unit.farm.farmhands import (
 )
 
 from grange.api.farm import OWNER_ANNOTATION
-from grange.api.kinds import LEASE, NAMESPACE as NAMESPACE_KIND, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import LEASE, NAMESPACE as NAMESPACE_KIND, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.api.selectors import Labels
@@ -27,7 +27,7 @@ from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import Danger
 from grange.reconcile.farm.farm import Reconcile
 from grange.reconcile.farm.member import DuplicateFarm, Member
-from grange.sim.builders import node_document
+from grange.sim.builders import create_node
 from grange.sim.world import World
 
 NAMES = [f"s{number}" for number in range(6)]
@@ -306,9 +306,7 @@ async def test_replication_controller_runs_under_a_farm(world: World, clock: Clo
         return make
 
     for number in range(3):
-        node = await world.client.create(NODE, node_document(f"n{number}"))
-        ready = {"status": node_document(f"n{number}")["status"]}
-        await world.client.patch(NODE, node.metadata.name, patch=ready, subresource="status")
+        await create_node(world.client, f"n{number}")
     for name in "ab":
         world.add(name, factory(name))  # type: ignore[arg-type]  # a factory of services
     for name in NAMES:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from grange.api.bindings import PATH
-from grange.api.kinds import BUILT_IN, EVENT, NODE, POD
+from grange.api.kinds import BUILT_IN, EVENT, POD
 from grange.api.scheme import Scheme
 from grange.api.wire import ADMIN, Request, Response
 from grange.apiserver.application import Application
@@ -39,10 +39,7 @@ async def test_a_bound_pod_costs_one_of_everything_and_a_share_of_a_request(
 
     client = Client(InProcess(handle, ADMIN), clock=clock)
     for number in range(10):
-        document = builders.node_document(f"n{number}")
-        status = document.pop("status")
-        await client.create(NODE, document)
-        await client.patch(NODE, f"n{number}", patch={"status": status}, subresource="status")
+        await builders.create_node(client, f"n{number}")
     for number in range(PODS):
         document = builders.pod_document(f"p{number}", requests={"cpu": "1m"})
         await client.create(POD, document, "default")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from grange.api import bindings, codec
-from grange.api.kinds import BUILT_IN, NODE, POD, PRIORITYCLASS
+from grange.api.kinds import BUILT_IN, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.scheme import Scheme
 from grange.api.status import AlreadyExists
@@ -80,10 +80,7 @@ class World:
 
     async def add_nodes(self, *names: str, **options: Any) -> None:
         for name in names:
-            document = builders.node_document(name, **options)
-            status = document.pop("status")
-            await self.client.create(NODE, document)
-            await self.client.patch(NODE, name, patch={"status": status}, subresource="status")
+            await builders.create_node(self.client, name, **options)
 
     async def add_pods(self, *names: str, priority: int = 0, **options: Any) -> None:
         """Pods; one with a priority gets a class for it."""
