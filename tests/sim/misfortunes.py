@@ -1,6 +1,5 @@
 """What schedulers meet with in simulations: a bad network, crashes, and servers that go away."""
 
-from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World
@@ -10,32 +9,33 @@ BAD = NetworkFaults(
 )
 
 
-async def crash(world: World, luck: Stream, clock: Clock) -> None:
-    """The scheduler dies, and its successor starts a little later."""
-    world.crash("scheduler")
-    await clock.sleep(luck.uniform(0.0, 2.0))
-    world.restart("scheduler")
+async def crash(world: World, luck: Stream, name: str = "scheduler") -> None:
+    """A scheduler dies, and its successor starts a little later."""
+    world.crash(name)
+    await world.clock.sleep(luck.uniform(0.0, 2.0))
+    world.restart(name)
 
 
-async def outage(world: World, luck: Stream, clock: Clock) -> None:
+async def outage(world: World, seconds: float) -> None:
     """The server goes away for a while."""
     world.stop_server()
-    await clock.sleep(luck.uniform(0.0, 8.0))
+    await world.clock.sleep(seconds)
     await world.start_server()
 
 
-async def partition(world: World, luck: Stream, clock: Clock) -> None:
-    """The scheduler is cut off for a while."""
-    world.network.partition("scheduler")
-    await clock.sleep(luck.uniform(0.0, 8.0))
-    world.network.heal("scheduler")
+async def partition(world: World, seconds: float, name: str = "scheduler") -> None:
+    """A scheduler is cut off for a while."""
+    world.network.partition(name)
+    await world.clock.sleep(seconds)
+    world.network.heal(name)
 
 
-MISFORTUNES = (crash, outage, partition)
-
-
-async def perhaps(world: World, luck: Stream, clock: Clock) -> None:
+async def perhaps(world: World, luck: Stream) -> None:
     """One of them, or (as often) none."""
-    number = luck.integer(0, 2 * len(MISFORTUNES) - 1)
-    if number < len(MISFORTUNES):
-        await MISFORTUNES[number](world, luck, clock)
+    match luck.integer(0, 5):
+        case 0:
+            await crash(world, luck)
+        case 1:
+            await outage(world, luck.uniform(0.0, 8.0))
+        case 2:
+            await partition(world, luck.uniform(0.0, 8.0))

@@ -244,7 +244,7 @@ async def test_gangs_are_bound_whole_or_not_at_all_and_everything_settles(
         for _ in range(10):
             await ordinary_day(users, luck)
             await clock.sleep(luck.uniform(0.0, 3.0))
-            await misfortunes.perhaps(world, luck, clock)
+            await misfortunes.perhaps(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:
@@ -291,7 +291,7 @@ async def test_gangs_that_each_fit_alone_all_run_in_the_end(
             if not waiting:
                 break
             if luck.uniform(0.0, 1.0) < 0.2:
-                await misfortunes.perhaps(world, luck, clock)
+                await misfortunes.perhaps(world, luck)
             await clock.sleep(5.0)
         assert waiting == []
 

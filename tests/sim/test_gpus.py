@@ -1,5 +1,8 @@
 """GPUs that pods share, on a bad network: no device is promised twice, at no revision."""
 
+from tests.sim import misfortunes
+from tests.sim.misfortunes import BAD
+
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.pod import Scalar
 from grange.base.clock import Clock
@@ -13,9 +16,6 @@ from grange.sim import builders
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
-BAD = NetworkFaults(
-    latency_s=0.2, lose_request=0.03, lose_answer=0.05, cut_stream=0.05, repeat_chunk=0.05
-)
 WANTS = (150, 300, 500, 700, 1000, 2000, 1500)
 
 
@@ -70,9 +70,7 @@ async def test_faults_never_promise_a_device_twice(
                 await world.client.delete(POD, name, "default", grace_period_s=0)
             await clock.sleep(luck.uniform(0.0, 1.5))
             if luck.integer(0, 12) == 0:
-                world.crash("scheduler")
-                await clock.sleep(luck.uniform(0.0, 2.0))
-                world.restart("scheduler")
+                await misfortunes.crash(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

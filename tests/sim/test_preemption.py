@@ -186,7 +186,7 @@ async def test_preemption_survives_faults_and_settles(
             for _ in range(luck.integer(2, 7)):
                 await users.act()
             await clock.sleep(luck.uniform(0.0, 4.0))
-            await misfortunes.perhaps(world, luck, clock)
+            await misfortunes.perhaps(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

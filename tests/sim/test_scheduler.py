@@ -6,6 +6,7 @@ the world comes to rest.
 """
 
 from tests.sim import misfortunes
+from tests.sim.misfortunes import BAD
 
 from grange.api.kinds import NODE, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
@@ -21,7 +22,6 @@ from grange.sim import builders
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
-BAD = misfortunes.BAD
 CAPACITY = {"cpu": "2", "memory": "4Gi", "pods": "6"}
 
 
@@ -132,7 +132,7 @@ async def test_faults_never_overcommit_and_everything_settles(
             for _ in range(luck.integer(1, 6)):
                 await users.act()
             await clock.sleep(luck.uniform(0.0, 3.0))
-            await misfortunes.perhaps(world, luck, clock)
+            await misfortunes.perhaps(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

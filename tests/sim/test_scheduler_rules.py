@@ -9,6 +9,8 @@ and the world rests.
 from collections.abc import Callable
 from typing import Any
 
+from tests.sim import misfortunes
+from tests.sim.misfortunes import BAD
 from tests.sim.placementrules import HOST, ApartOnHost, Cluster, Judge
 from tests.sim.test_scheduler import Users
 
@@ -25,12 +27,8 @@ from grange.reconcile.farm.singletons import Singletons
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
 from grange.sim.chaos import Chaos
-from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
-BAD = NetworkFaults(
-    latency_s=0.2, lose_request=0.03, lose_answer=0.05, cut_stream=0.05, repeat_chunk=0.05
-)
 ZONE = "topology.kubernetes.io/zone"
 MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 CAPACITY = {"cpu": "2", "memory": "4Gi", "pods": "6"}
@@ -119,21 +117,15 @@ async def may_be_placed(world: World) -> list[str]:
 
 async def trouble(world: World, luck: Stream, names: list[str]) -> None:
     """One misfortune, which may last for minutes."""
-    clock = world.clock
     name = luck.choice(names)
     match luck.integer(0, 8):
         case 0 | 1:
-            world.crash(name)
-            await clock.sleep(luck.uniform(0.0, 2.0))
-            world.restart(name)
+            await misfortunes.crash(world, luck, name)
         case 2:
-            world.stop_server()
-            await clock.sleep(luck.choice([luck.uniform(0.0, 8.0), luck.uniform(60.0, 300.0)]))
-            await world.start_server()
+            lengths = [luck.uniform(0.0, 8.0), luck.uniform(60.0, 300.0)]
+            await misfortunes.outage(world, luck.choice(lengths))
         case 3:
-            world.network.partition(name)
-            await clock.sleep(luck.uniform(0.0, 30.0))
-            world.network.heal(name)
+            await misfortunes.partition(world, luck.uniform(0.0, 30.0), name)
         case 4:
             await Chaos(world, {}, rng=luck).lose_history()
 

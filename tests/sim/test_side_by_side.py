@@ -10,8 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.sim import test_gpus as gpus
-from tests.sim.test_scheduler import BAD, Users, unplaced_that_fit
+from tests.sim import misfortunes, test_gpus as gpus
+from tests.sim.misfortunes import BAD
+from tests.sim.test_scheduler import Users, unplaced_that_fit
 
 from grange.api import bindings
 from grange.api.kinds import POD
@@ -60,17 +61,11 @@ class Pair:
         world, name = self.world, luck.choice(NAMES)
         match luck.integer(0, 6):
             case 0:
-                world.crash(name)
-                await world.clock.sleep(luck.uniform(0.0, 2.0))
-                world.restart(name)
+                await misfortunes.crash(world, luck, name)
             case 1:
-                world.stop_server()
-                await world.clock.sleep(luck.uniform(0.0, 8.0))
-                await world.start_server()
+                await misfortunes.outage(world, luck.uniform(0.0, 8.0))
             case 2 | 3:  # what it knows grows old while the other goes on
-                world.network.partition(name)
-                await world.clock.sleep(luck.uniform(0.0, 8.0))
-                world.network.heal(name)
+                await misfortunes.partition(world, luck.uniform(0.0, 8.0), name)
 
     async def rest(self, unplaced: Callable[[World], Coroutine[Any, Any, list[str]]]) -> None:
         """Without faults: all that fits is placed, and both know it."""
