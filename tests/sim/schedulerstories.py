@@ -25,9 +25,8 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.placement.requests import IDLE, charged, pod_request
-from grange.reconcile.deps import Deps
 from grange.scheduler.service import Scheduler, SchedulerConfig
-from grange.sim import builders
+from grange.sim import builders, population
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
@@ -150,13 +149,8 @@ class Stage:
 
     def start(self) -> None:
         """A scheduler starts, and from now on its requests count."""
-
-        def scheduler(deps: Deps) -> Scheduler:
-            self.lives.append(Scheduler(deps, self._config))
-            return self.lives[-1]
-
         self.points.begin()
-        self.world.add(SCHEDULER, scheduler)
+        self.lives = population.add_scheduler(self.world, self._config)
 
     async def succession(self) -> None:
         """Whoever schedules is replaced soon after its death, by a new process."""

@@ -18,7 +18,6 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.reconcile.deps import Deps
 from grange.scheduler import plugins
 from grange.scheduler.cycle import Placed
 from grange.scheduler.framework import Code, CycleState, Plugin, Profile, Status
@@ -26,7 +25,7 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.permits import Permits
 from grange.scheduler.pools import QueueSettings
 from grange.scheduler.service import Scheduler, SchedulerConfig
-from grange.sim import builders
+from grange.sim import builders, population
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
@@ -224,13 +223,8 @@ async def test_gangs_are_bound_whole_or_not_at_all_and_everything_settles(
     clock: Clock, rng: Stream, log: Logger, seed: int, held: bool
 ) -> None:
     luck = Stream(seed, "test")
-    lives: list[Scheduler] = []
     gate = Plugin("Gatekeeper", permit=Gatekeeper(luck.fork("gate")))
     profile = Profile((*plugins.DEFAULT, gate) if held else plugins.DEFAULT)
-
-    def scheduler(deps: Deps) -> Scheduler:
-        lives.append(Scheduler(deps, SchedulerConfig(overtakes=OVERTAKES), profile=profile))
-        return lives[-1]
 
     async with (
         simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world,
@@ -240,7 +234,8 @@ async def test_gangs_are_bound_whole_or_not_at_all_and_everything_settles(
         await users.add_nodes(NODES)
         await users.add_queue_and_class()
         nursery.start(agents(world, users, clock))
-        world.add("scheduler", scheduler)
+        config = SchedulerConfig(overtakes=OVERTAKES)
+        lives = population.add_scheduler(world, config, profile)
         for _ in range(10):
             await ordinary_day(users, luck)
             await clock.sleep(luck.uniform(0.0, 3.0))
@@ -267,17 +262,11 @@ async def test_gangs_that_each_fit_alone_all_run_in_the_end(
 ) -> None:
     """Each wants more than half of the cluster; their pods arrive mixed; each runs for a while."""
     luck = Stream(seed, "test")
-    lives: list[Scheduler] = []
-
-    def scheduler(deps: Deps) -> Scheduler:
-        queue = QueueSettings(backoff_max_s=4.0)
-        lives.append(Scheduler(deps, SchedulerConfig(queue=queue)))
-        return lives[-1]
-
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         users = Users(world, luck.fork("users"))
         await users.add_nodes(NODES)
-        world.add("scheduler", scheduler)
+        queue = QueueSettings(backoff_max_s=4.0)
+        population.add_scheduler(world, SchedulerConfig(queue=queue))
         waiting = [await users.add_gang(luck.integer(7, NODES * SLOTS)) for _ in range(5)]
         for _ in range(120):
             found = await gangs(world)
@@ -301,16 +290,12 @@ async def test_a_large_gang_is_not_starved_by_small_pods(
 ) -> None:
     """Single pods keep coming and fill the cluster; each runs for up to twenty seconds."""
     luck = Stream(seed, "test")
-
-    def scheduler(deps: Deps) -> Scheduler:
-        return Scheduler(deps, SchedulerConfig(overtakes=6))
-
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         users = Users(world, luck.fork("users"))
         await users.add_nodes(NODES)
         for _ in range(NODES * SLOTS):
             await users.add_pod()
-        world.add("scheduler", scheduler)
+        population.add_scheduler(world, SchedulerConfig(overtakes=6))
         await clock.sleep(5.0)
         big = await users.add_gang(NODES * SLOTS - 2)
         ends: dict[str, float] = {}

@@ -10,9 +10,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import devices
 from grange.placement.devices import GPU_MILLI
-from grange.reconcile.deps import Deps
-from grange.scheduler.service import Scheduler
-from grange.sim import builders
+from grange.sim import builders, population
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
@@ -52,16 +50,10 @@ async def test_faults_never_promise_a_device_twice(
 ) -> None:
     """Lost requests and answers, broken watches, crashes; the invariants judge every revision."""
     luck = Stream(seed, "test")
-    lives: list[Scheduler] = []
-
-    def scheduler(deps: Deps) -> Scheduler:
-        lives.append(Scheduler(deps))
-        return lives[-1]
-
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         for number in range(4):
             await add_node(world, f"n{number}")
-        world.add("scheduler", scheduler)
+        lives = population.add_scheduler(world)
         for number in range(40):
             await add_pod(world, f"p{number}", luck.choice(WANTS))
             if luck.integer(0, 2) == 0:

@@ -21,10 +21,8 @@ from grange.base.rng import Stream
 from grange.controllers.disruption.controller import DisruptionController
 from grange.placement import reference
 from grange.placement.requests import IDLE, Usage, allocatable, charged, pod_request
-from grange.reconcile.deps import Deps
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
-from grange.scheduler.service import Scheduler
-from grange.sim import builders
+from grange.sim import builders, population
 from grange.sim.faults import NetworkFaults
 from grange.sim.invariants import Change
 from grange.sim.world import World, simulated
@@ -168,19 +166,13 @@ async def test_preemption_survives_faults_and_settles(
     clock: Clock, rng: Stream, log: Logger, seed: int
 ) -> None:
     luck = Stream(seed, "test")
-    lives: list[Scheduler] = []
-
-    def scheduler(deps: Deps) -> Scheduler:
-        lives.append(Scheduler(deps))
-        return lives[-1]
-
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         judge = Preemptions()
         world.history.add(judge)
         users = Users(world, luck.fork("users"))
         await users.prepare()
         world._nursery.start(users.agents(), name="agents")
-        world.add("scheduler", scheduler)
+        lives = population.add_scheduler(world)
         world.add("disruption", DisruptionController)
         for _ in range(12):
             for _ in range(luck.integer(2, 7)):

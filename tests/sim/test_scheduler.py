@@ -16,9 +16,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import reference
 from grange.placement.requests import IDLE, Usage, allocatable, charged, pod_request
-from grange.reconcile.deps import Deps
-from grange.scheduler.service import Scheduler, SchedulerConfig
-from grange.sim import builders
+from grange.sim import builders, population
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
@@ -116,18 +114,12 @@ async def test_faults_never_overcommit_and_everything_settles(
 ) -> None:
     """Lost requests and answers, broken watches, crashes, and an API server that goes away."""
     luck = Stream(seed, "test")
-    lives: list[Scheduler] = []
-
-    def scheduler(deps: Deps) -> Scheduler:
-        lives.append(Scheduler(deps, SchedulerConfig()))
-        return lives[-1]
-
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         users = Users(world, luck.fork("users"))
         await users.add_classes()
         for _ in range(4):
             await users.add_node()
-        world.add("scheduler", scheduler)
+        lives = population.add_scheduler(world)
         for _ in range(12):
             for _ in range(luck.integer(1, 6)):
                 await users.act()

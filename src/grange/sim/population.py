@@ -9,6 +9,7 @@ from grange.base.clock import Clock
 from grange.controllers import TABLE
 from grange.reconcile.deps import Deps
 from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.framework import Profiles
 from grange.scheduler.service import Scheduler
 from grange.sim.world import World
 
@@ -59,9 +60,22 @@ def add_controllers(world: World) -> None:
         world.add(name, factory)
 
 
-def add_scheduler(world: World, config: SchedulerConfig | None = None) -> None:
-    """Add the scheduler."""
-    world.add("scheduler", lambda deps: Scheduler(deps, config or SchedulerConfig()))
+def add_scheduler(
+    world: World, config: SchedulerConfig | None = None, profile: Profiles | None = None
+) -> list[Scheduler]:
+    """Add the scheduler.
+
+    Returns:
+        Its lives so far; the last is the one that runs.
+    """
+    lives: list[Scheduler] = []
+
+    def scheduler(deps: Deps) -> Scheduler:
+        lives.append(Scheduler(deps, config, profile=profile))
+        return lives[-1]
+
+    world.add("scheduler", scheduler)
+    return lives
 
 
 def running(machine: FakeMachine) -> list[str]:
