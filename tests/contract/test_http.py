@@ -13,6 +13,7 @@ from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client import kubeconfig
+from grange.client.access import ServiceAccount
 from grange.client.client import Client
 from grange.client.errors import KubeconfigError
 from grange.client.transport import Transport
@@ -127,6 +128,35 @@ async def test_token_file_is_read_again_when_it_changes(
         assert (await transport.send(ASK)).status == 200
         file.unlink()
         assert (await transport.send(ASK)).status == 200, "the last one known"
+
+
+def mount(directory: Path, version: str, **files: bytes) -> None:
+    """Files as a kubelet mounts them: links through one link, which is replaced in one step."""
+    (directory / version).mkdir()
+    for name, data in files.items():
+        (directory / version / name.replace("_", ".")).write_bytes(data)
+        link = directory / name.replace("_", ".")
+        if not link.is_symlink():
+            link.symlink_to(f"..data/{link.name}")
+    (directory / "next").symlink_to(version)
+    (directory / "next").rename(directory / "..data")
+
+
+async def test_pod_trusts_its_cluster_and_follows_its_rotating_token(
+    tmp_path: Path, clock: Clock, log: Logger
+) -> None:
+    keys = doors.keys(tmp_path / "keys", "127.0.0.1")
+    directory = tmp_path / "serviceaccount"
+    directory.mkdir()
+    mount(directory, "one", token=b"old", ca_crt=keys.ca_pem, namespace=b"grange-system")
+    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+        host, _, port = listener.url.removeprefix("https://").rpartition(":")
+        access = kubeconfig.find([], "", ServiceAccount(directory, host, port))
+        assert access.namespace == "grange-system"
+        async with closing(HTTP.from_access(access)) as transport:
+            assert (await transport.send(ASK)).status == 401
+            mount(directory, "two", token=doors.BEARER.encode(), ca_crt=keys.ca_pem)
+            assert (await transport.send(ASK)).body == ADMIN.name.encode()
 
 
 async def test_nobody_listening_is_unavailable() -> None:

@@ -18,9 +18,8 @@ from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.cli.surroundings import Surroundings
-from grange.client import kubeconfig as kubeconfigs
+from grange.client.access import Access
 from grange.client.client import Client
-from grange.client.kubeconfig import Access
 
 _NAME_LIMIT = 40
 
@@ -49,8 +48,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     """Run controllers and scheduler against a cluster; many share the work as a farm."""
     log.configure(level=log_level, json_lines=log_json)
     rng = Stream.from_system()
-    files = (kubeconfig,) if kubeconfig else around.kubeconfig
-    access = kubeconfigs.load(files, context=context)
+    access = around.access(kubeconfig, context)
     names = frozenset(filter(None, only.split(",")))
     import uvloop
 

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from grange import __version__
-from grange.app.settings import kubeconfig_paths
+from grange.app.settings import kubeconfig_paths, service_account
 from grange.base import log
 from grange.base.clock import LoopClock
 from grange.base.rng import Stream
@@ -44,6 +44,7 @@ def surroundings() -> Surroundings:
         color=interactive and not os.environ.get("NO_COLOR"),
         width=shutil.get_terminal_size().columns,
         run=run,
+        account=service_account(os.environ),
     )
 
 

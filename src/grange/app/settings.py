@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grange.base.errors import GrangeError
+from grange.client.access import ServiceAccount
 
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ROLES = ("scheduler", "controllers", "machines", "agent")
 MAX_NODES = 1000
 
@@ -94,3 +96,17 @@ def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
     if listed:
         return tuple(Path(item) for item in listed.split(os.pathsep) if item)
     return (Path(environment.get("HOME", "/")) / ".kube" / "config",)
+
+
+def service_account(
+    environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT
+) -> ServiceAccount | None:
+    """What the kubelet gives to a pod; None outside of a cluster.
+
+    Args:
+        environment: of this process.
+        directory: where the service account is mounted.
+    """
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    port = environment.get("KUBERNETES_SERVICE_PORT", "")
+    return ServiceAccount(directory, host, port) if host and port else None

@@ -17,7 +17,6 @@ from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import NotFound, from_status
 from grange.api.wire import Request, Response
 from grange.cli.surroundings import Surroundings
-from grange.client import kubeconfig
 from grange.client.client import Client
 
 
@@ -222,12 +221,11 @@ async def opened(around: Surroundings, target: Target) -> AsyncIterator[Session]
     """Open a session for one verb and close it afterwards.
 
     Raises:
-        kubeconfig.KubeconfigError: no usable kubeconfig; the message names file and field.
+        KubeconfigError: no usable kubeconfig; the message names file and field.
     """
     from grange.client.transports.http import HTTP
 
-    files = (target.kubeconfig,) if target.kubeconfig else around.kubeconfig
-    chosen = kubeconfig.load(files, context=target.context)
+    chosen = around.access(target.kubeconfig, target.context)
     transport = HTTP.from_access(chosen, clock=around.clock)
     client = Client(transport)
     namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")

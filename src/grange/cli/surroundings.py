@@ -7,6 +7,7 @@ from pathlib import Path
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.client.access import Access, ServiceAccount
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Surroundings:
         color: colors may be used (a terminal, and ``NO_COLOR`` is not set).
         width: columns of the terminal; 80 where there is none.
         run: runs a coroutine to its end on a fresh loop; KeyboardInterrupt cancels it.
+        account: the service account of the pod that this process runs in; None outside of a cluster.
     """
 
     clock: Clock
@@ -32,3 +34,20 @@ class Surroundings:
     color: bool
     width: int
     run: Callable[..., object]
+    account: ServiceAccount | None = None
+
+    def access(self, file: Path | None = None, context: str = "") -> Access:
+        """How to reach the cluster that is meant.
+
+        Args:
+            file: a kubeconfig given on the command line; no other one counts then.
+            context: a context given on the command line.
+
+        Raises:
+            KubeconfigError: there is no way to a cluster; the message names file and field.
+        """
+        from grange.client import kubeconfig  # reads YAML, which takes its time
+
+        if file is not None:
+            return kubeconfig.load((file,), context)
+        return kubeconfig.find(self.kubeconfig, context, self.account)

@@ -17,12 +17,14 @@ import msgspec
 import yaml
 
 from grange.api.meta import Document
+from grange.client.access import Access, ServiceAccount
 from grange.client.errors import KubeconfigError
 from grange.client.private_file import locked, replace
 
 __all__ = [
     "Access",
     "KubeconfigError",
+    "find",
     "in_cluster",
     "load",
     "merge",
@@ -31,35 +33,6 @@ __all__ = [
     "remove",
     "write",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How to reach one API server; secrets are left out of its ``repr``.
-
-    Attributes:
-        server: base URL.
-        context: the context's name; empty inside a cluster.
-        namespace: the namespace to work in unless told otherwise.
-        ca_pem: the certificates to trust, PEM; empty trusts the system's.
-        token: bearer token.
-        token_file: where the token is kept when it changes over time; read again as it changes.
-        certificate_pem: client certificate.
-        key_pem: its private key.
-        server_name: the name to expect in the server's certificate; empty is the URL's host.
-        insecure: do not check the server's certificate.
-    """
-
-    server: str
-    context: str = ""
-    namespace: str = "default"
-    ca_pem: bytes = b""
-    token: str = field(default="", repr=False)
-    token_file: Path | None = None
-    certificate_pem: bytes = field(default=b"", repr=False)
-    key_pem: bytes = field(default=b"", repr=False)
-    server_name: str = ""
-    insecure: bool = False
 
 
 class _Cluster(msgspec.Struct, rename="kebab"):
@@ -163,6 +136,25 @@ def load(paths: Sequence[Path], context: str = "") -> Access:
         names = ", ".join(str(path) for path in paths) or "no path given"
         raise KubeconfigError(f"no kubeconfig found ({names}); run `grange up` or name another")
     return _access(merged, context or current, found)
+
+
+def find(paths: Sequence[Path], context: str, account: ServiceAccount | None) -> Access:
+    """The access that a context describes; inside a cluster, where there is no kubeconfig, the pod's.
+
+    A kubeconfig counts before the service account, as it does for kubectl, so that a pod can be told
+    to work for another cluster.
+
+    Args:
+        paths: as for ``load``.
+        context: as for ``load``; one that is named is looked for in the files only.
+        account: what a pod has; None outside of a cluster.
+
+    Raises:
+        KubeconfigError: as ``load`` and ``in_cluster``.
+    """
+    if account is None or context or any(path.exists() for path in paths):
+        return load(paths, context)
+    return in_cluster(account.directory, account.host, account.port)
 
 
 def in_cluster(directory: Path, host: str, port: str) -> Access:

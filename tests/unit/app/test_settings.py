@@ -11,6 +11,7 @@ from grange.app.settings import (
     default_data_dir,
     kubeconfig_paths,
     parse_listen,
+    service_account,
 )
 
 
@@ -107,3 +108,13 @@ def test_a_record_of_a_dead_or_recycled_process_counts_as_none(tmp_path: Path) -
     assert process.find(tmp_path) is None
     process.forget(tmp_path)
     assert process.find(tmp_path) is None
+
+
+def test_a_pod_is_told_of_its_cluster_by_its_environment() -> None:
+    there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    account = service_account(there)
+    assert account is not None
+    assert (account.host, account.port) == ("10.0.0.1", "443")
+    assert str(account.directory) == "/var/run/secrets/kubernetes.io/serviceaccount"
+    for name in there:
+        assert service_account({**there, name: ""}) is None

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from grange.client import kubeconfig
-from grange.client.kubeconfig import Access, KubeconfigError
+from grange.client.access import Access, ServiceAccount
+from grange.client.kubeconfig import KubeconfigError
 
 BEARER = "t0ken"
 CA = b"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
@@ -268,3 +269,22 @@ def test_in_cluster_outside_of_one_is_a_clear_error(tmp_path: Path) -> None:
         kubeconfig.in_cluster(tmp_path, "", "")
     with pytest.raises(KubeconfigError, match="token"):
         kubeconfig.in_cluster(tmp_path, "h", "443")
+
+
+def test_a_pod_without_a_kubeconfig_uses_its_service_account(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    (tmp_path / "ca.crt").write_bytes(CA)
+    account = ServiceAccount(tmp_path, "10.0.0.1", "443")
+    missing = tmp_path / "missing"
+    assert kubeconfig.find([missing], "", account).server == "https://10.0.0.1:443"
+    with pytest.raises(KubeconfigError, match="no kubeconfig found"):
+        kubeconfig.find([missing], "", None)
+
+
+def test_a_kubeconfig_or_a_context_counts_before_the_service_account(tmp_path: Path) -> None:
+    """A pod may work for another cluster, and a context that is meant is never replaced in silence."""
+    account = ServiceAccount(tmp_path, "10.0.0.1", "443")
+    path = save(tmp_path / "config", config())
+    assert kubeconfig.find([path], "", account) == kubeconfig.load([path])
+    with pytest.raises(KubeconfigError, match="no kubeconfig found"):
+        kubeconfig.find([tmp_path / "missing"], "x", account)

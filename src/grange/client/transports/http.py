@@ -21,8 +21,8 @@ import yarl
 from grange.api.status import ApiError, BadRequest, ServiceUnavailable, Timeout
 from grange.api.wire import JSON, Request, Response
 from grange.base.clock import Clock, LoopClock
+from grange.client.access import Access
 from grange.client.errors import KubeconfigError, Unreachable
-from grange.client.kubeconfig import Access
 
 _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
