@@ -131,3 +131,48 @@ async def test_an_order_that_is_done_is_forgotten_and_one_that_names_no_pod_is_n
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=order)
     assert doomed(await there.controller()) == {"earlier", "nameless"}
     assert doomed(await ops.remove_pod("web", "web-a")) == {"nameless", mine.metadata.uid}
+
+
+async def settled_on(there: World, *names: str) -> bool:
+    found = await there.controller("many")
+    nodes = sorted(pod.spec.node_name for pod in await pods_named(there, "many"))
+    return nodes == sorted(names) and not found.status.node_transfers
+
+
+async def pods_named(there: World, name: str) -> list[Pod]:
+    return [pod for pod in await there.pods() if pod.metadata.name.startswith(f"{name}-")]
+
+
+async def test_packed_pods_leave_a_node_and_are_not_sent_back_to_it(
+    there: World, ops: ReplicationControllers
+) -> None:
+    """It gets emptier with each pod that goes: to a scheduler it looks ever better."""
+    await there.add_controller("many", replicas=4, placement="Packed")
+    await there.until(lambda: settled_on(there, "a", "a", "b", "b"))
+    await ops.drain_node("many", "a")
+    await there.until(lambda: settled_on(there, "b", "b", "b", "b"))
+    await there.change("many", replicas=6)
+    await there.until(lambda: settled_on(there, *"bbbbbb"))
+    await ops.undrain_node("many", "a")
+    await there.change("many", replicas=8)
+    await there.until(lambda: settled_on(there, *"aabbbbbb"))
+
+
+async def test_packed_pods_without_a_node_follow_what_is_drained_meanwhile(
+    there: World, ops: ReplicationControllers
+) -> None:
+    await there.add_node("c", labels={"disk": "ssd"})
+    await ops.create(
+        "many",
+        {
+            "template": builders.TEMPLATE,
+            "placement": "Packed",
+            "nodeSelector": {"matchLabels": {"disk": "ssd"}},
+        },
+    )
+    await ops.drain_node("many", "c")
+    await ops.set_replicas("many", 1)
+    await there.settle(5.0)
+    assert await settled_on(there, ""), "there is no other node"
+    await ops.undrain_node("many", "c")
+    await there.until(lambda: settled_on(there, "c"))

@@ -11,6 +11,7 @@ from collections.abc import Container, Iterator
 import msgspec
 
 from grange.api import names
+from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
 
@@ -43,8 +44,15 @@ def template_hash(controller: ReplicationController) -> str:
 
 
 def placement_hash(controller: ReplicationController) -> str:
-    """Ten hexadecimal digits that change exactly when placement or node selector do."""
-    return _digest_of([controller.spec.placement, controller.spec.node_selector])
+    """Ten hexadecimal digits that change exactly when placement or node selector do.
+
+    And, where the scheduler chooses, when other nodes are to be left.
+    """
+    spec = controller.spec
+    told: list[object] = [spec.placement, spec.node_selector]
+    if spec.placement == "Packed" and (left := drained_nodes(controller)):
+        told.append(sorted(left))
+    return _digest_of(told)
 
 
 def labels_of(controller: ReplicationController) -> dict[str, str]:

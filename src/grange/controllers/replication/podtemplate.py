@@ -5,6 +5,7 @@ from copy import deepcopy
 import msgspec
 
 from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.controllers.replication import identity
@@ -17,8 +18,9 @@ def pod_document(controller: ReplicationController, *, name: str, node: str = ""
     The template's metadata (labels, annotations, finalizers) and spec are copied; ``podLabels`` and
     the labels of ``identity`` win over the template's. The controller's node selector becomes
     required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
-    checks taints and resources there. A ``nodeName`` in the template is dropped: it would send
-    every replica to one node behind the scheduler's back.
+    checks taints and resources there; without one, nodes that an operator wants to be left are
+    ruled out, or the scheduler would send pods back to them. A ``nodeName`` in the template is
+    dropped: it would send every replica to one node behind the scheduler's back.
 
     Args:
         controller: whose template it is; not changed.
@@ -29,7 +31,7 @@ def pod_document(controller: ReplicationController, *, name: str, node: str = ""
     metadata = template.get("metadata") or {}
     spec = template.get("spec") or {}
     spec.pop("nodeName", None)
-    _require(spec, _expressions(controller), node)
+    _require(spec, _expressions(controller), _fields(controller, node))
     kept = {"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}
     labels = {
         **(metadata.get("labels") or {}),
@@ -70,9 +72,19 @@ def _expressions(controller: ReplicationController) -> list[Document]:
     return equal + others
 
 
-def _require(spec: Document, expressions: list[Document], node: str) -> None:
+def _fields(controller: ReplicationController, node: str) -> list[Document]:
+    """One name each: the API takes no more."""
+    if node:
+        return [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    return [
+        {"key": "metadata.name", "operator": "NotIn", "values": [name]}
+        for name in sorted(drained_nodes(controller))
+    ]
+
+
+def _require(spec: Document, expressions: list[Document], fields: list[Document]) -> None:
     """Add conditions to every alternative of the required node affinity, in place."""
-    if not expressions and not node:
+    if not expressions and not fields:
         return
     affinity = spec.get("affinity") or {}
     node_affinity = affinity.get("nodeAffinity") or {}
@@ -84,9 +96,8 @@ def _require(spec: Document, expressions: list[Document], node: str) -> None:
                 *(term.get("matchExpressions") or []),
                 *deepcopy(expressions),
             ]
-        if node:
-            pin = {"key": "metadata.name", "operator": "In", "values": [node]}
-            term["matchFields"] = [*(term.get("matchFields") or []), pin]
+        if fields:
+            term["matchFields"] = [*(term.get("matchFields") or []), *deepcopy(fields)]
     node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
     affinity["nodeAffinity"] = node_affinity
     spec["affinity"] = affinity
