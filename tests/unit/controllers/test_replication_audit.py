@@ -269,6 +269,33 @@ async def test_a_crash_after_any_write_leaves_change_and_record_together(
         assert (await there.controller()).status.outbox == ()
 
 
+@pytest.mark.parametrize("crash_after", range(5))
+async def test_a_crash_while_a_pod_makes_room_for_one_of_its_name_is_told_as_it_was(
+    crash_after: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """One without a node that would not be made like this any more: out and in with one entry."""
+    async with world(clock, rng, log, hands=False) as there:
+        await there.add_node("a", labels={"disk": "ssd"})
+        await there.add_controller(replicas=1)
+        async with Nursery("first owner") as first:
+            first.start(ReplicationService(there.deps).run())
+            await there.until(lambda: recorded(there, 1))
+            await there.settle(1.0)
+            there.gate = dies_after(crash_after, first)
+            (before,) = await there.pods()
+            await there.change(nodeSelector={"matchLabels": {"disk": "ssd"}})
+            await clock.sleep(5.0)
+            first.cancel()
+        there.gate = lambda request: None
+        there.start(ReplicationService(there.deps))
+        await there.settle(30.0)
+        assert [pod.metadata.uid for pod in await there.pods()] != [before.metadata.uid]
+        found = await records(there)
+        assert [name for item in found for name in names(item.spec.added)] == ["web-a", "web-a"]
+        removed = [one.uid for item in found for one in item.spec.removed]
+        assert removed == [before.metadata.uid]
+
+
 async def test_a7_old_and_surplus_records_go(clock: Clock, rng: Stream, log: Logger) -> None:
     """Retention: the newest stay, those of a controller that is gone go with age."""
     async with world(clock, rng, log) as there:
