@@ -25,12 +25,16 @@ from grange.api.kinds.membership import NodeTransfer
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, transfer
+from grange.controllers.replication.alarms import Alarms
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.machinepool import MachinePoolScheduler
 from grange.controllers.replication.scheduling import NodeSelectorScheduler
 from grange.controllers.replication.transfer import Event, Phase
+from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
+from grange.reconcile.farm.notes import Notes
 from grange.sim.machinepool import SimulatedPool
 
 
@@ -108,9 +112,40 @@ async def test_w10_a_process_that_starts_without_the_pool_repairs_and_moves_noth
         condition = await there.said("Reconciled")
         assert (condition.status, condition.reason) == ("False", "NodesUnknown")
         assert "the provider does not answer" in condition.message
-        assert (await there.said("InsufficientNodes")).status != "True"
+        assert (await there.said("InsufficientNodes")).status == "Unknown"
         pool.gate = down()
         await there.until(lambda: there.ready(1), limit_s=70)
+
+
+async def test_w10_what_nobody_can_see_is_not_said_to_be_over(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A short service whose pods are misplaced, and a new owner that knows nothing of nodes."""
+    pool = SimulatedPool(["p"])
+    async with world(clock, rng, log) as there:
+        memory = MemoryAlerter()
+        informer = there.informers.informer(REPLICATIONCONTROLLER)
+        Alarms(Notes(Alerts(memory), clock), informer, lambda key: True, clock=clock)
+        async with Nursery("first owner") as first:
+            await nodes(there, "a")
+            await there.add_controller(replicas=2, **{**DYNAMIC, "strategy": "Static"})
+            first.start(ReplicationService(there.deps, pool=pool).run())
+            await there.until(lambda: there.ready(1))
+            await label(there, "a", fits=False)
+            await there.settle()
+            first.cancel()
+        pool.gate = down("holders")
+        there.start(ReplicationService(there.deps, pool=pool))
+        await there.settle(10.0)
+        assert (await there.said("Reconciled")).reason == "NodesUnknown"
+        told = [(what, alert.reason) for what, alert in memory.history]
+        assert sorted(told) == [("raised", "InsufficientNodes"), ("raised", "Static")]
+        pool.gate = down()
+        await label(there, "a", fits=True)
+        await there.add_node("b", labels={"web": "y"})
+        await there.until(lambda: there.ready(2), limit_s=70)
+        await there.settle()
+        assert memory.active == []
 
 
 async def test_w10_a_pool_that_never_answers_does_not_stop_the_controller(

@@ -18,6 +18,7 @@ class Advance:
         failures: what needs an operator, by reason.
         released: nodes that were given back in this pass: nothing more may go there.
         wait_s: seconds until something is due without any news; None for nothing.
+        known: whether anybody knows which nodes may be used.
     """
 
     stored: list[NodeTransfer] = field(default_factory=list)
@@ -28,6 +29,7 @@ class Advance:
     failures: dict[str, str] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
     wait_s: float | None = None
+    known: bool = True
 
     def due(self, seconds: float) -> None:
         """Look again after so many seconds at the latest."""

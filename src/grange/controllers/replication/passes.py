@@ -227,7 +227,10 @@ class Passes:
             controller = situation.controller
             stored = list(controller.status.node_transfers)
             moves = Advance(
-                stored=stored, after=stored, backoffs=controller.status.transfer_backoffs
+                stored=stored,
+                after=stored,
+                backoffs=controller.status.transfer_backoffs,
+                known=False,
             )
             return moves, rollout.Decision(controller, None, budget.limits(controller))
         moves = await self._memory.transfers.advance(situation, self._scheduler)

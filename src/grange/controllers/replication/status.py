@@ -184,7 +184,21 @@ def _shortage(outcome: Outcome) -> str:
     return f"{outcome.plan.short} of {wanted} replicas have no eligible node"
 
 
+def _is_blind(outcome: Outcome) -> bool:
+    return outcome.moves is not None and not outcome.moves.known
+
+
+def _unjudged(outcome: Outcome, kind: str) -> Verdict:
+    """What was said last, by whoever knew: a trouble is not over because nobody can see it."""
+    said = conditions.find(outcome.controller.status.conditions, kind)
+    if said is None:
+        return "Unknown", "NodesUnknown", "nobody knows which nodes may be used"
+    return said.status, said.reason, said.message
+
+
 def _insufficient(outcome: Outcome) -> Verdict:
+    if _is_blind(outcome):
+        return _unjudged(outcome, "InsufficientNodes")
     if outcome.plan.short:
         return "True", "NotEnoughEligibleNodes", _shortage(outcome)
     if outcome.controller.spec.paused:
@@ -199,6 +213,8 @@ def _paused(outcome: Outcome) -> Verdict:
 
 
 def _misplaced(outcome: Outcome) -> Verdict:
+    if _is_blind(outcome):
+        return _unjudged(outcome, "Misplaced")
     moves = outcome.moves
     if moves is not None:
         for reason, message in moves.failures.items():
