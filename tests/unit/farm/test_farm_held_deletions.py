@@ -4,10 +4,11 @@ from tests.unit.farm.farmhands import NAMESPACE, service
 
 from grange.api import conditions
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
-from grange.api.kinds import CONFIGMAP, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import AUDITRECORD, CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Condition
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
+from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.alerts import MemoryAlerter
@@ -77,3 +78,30 @@ async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock)
     assert len((await world.client.list(POD)).items) == 1
     assert (await reconciled(world)).reason == "AsWanted"
     assert memory.active == []
+
+
+class Keeper(Process):
+    """A member with the usual budget that keeps two records of each controller."""
+
+    def __init__(self, deps: Deps, alerter: MemoryAlerter) -> None:
+        self.member = Member(deps, FarmConfig(member="a"), alerter=alerter)
+        farm = self.member.farm("replication", REPLICATIONCONTROLLER)
+        config = ReplicationConfig(audit_keep=2, audit_sweep_s=60.0)
+        self.service = ReplicationService(farm.deps, config)
+        farm.attach(self.service.loop)
+
+
+async def test_keeping_the_audit_within_its_bounds_alarms_nobody(
+    world: World, clock: Clock
+) -> None:
+    """However many records are due at once: their retention is no reason to hold any deletion."""
+    memory = MemoryAlerter()
+    most = FailsafeConfig().deletions
+    for number in range(most + 102):
+        spec = {"event": "Retarget", "controller": "web", "controllerUid": "u"}
+        document = {"metadata": {"name": f"r{number}"}, "spec": spec}
+        await world.client.create(AUDITRECORD, document, NAMESPACE)
+    world.add("a", lambda deps: Keeper(deps, memory))
+    await clock.sleep(240)
+    assert len((await world.client.list(AUDITRECORD)).items) == 2
+    assert memory.history == []

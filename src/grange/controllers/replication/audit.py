@@ -10,6 +10,7 @@ The types of records are those of the specification of replication, §4 and A1 t
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace as replace_plan
 from datetime import datetime, timedelta
 
@@ -43,6 +44,7 @@ from grange.controllers.replication.events import Reason
 from grange.reconcile import owners
 
 _PAGE = 500
+_AT_ONCE, _PAUSE_S = 100, 20.0  # records removed between two pauses
 OF_ROLLOUTS = {
     Reason.ROLLOUT_STARTED: auditrecord.ROLLOUT_STARTED,
     Reason.ROLLOUT_COMPLETE: auditrecord.ROLLOUT_COMPLETED,
@@ -363,6 +365,8 @@ class Journal:
     async def trim(self, *, keep: int, max_age_s: float, now: Callable[[], datetime]) -> int:
         """Remove records that are too old or, controller by controller, too many.
 
+        Slowly: a failsafe takes many deletions at once for a mistake, and holds all others.
+
         Args:
             keep: the newest so many of every controller stay, while they are young enough.
             max_age_s: records older than this go.
@@ -374,46 +378,47 @@ class Journal:
         Raises:
             ApiError: the server does not answer; try again later.
         """
-        removed, cont, group = 0, "", ("", "")
+        removed = 0
+        for namespace, name in await self._surplus(keep, now() - timedelta(seconds=max_age_s)):
+            with suppress(NotFound):
+                await self._client.delete(AUDITRECORD, name, namespace)
+                removed += 1
+                if not removed % _AT_ONCE:
+                    await self._clock.sleep(_PAUSE_S)
+        return removed
+
+    async def _surplus(self, keep: int, oldest: datetime) -> list[tuple[str, str]]:
+        """Namespace and name of the records to remove; not all, when the list breaks off."""
+        found: list[tuple[str, str]] = []
+        cont, group = "", ("", "")
         held: list[_Held] = []  # of one controller
         while True:
             try:
                 page = await self._client.list(AUDITRECORD, limit=_PAGE, cont=cont)
             except Expired:
-                return removed  # the next round goes on
+                return found  # the next round goes on
             for item in page.items:
                 # Names begin with a digest of the uid, so a controller's records are neighbours.
                 owner = (item.metadata.namespace, item.spec.controller_uid)
                 if owner != group:
-                    removed += await self._cut(group[0], held, keep, max_age_s, now())
+                    found += [(group[0], name) for name in _cut(held, keep, oldest)]
                     group, held = owner, []
                 version = item.metadata.resource_version
                 written = int(version) if version.isdecimal() else 0
                 held.append((item.spec.time, written, item.metadata.name))
             cont = page.next
             if not cont:
-                return removed + await self._cut(group[0], held, keep, max_age_s, now())
+                return found + [(group[0], name) for name in _cut(held, keep, oldest)]
 
-    async def _cut(
-        self,
-        namespace: str,
-        held: list[_Held],
-        keep: int,
-        max_age_s: float,
-        now: datetime,
-    ) -> int:
-        held.sort(reverse=True)
-        oldest = now - timedelta(seconds=max_age_s)
-        removed = 0
-        for at, (time, _, name) in enumerate(held):
-            if at < keep and not _before(time, oldest):
-                continue
-            try:
-                await self._client.delete(AUDITRECORD, name, namespace)
-                removed += 1
-            except NotFound:
-                continue
-        return removed
+
+def _cut(held: Iterable[_Held], keep: int, oldest: datetime) -> list[str]:
+    """Names of a controller's records that are too many or too old."""
+    newest_first = sorted(held, reverse=True)
+    return [
+        name
+        for at, (time, _, name) in enumerate(newest_first)
+        if at >= keep or _before(time, oldest)
+    ]
 
 
 def _before(time: str, instant: datetime) -> bool:
