@@ -153,6 +153,7 @@ def test_conditions_that_say_that_something_is_wrong() -> None:
         {"type": "InsufficientNodes", "status": "False"},
         {"type": "Misplaced", "status": "False"},
         {"type": "RolloutFailed", "status": "False"},
+        {"type": "AuditRefused", "status": "False"},
         {"type": "Misplaced", "status": "True", "reason": "Static"},
         {"type": "DiskPressure", "status": "True", "reason": "Full"},
         {"type": "Available", "status": "False"},

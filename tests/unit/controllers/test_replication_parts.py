@@ -94,6 +94,7 @@ def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
         "Paused": ("False", "NotPaused"),
         "Progressing": ("True", "RollingOut"),
         "RolloutFailed": ("False", "NotFailed"),
+        "AuditRefused": ("False", "NothingRefused"),
     }
 
 

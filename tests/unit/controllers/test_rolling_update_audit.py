@@ -7,11 +7,13 @@ its records are written.
 
 import pytest
 from tests.unit.controllers.gates import dies_after
+from tests.unit.controllers.test_replication_alarms import told_of_rollouts
 from tests.unit.controllers.test_replication_audit import names
 from tests.unit.controllers.test_rolling_update import begun, change, counts, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
 from tests.unit.controllers.world import World, world
 
+from grange.api import conditions
 from grange.api.kinds import AUDITRECORD, NAMESPACE, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.auditrecord import AuditRecord
 from grange.api.status import ApiError, InternalError, Invalid, NotFound
@@ -177,6 +179,38 @@ async def test_a_rollout_whose_records_are_refused_for_good_can_be_deleted(tools
         await there.until(lambda: gone(there), limit_s=120)
         await there.settle(5.0)  # events come later
         assert "never" in (await there.events("FailedAudit"))[-1].message
+
+
+async def test_a_rollout_goes_on_and_ends_while_the_server_refuses_its_records(
+    tools: Tools,
+) -> None:
+    """It waited for its first record for ever, and its service with it."""
+    async with world(*tools) as there:
+        memory = told_of_rollouts(there)
+        there.gate = lambda request: (
+            Invalid("never") if request.path.endswith("/auditrecords") else None
+        )
+        await begun(there, 3)
+        await roll(there, ttlSecondsAfterFinished=60)
+        await there.until(lambda: phase(there, "Complete"), limit_s=120)
+        await there.until(lambda: there.ready(3, "two"))
+        await there.settle(10.0)  # events come later
+        found = await update(there)
+        assert found.status.outbox == ()
+        assert found.metadata.finalizers == ()
+        said = conditions.find(found.status.conditions, "AuditRefused")
+        assert said is not None
+        assert said.status == "True"
+        assert said.message.startswith("Not recorded: RolloutStarted of ")
+        told = [event.message.split(" of ")[0] for event in await there.events("FailedAudit")]
+        assert f"Not recorded: {COMPLETED}" in told
+        alerts = [(alert.about, alert.reason, alert.urgency) for alert in memory.active]
+        assert alerts == [("rollingupdate/default/roll", "AuditRefused", "low")]
+        await there.until(lambda: gone(there), limit_s=120)
+        await there.settle()
+        assert memory.active == []
+        with pytest.raises(NotFound):
+            await there.controller("one")
 
 
 async def test_another_rollout_may_begin_while_one_that_was_deleted_is_recorded(

@@ -70,7 +70,7 @@ class RollingUpdateStatus(View, frozen=True):
         started_at, progressed_at, finished_at: when it began, last got further, and was over; RFC
             3339.
         outbox: what is not recorded yet.
-        conditions: ``Progressing``, ``Complete``, ``RolloutFailed``.
+        conditions: ``Progressing``, ``Complete``, ``RolloutFailed``, perhaps ``AuditRefused``.
     """
 
     observed_generation: int = 0

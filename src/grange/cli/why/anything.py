@@ -17,6 +17,7 @@ _BAD = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnava
     "InsufficientNodes",
     "Misplaced",
     "RolloutFailed",
+    "AuditRefused",
 }
 
 

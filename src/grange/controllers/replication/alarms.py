@@ -8,17 +8,22 @@ between two controllers are all one member's, who carries them out.
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from grange.api import conditions, timestamps
+from grange.api import timestamps
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
+from grange.controllers.replication import unrecorded
 from grange.controllers.replication.phases import Phase
 from grange.reconcile.farm.alerts import HIGH, LOW, Alert
 from grange.reconcile.farm.notes import Notes
 from grange.reconcile.informer import Informer
 
-URGENCY: Mapping[str, str] = {"InsufficientNodes": LOW, "RolloutFailed": HIGH}
+URGENCY: Mapping[str, str] = {
+    "InsufficientNodes": LOW,
+    "RolloutFailed": HIGH,
+    unrecorded.CONDITION: LOW,
+}
 """Conditions that are alarming while they are true, and how much; the alert is named after them."""
 
 MISPLACED: Mapping[str, str] = {
@@ -133,7 +138,8 @@ class Alarms:
 class RolloutAlarms:
     """Watches rollouts between two controllers for those that have failed or were refused.
 
-    It is over when the rollout goes on, goes back, or is deleted.
+    It is over when the rollout goes on, goes back, or is deleted; that the audit lacks a record of
+    it, when it is deleted.
 
     Args:
         notes: where to; for rollouts alone.
@@ -164,21 +170,26 @@ class RolloutAlarms:
         self._notes.leave()
 
     def _see(self, update: RollingUpdate) -> None:
-        said = conditions.find(update.status.conditions, FAILED)
-        if said is None or said.status != "True":
-            self._clear(update)
-            return
-        about = f"rollingupdate/{update.key}"
+        found = {said.type: said for said in update.status.conditions if said.status == "True"}
+        failed = found.get(FAILED)
         for phase, (reason, urgency) in ROLLOUTS.items():
-            if said.reason == phase.value:
-                alert = Alert(about, reason, said.message, urgency)
-                age_s = _age_s(said, self._clock.now())
-                self._notes.goes_on(alert, ours=self._ours(), age_s=age_s)
-            else:
-                self._notes.is_over(about, reason)
+            of_phase = failed is not None and failed.reason == phase.value
+            self._note(update, reason, urgency, failed if of_phase else None)
+        self._note(update, unrecorded.CONDITION, LOW, found.get(unrecorded.CONDITION))
+
+    def _note(
+        self, update: RollingUpdate, reason: str, urgency: str, said: Condition | None
+    ) -> None:
+        about = f"rollingupdate/{update.key}"
+        if said is None:
+            self._notes.is_over(about, reason)
+            return
+        alert = Alert(about, reason, said.message, urgency)
+        age_s = _age_s(said, self._clock.now())
+        self._notes.goes_on(alert, ours=self._ours(), age_s=age_s)
 
     def _clear(self, update: RollingUpdate) -> None:
-        for reason, _ in ROLLOUTS.values():
+        for reason in (*(reason for reason, _ in ROLLOUTS.values()), unrecorded.CONDITION):
             self._notes.is_over(f"rollingupdate/{update.key}", reason)
 
 

@@ -26,7 +26,6 @@ from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, Replica
 from grange.api.meta import Document
 from grange.api.status import (
     AlreadyExists,
-    ApiError,
     BadRequest,
     Conflict,
     Expired,
@@ -41,6 +40,7 @@ from grange.client.client import Client
 from grange.controllers.replication import identity, logic, rollout
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.events import Reason
+from grange.controllers.replication.writes import is_terminating
 from grange.reconcile import owners
 
 _PAGE = 500
@@ -52,8 +52,12 @@ OF_ROLLOUTS = {
 }
 """What of a rollout the audit tells."""
 
-REFUSALS = (BadRequest, Forbidden, Invalid, TooLarge)
-"""Answers that a record gets for good: another try is answered alike."""
+REFUSALS = (BadRequest, Forbidden, NotFound, TooLarge, Invalid)
+"""Answers that a record gets for good: another try is answered alike.
+
+Not found is where nobody serves records.
+"""
+_WORDS = 400  # characters of a refusal that are told
 
 
 def entry(
@@ -185,22 +189,28 @@ def record_of(whose: Whose, done: OutboxEntry, members: Iterable[Member]) -> Doc
     }
 
 
-async def write(client: Client, documents: Iterable[Document]) -> None:
+async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...]:
     """Create records, each unless an earlier try has.
 
+    Returns:
+        Which of them the server refuses for good, and why, in words. What would go with its
+        namespace is not told.
+
     Raises:
-        ApiError: not all are there. With one of ``REFUSALS``, all are that the server takes.
+        ApiError: not all are there that the server takes; try again.
     """
-    refusal: ApiError | None = None
+    refused = []
     for document in documents:
         try:
             await client.create(AUDITRECORD, document, document["metadata"]["namespace"])
         except AlreadyExists:
             continue
         except REFUSALS as error:
-            refusal = refusal or error
-    if refusal is not None:
-        raise refusal
+            if not is_terminating(error):
+                spec = document["spec"]
+                words = f"{spec['event']} of {spec.get('time', '')}: {error.message}"
+                refused.append(words[:_WORDS])
+    return tuple(refused)
 
 
 def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
@@ -234,10 +244,14 @@ class Recorded:
     Attributes:
         members: ``fingerprint`` of the members that are recorded.
         live: the pods as the server had them, if it was asked: more than the cache may show.
+        refused: the records that the server refuses for good, in words. They are given up.
+        lacking: what the audit lacks, in words; empty if nothing.
     """
 
     members: str
     live: tuple[Pod, ...] | None = None
+    refused: tuple[str, ...] = ()
+    lacking: str = ""
 
     def pods(self, situation: logic.Situation) -> Sequence[Pod]:
         """The pods that there were before the pass: the server's if it was asked, else the cache's."""
@@ -277,7 +291,9 @@ class Journal:
         self._client = client
         self._clock = clock
 
-    async def settle(self, controller: ReplicationController, seen: Sequence[Pod]) -> Recorded:
+    async def settle(
+        self, controller: ReplicationController, seen: Sequence[Pod], *, lacking: str = ""
+    ) -> Recorded:
         """Write the records of what an earlier pass left in the outbox, and of what others did.
 
         The server is asked which pods there are, because a cache may not have seen them yet. The
@@ -287,13 +303,14 @@ class Journal:
             controller: whose.
             seen: its pods as the cache has them. One whose uid label is lost or names somebody else
                 is not in the server's list, so those that the list lacks are asked for by name.
+            lacking: what the audit lacks, to be told in a record with the members.
 
         Returns:
-            The members that are recorded now.
+            The members that are recorded now, and what was refused for good.
 
         Raises:
             Conflict: the controller is not what it was, so its outbox may not be.
-            ApiError: not all records are written; try again, unless it is one of ``REFUSALS``.
+            ApiError: not all records are written; try again.
         """
         listing = await self._client.list(
             POD, controller.metadata.namespace, labels=f"{ID_LABEL}={controller.metadata.uid}"
@@ -308,13 +325,17 @@ class Journal:
         due = [done for done in told if done is not None]
         now_members = fingerprint(members)
         recorded = any(done.event == RETARGET for done in due)
+        notes = [lacking] if lacking else []
         if not recorded and now_members != controller.status.audited:
-            message = "pods came or went without this controller"
+            notes.append("pods came or went without this controller")
+        if notes:
+            message = "; ".join(notes)
             due.append(entry(controller, RETARGET, self._clock.now(), number=-1, message=message))
         if due:
             await self._check_current(controller)
-        await write(self._client, [record(controller, done, members) for done in due])
-        return Recorded(now_members, tuple(live))
+        documents = [record(controller, done, members) for done in due]
+        refused = await write(self._client, documents)
+        return Recorded(now_members, tuple(live), refused)
 
     async def _check_current(self, controller: ReplicationController) -> None:
         """Ask whether the outbox is what it was: a cache that is late shows entries that are dropped.
@@ -342,7 +363,7 @@ class Journal:
         controller: ReplicationController,
         entries: Sequence[OutboxEntry],
         owned: Sequence[Pod],
-    ) -> str:
+    ) -> Recorded:
         """Write the records of entries that this pass has carried out whole.
 
         Args:
@@ -351,14 +372,15 @@ class Journal:
             owned: its pods as the pass saw them before.
 
         Returns:
-            ``fingerprint`` of the members that are recorded now.
+            The members that are recorded now, and what was refused for good.
 
         Raises:
             ApiError: not all records are written; the entries must stay in the outbox.
         """
         members = members_after(owned, entries)
-        await write(self._client, [record(controller, done, members) for done in entries])
-        return fingerprint(members)
+        documents = [record(controller, done, members) for done in entries]
+        refused = await write(self._client, documents)
+        return Recorded(fingerprint(members), refused=refused)
 
     # --- retention ----------------------------------------------------------------------------
 

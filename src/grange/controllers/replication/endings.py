@@ -13,6 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
+from msgspec.structs import replace
+
 from grange.api import names, timestamps
 from grange.api.kinds import POD, ROLLINGUPDATE, auditrecord
 from grange.api.kinds.membership import Member, OutboxEntry
@@ -22,9 +25,8 @@ from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.controllers.replication import audit
+from grange.controllers.replication import audit, unrecorded
 from grange.controllers.replication.events import Reason
-from grange.controllers.replication.writes import is_terminating
 from grange.reconcile.recorder import WARNING, Recorder
 
 FINALIZER = "grange.dev/rollout-audit"
@@ -119,7 +121,7 @@ class Endings:
         update: RollingUpdate,
         new: ReplicationController | None,
         told: Sequence[OutboxEntry] | None = None,
-    ) -> None:
+    ) -> RollingUpdate:
         """Write the records of entries, those of the outbox unless given.
 
         Args:
@@ -127,12 +129,16 @@ class Endings:
             new: its new controller, for the count that it has now.
             told: the entries.
 
+        Returns:
+            The rollout, with a condition that says so if a record was refused for good; to be stored
+            when the entries are dropped.
+
         Raises:
             ApiError: not all are written; the entries must stay.
         """
         told = update.status.outbox if told is None else told
         if not told:
-            return
+            return update
         spec, status = update.spec, update.status
         try:
             members = await self._members(update)
@@ -141,13 +147,21 @@ class Endings:
                 count = _replicas(update, new, item.event)
                 whose = audit.Whose(update.metadata.namespace, spec.new, status.new_uid, count)
                 documents.append(audit.record_of(whose, item, members))
-            await audit.write(self._client, documents)
+            refused = await audit.write(self._client, documents)
         except ApiError as error:
-            if is_terminating(error):
-                return  # its records would go with the namespace
-            message = f"Error writing audit records: {error.message}"
-            self._recorder.event(update, WARNING, Reason.AUDIT_FAILED, message, kind=ROLLINGUPDATE)
+            self._tell(update, f"Error writing audit records: {error.message}")
             raise
+        for refusal in refused:
+            self._tell(update, unrecorded.told(refusal))
+        if not refused:
+            return update
+        said = status.conditions
+        missing = unrecorded.after(unrecorded.lacking(said), refused)
+        said = unrecorded.said_of(update, said, missing, self._clock.now())
+        return replace(update, status=replace(status, conditions=said))
+
+    def _tell(self, update: RollingUpdate, message: str) -> None:
+        self._recorder.event(update, WARNING, Reason.AUDIT_FAILED, message, kind=ROLLINGUPDATE)
 
     async def cancel(self, update: RollingUpdate, pair: Pair, *, over: bool) -> None:
         """Record the end of a rollout that is being deleted, and let it go.
@@ -165,8 +179,7 @@ class Endings:
         told = list(update.status.outbox)
         if update.status.began is not None and not over:
             told.append(_entry(update, pair, auditrecord.ROLLOUT_CANCELLED, self._clock.now()))
-        with suppress(*audit.REFUSALS):  # waited for, it could never be deleted
-            await self.publish(update, pair.new, told)
+        await self.publish(update, pair.new, told)
         await self._let_go(update)
 
     async def finish(self, update: RollingUpdate, new: ReplicationController | None) -> float:
@@ -178,10 +191,11 @@ class Endings:
         Raises:
             ApiError: a record is not written, or the rollout changed; try again.
         """
-        await self.publish(update, new)
+        update = await self.publish(update, new)
         if update.status.outbox or not update.status.finished_at:
             at = update.status.finished_at or timestamps.rfc3339(self._clock.now())
-            change = {"status": {"outbox": [], "finishedAt": at}}
+            said = msgspec.to_builtins(update.status.conditions)
+            change = {"status": {"outbox": [], "finishedAt": at, "conditions": said}}
             update = await self._patch(update, change, subresource="status")
         update = await self._let_go(update)
         ended = timestamps.parse(update.status.finished_at)

@@ -118,7 +118,7 @@ class RollingUpdateService:
             left_s = await self._endings.finish(update, (await self._pair(update)).new)
             return Requeue(left_s) if left_s else Done()
         pair = await self._pair(update, settled=True)
-        await self._endings.publish(update, pair.new)
+        update = await self._endings.publish(update, pair.new)
         return await self._step(update, pair)
 
     async def _pair(self, update: RollingUpdate, *, settled: bool = False) -> Pair:

@@ -12,6 +12,7 @@ from grange.controllers.replication.echoes import Echoes
 from grange.controllers.replication.readiness import Readiness
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.transfers import Transfers
+from grange.controllers.replication.unrecorded import Patience
 from grange.reconcile.expectations import Expectations
 
 
@@ -29,6 +30,7 @@ class Memory:
         readiness: how long pods have been ready.
         replacements: how often pods finished lately.
         transfers: takes node transfers further; remembers nothing itself.
+        unrecorded: when to record again what the server refused.
         eligible: the nodes that the last pass acted on, by the controller's uid.
     """
 
@@ -38,6 +40,7 @@ class Memory:
         self.readiness = Readiness(clock)
         self.replacements = Replacements(config.replacement, config.replacement_reset_s)
         self.transfers = Transfers(clock=clock, log=log)
+        self.unrecorded = Patience(clock)
         self.eligible: dict[str, Sequence[str]] = {}
 
     def forget(self, uid: str) -> None:
@@ -45,4 +48,5 @@ class Memory:
         self.expectations.forget(uid)
         self.replacements.forget(uid)
         self.echoes.forget(uid)
+        self.unrecorded.forget(uid)
         self.eligible.pop(uid, None)

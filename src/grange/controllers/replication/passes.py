@@ -34,6 +34,7 @@ from grange.controllers.replication import (
     scheduling,
     status,
     transfer,
+    unrecorded,
 )
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.caches import Caches
@@ -41,7 +42,7 @@ from grange.controllers.replication.events import FAILURES, Reason
 from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.metrics import instruments
 from grange.controllers.replication.vouching import vouched
-from grange.controllers.replication.writes import StaleCache, Writes, is_quiet, is_terminating
+from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.errors import DeletionsHeld
@@ -133,14 +134,13 @@ class Passes:
         expected = plan
         plan = audited.unseen(plan)
         entries = audit.entries(controller, plan, moves, decision, self._clock.now())
-        controller = await self._intend(controller, moves, entries, decision, audited.members)
+        controller = await self._intend(controller, moves, entries, decision, audited)
         situation = replace(situation, controller=controller)
         failure = await self._writes.carry_out(controller, plan) or failure
         left: Sequence[OutboxEntry] = entries
-        recorded = audited.members
+        recorded = audited
         if failure is None or isinstance(failure, StaleCache):
-            if entries:
-                recorded = await self._journal.publish(controller, entries, audited.pods(situation))
+            recorded = await self._published(controller, entries, audited, situation)
             left = ()
         failure = failure or trouble
         outcome = status.observe(
@@ -152,7 +152,8 @@ class Passes:
             failure=str(failure) if failure is not None and not is_quiet(failure) else "",
             cause=_cause(failure, trouble),
         )
-        written = await self._write_status(outcome, left, recorded)
+        outcome = replace(outcome, lacking=recorded.lacking)
+        written = await self._write_status(outcome, left, recorded.members)
         if failure is not None and not is_quiet(failure):
             raise failure
         waits = [
@@ -162,6 +163,8 @@ class Passes:
         ]
         if failure is not None or not written or plan != wished or noted:
             waits.append(_AGAIN_S)
+        if recorded.lacking:
+            waits.append(self._memory.unrecorded.left_s(controller.metadata.uid))
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
@@ -171,7 +174,7 @@ class Passes:
         if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         with suppress(NotFound):
-            if controller.status.outbox:
+            if controller.status.outbox or unrecorded.lacking(controller.status.conditions):
                 recorded = await self._last_records(controller)
                 last = {"outbox": [], "audited": recorded}
                 patch = {**status.fence_of(controller), "status": last}
@@ -182,18 +185,15 @@ class Passes:
     async def _last_records(self, controller: ReplicationController) -> str:
         """Write them, but those that are refused for good; the members that are recorded then."""
         owned = logic.claim(controller, self._caches.candidates(controller)).owned
+        missing = unrecorded.lacking(controller.status.conditions)
         try:
-            return (await self._journal.settle(controller, owned)).members
+            recorded = await self._journal.settle(controller, owned, lacking=missing)
         except ApiError as error:
-            if is_terminating(error):
-                return controller.status.audited  # they would go with the namespace
-            message = f"Error writing audit records: {error.message}"
-            self._recorder.event(
-                controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
-            )
-            if isinstance(error, audit.REFUSALS):
-                return controller.status.audited  # waited for, it could never be deleted
+            self._tell_unrecorded(controller, f"Error writing audit records: {error.message}")
             raise
+        for refusal in recorded.refused:
+            self._tell_unrecorded(controller, unrecorded.told(refusal))
+        return recorded.members
 
     async def _overlooks(self, situation: logic.Situation) -> bool:
         """Whether pods that a pass takes for somebody else's are the controller's own."""
@@ -212,12 +212,51 @@ class Passes:
         return written is not None
 
     async def _audited(self, situation: logic.Situation) -> audit.Recorded:
-        """The members that are recorded, once everything up to now is."""
+        """The members that are recorded, once everything up to now is that the server takes."""
         controller, owned = situation.controller, situation.owned
         found = audit.fingerprint(audit.members(owned))
-        if not controller.status.outbox and found == controller.status.audited:
-            return audit.Recorded(found)
-        return await self._journal.settle(controller, owned)
+        missing = unrecorded.lacking(controller.status.conditions)
+        due = bool(missing) and not self._memory.unrecorded.left_s(controller.metadata.uid)
+        if not (controller.status.outbox or due) and found == controller.status.audited:
+            return audit.Recorded(found, lacking=missing)
+        recorded = await self._journal.settle(controller, owned, lacking=missing if due else "")
+        return self._given_up(controller, recorded, missing, told_of=due)
+
+    async def _published(
+        self,
+        controller: ReplicationController,
+        entries: Sequence[OutboxEntry],
+        before: audit.Recorded,
+        situation: logic.Situation,
+    ) -> audit.Recorded:
+        """The members that are recorded, once what this pass did is."""
+        if not entries:
+            return before
+        recorded = await self._journal.publish(controller, entries, before.pods(situation))
+        return self._given_up(controller, recorded, before.lacking)
+
+    def _given_up(
+        self,
+        controller: ReplicationController,
+        recorded: audit.Recorded,
+        missing: str,
+        *,
+        told_of: bool = False,
+    ) -> audit.Recorded:
+        """Tell of what is refused for good; what the audit lacks then."""
+        uid = controller.metadata.uid
+        for refusal in recorded.refused:
+            self._tell_unrecorded(controller, unrecorded.told(refusal))
+            self._memory.unrecorded.refused(uid)
+        missing = unrecorded.after(missing, recorded.refused, told_of=told_of)
+        if not missing:
+            self._memory.unrecorded.forget(uid)
+        return replace(recorded, lacking=missing)
+
+    def _tell_unrecorded(self, controller: ReplicationController, message: str) -> None:
+        self._recorder.event(
+            controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
+        )
 
     async def _judge(
         self, situation: logic.Situation, *, known: bool
@@ -277,7 +316,7 @@ class Passes:
         moves: Advance,
         entries: Sequence[OutboxEntry],
         decision: rollout.Decision,
-        audited: str,
+        audited: audit.Recorded,
     ) -> ReplicationController:
         """Store what is about to be done, unless the controller changed meanwhile.
 
@@ -307,8 +346,14 @@ class Passes:
             "transferBackoffs": msgspec.to_builtins(moves.backoffs),
             "outbox": msgspec.to_builtins(entries),
             **spread,
-            "audited": audited,
+            "audited": audited.members,
         }
+        if audited.refused:
+            # In the write that gives the entries up: a crash must not make them vanish silently.
+            said = unrecorded.said_of(
+                controller, now_stored.conditions, audited.lacking, self._clock.now()
+            )
+            intent["conditions"] = msgspec.to_builtins(said)
         written = await self._patch_status(
             controller, {**status.fence_of(controller), "status": intent}
         )

@@ -1,6 +1,6 @@
 """What a controller says about itself: counts and conditions, as a table of rules.
 
-Every condition is always there. Abnormal-is-true conditions (``InsufficientNodes``, ``Misplaced``, ``Paused``)
+Every condition is always there. Abnormal-is-true conditions (``InsufficientNodes``, ``Misplaced``, ``Paused``, …)
 are named after the abnormality, so that ``kubectl wait`` can wait for either state.
 """
 
@@ -18,7 +18,7 @@ from grange.api.kinds.replicationcontroller import (
     ReplicationControllerStatus,
 )
 from grange.api.meta import Condition, Document
-from grange.controllers.replication import budget, health, identity, logic, rollout
+from grange.controllers.replication import budget, health, identity, logic, rollout, unrecorded
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.phases import Phase
 from grange.controllers.replication.readiness import Readiness
@@ -44,6 +44,7 @@ class Outcome:
         moves: what became of its node transfers; None when they were not looked at.
         minimum: how many shall be available at any time.
         rolling: whether pods are being replaced for another template.
+        lacking: what the audit lacks because the server refused it, in words; empty for nothing.
     """
 
     controller: ReplicationController
@@ -58,6 +59,7 @@ class Outcome:
     moves: Advance | None = None
     minimum: int = 0
     rolling: bool = False
+    lacking: str = ""
 
     @property
     def replicas(self) -> int:
@@ -228,6 +230,10 @@ def _misplaced(outcome: Outcome) -> Verdict:
     return "False", "AllOnEligibleNodes", "every bound pod is on an eligible node"
 
 
+def _audit_refused(outcome: Outcome) -> Verdict:
+    return unrecorded.verdict(outcome.lacking)
+
+
 _HELD_UP = frozenset({"DeletionsHeld", "WriteFailed", "NodesUnknown", "Paused", "RolledBack"})
 
 RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
@@ -238,6 +244,7 @@ RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
     ("Paused", _paused),
     ("Progressing", _progressing),
     ("RolloutFailed", _rollout_failed),
+    (unrecorded.CONDITION, _audit_refused),
 )
 """Condition type and its rule, in the order in which conditions are written."""
 
