@@ -26,7 +26,7 @@ from grange.api.kinds import (
     ROLLINGUPDATE,
     pod as pods,
 )
-from grange.api.kinds.auditrecord import RETARGET
+from grange.api.kinds.auditevents import RETARGET
 from grange.api.kinds.membership import DRAINED_NODES
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, controller_of

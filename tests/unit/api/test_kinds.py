@@ -692,3 +692,27 @@ def test_a_group_stays_in_its_queue() -> None:
 )
 def test_queues_that_make_no_sense_are_refused(spec: Document, field: str) -> None:
     assert [at for at, _ in faults(QUEUE, make(QUEUE, spec=spec))] == [field]
+
+
+@pytest.mark.parametrize(
+    "info", [info for info in BUILT_IN if info.group == "grange.dev"], ids=lambda info: info.kind
+)
+def test_no_word_in_a_status_is_refused_for_being_unknown(info: AnyKind) -> None:
+    """One that another version wrote would make the server refuse every write of the object."""
+    definitions = info.definitions
+
+    def enumerated(schema: Any, path: str) -> list[str]:
+        if not isinstance(schema, dict):
+            return []
+        found = [path] if "enum" in schema else []
+        name = str(schema.get("$ref", "")).removeprefix("#/definitions/")
+        parts = {**schema.get("properties", {}), "[]": schema.get("items")}
+        found += enumerated(definitions.get(name), path)
+        return found + [
+            hit for key, part in parts.items() for hit in enumerated(part, f"{path}.{key}")
+        ]
+
+    properties = definitions[info.schema]["properties"]
+    assert enumerated(properties.get("status"), "status") == []
+    if info is REPLICATIONCONTROLLER:
+        assert "spec.placement" in enumerated(properties["spec"], "spec"), "it is looked for"

@@ -18,7 +18,8 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.auditrecord import EVENTS, RETARGET, SCHEMA_VERSION, AuditRecord, AuditSpec
+from grange.api.kinds.auditevents import EVENTS, RETARGET
+from grange.api.kinds.auditrecord import SCHEMA_VERSION, AuditRecord, AuditSpec
 from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import ApiError, Forbidden, InternalError, Invalid

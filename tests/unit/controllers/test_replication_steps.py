@@ -15,7 +15,7 @@ from tests.unit.controllers.test_rollout_service import Tools, tools, version
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.api.kinds.auditrecord import RETARGET
+from grange.api.kinds.auditevents import RETARGET
 from grange.api.meta import Document
 from grange.api.status import ApiError, InternalError
 from grange.api.wire import Request

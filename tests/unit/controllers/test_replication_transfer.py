@@ -12,12 +12,8 @@ import pytest
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.auditrecord import (
-    TRANSFER_COMPLETED,
-    TRANSFER_ROLLED_BACK,
-    TRANSFER_STARTED,
-    AuditRecord,
-)
+from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
+from grange.api.kinds.auditrecord import AuditRecord
 from grange.api.kinds.membership import DRAINED_NODES, TRANSFER_LOCK, NodeTransfer
 from grange.api.meta import ObjectKey
 from grange.api.status import InternalError

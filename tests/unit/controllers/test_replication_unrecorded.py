@@ -201,3 +201,20 @@ async def test_an_entry_that_an_earlier_owner_left_is_given_up_and_told_of_in_on
         told = await records(there)
         missing = [one for one in told if f"{MARK}RolloutStarted" in one.spec.message]
         assert missing or [one for one in told if one.metadata.name.endswith("-left")]
+
+
+async def test_a_service_goes_on_with_an_event_in_its_outbox_that_only_another_version_knows(
+    tools: Tools,
+) -> None:
+    async with world(*tools) as there:
+        await start(there, "a", "b", replicas=1)
+        await there.until(lambda: there.ready(1))
+        await there.settle()
+        change = {"status": {"outbox": [{"id": "later", "event": "Party"}]}}
+        await there.client.patch(
+            REPLICATIONCONTROLLER, "web", "default", patch=change, subresource="status"
+        )
+        await there.change(replicas=2)
+        await there.until(lambda: there.ready(2))
+        assert (await refused(there)).startswith(f"{MARK}Party of ")
+        assert (await there.controller()).status.outbox == ()

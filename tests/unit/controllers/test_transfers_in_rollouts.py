@@ -31,7 +31,7 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import rollouts
 from grange.api.kinds import POD
-from grange.api.kinds.auditrecord import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
+from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
 from grange.base.rng import Stream
 from grange.cli.verbs.rc import objects
 from grange.controllers.replication.controller import ReplicationService

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from grange.api import described
+from grange.api.kinds.auditevents import EVENTS, RETARGET
 from grange.api.kinds.membership import MEMBER_SCHEMA, TRANSFER_SCHEMA, Member, NodeTransfer
 from grange.api.meta import Document, Resource, View
 from grange.api.printing import cells
@@ -16,24 +17,6 @@ from grange.api.scheme import Column, KindInfo
 from grange.api.status import Cause
 from grange.api.validation.causes import Faults
 
-RETARGET = "Retarget"
-TRANSFER_STARTED = "NodeTransferStarted"
-TRANSFER_COMPLETED = "NodeTransferCompleted"
-TRANSFER_ROLLED_BACK = "NodeTransferRolledBack"
-ROLLOUT_STARTED = "RolloutStarted"
-ROLLOUT_COMPLETED = "RolloutCompleted"
-ROLLOUT_ROLLED_BACK = "RolloutRolledBack"
-ROLLOUT_CANCELLED = "RolloutCancelled"
-EVENTS = (
-    RETARGET,
-    TRANSFER_STARTED,
-    TRANSFER_COMPLETED,
-    TRANSFER_ROLLED_BACK,
-    ROLLOUT_STARTED,
-    ROLLOUT_COMPLETED,
-    ROLLOUT_ROLLED_BACK,
-    ROLLOUT_CANCELLED,
-)
 SCHEMA_VERSION = 1
 
 

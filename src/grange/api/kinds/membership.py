@@ -5,6 +5,7 @@ owns the controller next reads them and goes on.
 """
 
 from grange.api import described
+from grange.api.kinds.auditevents import EVENTS
 from grange.api.meta import Document, Resource, View
 
 
@@ -67,7 +68,7 @@ class OutboxEntry(View, frozen=True):
 
     Attributes:
         id: unique for the controller; the record's name is made from it.
-        event: a type of audit record.
+        event: a type of audit record; another version may know more of them than ``EVENTS``.
         time: RFC 3339.
         added: pods to create.
         removed: pods to delete.
@@ -129,12 +130,15 @@ BACKOFF_SCHEMA: Document = _object(
     attempts=described.whole("How many moves failed, one after the other."),
     avoid=described.several({"type": "string"}, "Nodes where they failed."),
 )
+# Like every word in a status, the event is described and not enumerated: the server judges whole
+# documents, so one that another version wrote would make it refuse every write of its object, the
+# owner's claim included.
 OUTBOX_SCHEMA: Document = _object(
     "A change whose audit record is not written yet.",
     ("id", "event"),
     {
         "id": "Unique for the controller.",
-        "event": "Type of the audit record.",
+        "event": f"Type of the audit record: {', '.join(EVENTS)}.",
         "time": "When it was decided.",
         "message": "In words.",
     },

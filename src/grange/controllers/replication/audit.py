@@ -18,8 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import names, timestamps
-from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, auditrecord
-from grange.api.kinds.auditrecord import RETARGET, AuditSpec
+from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, auditevents
+from grange.api.kinds.auditevents import RETARGET
+from grange.api.kinds.auditrecord import AuditSpec
 from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
@@ -46,9 +47,9 @@ from grange.reconcile import owners
 _PAGE = 500
 _AT_ONCE, _PAUSE_S = 100, 20.0  # records removed between two pauses
 OF_ROLLOUTS = {
-    Reason.ROLLOUT_STARTED: auditrecord.ROLLOUT_STARTED,
-    Reason.ROLLOUT_COMPLETE: auditrecord.ROLLOUT_COMPLETED,
-    Reason.ROLLED_BACK: auditrecord.ROLLOUT_ROLLED_BACK,
+    Reason.ROLLOUT_STARTED: auditevents.ROLLOUT_STARTED,
+    Reason.ROLLOUT_COMPLETE: auditevents.ROLLOUT_COMPLETED,
+    Reason.ROLLED_BACK: auditevents.ROLLOUT_ROLLED_BACK,
 }
 """What of a rollout the audit tells."""
 

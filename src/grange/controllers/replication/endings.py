@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import names, timestamps
-from grange.api.kinds import POD, ROLLINGUPDATE, auditrecord
+from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
 from grange.api.kinds.membership import Member, OutboxEntry
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
@@ -33,10 +33,10 @@ FINALIZER = "grange.dev/rollout-audit"
 """Keeps a rollout that has begun until its records are written."""
 
 _WORDS = {
-    auditrecord.ROLLOUT_STARTED: "begins",
-    auditrecord.ROLLOUT_COMPLETED: "is complete",
-    auditrecord.ROLLOUT_ROLLED_BACK: "went back",
-    auditrecord.ROLLOUT_CANCELLED: "was deleted half-way",
+    auditevents.ROLLOUT_STARTED: "begins",
+    auditevents.ROLLOUT_COMPLETED: "is complete",
+    auditevents.ROLLOUT_ROLLED_BACK: "went back",
+    auditevents.ROLLOUT_CANCELLED: "was deleted half-way",
 }
 
 
@@ -65,7 +65,7 @@ def _entry(update: RollingUpdate, pair: Pair, event: str, now: datetime) -> Outb
     held = [_count(spec.old, pair.old)] if spec.old else []
     message = f"RollingUpdate {update.metadata.name} {_WORDS[event]}: "
     message += ", ".join([*held, _count(spec.new, pair.new)])
-    if event == auditrecord.ROLLOUT_STARTED:
+    if event == auditevents.ROLLOUT_STARTED:
         message += f"; {spec.desired} wanted"
     return OutboxEntry(
         id=names.digest(update.metadata.uid, event),
@@ -82,8 +82,8 @@ def _count(name: str, controller: ReplicationController | None) -> str:
 def _replicas(update: RollingUpdate, new: ReplicationController | None, event: str) -> int:
     """What the new controller wanted when it happened, which may be a crash ago."""
     status = update.status
-    then = status.began if event == auditrecord.ROLLOUT_STARTED else status.replicas
-    if then is None or event == auditrecord.ROLLOUT_CANCELLED:
+    then = status.began if event == auditevents.ROLLOUT_STARTED else status.replicas
+    if then is None or event == auditevents.ROLLOUT_CANCELLED:
         return 0 if new is None else new.spec.replicas
     return then.new
 
@@ -178,7 +178,7 @@ class Endings:
             return
         told = list(update.status.outbox)
         if update.status.began is not None and not over:
-            told.append(_entry(update, pair, auditrecord.ROLLOUT_CANCELLED, self._clock.now()))
+            told.append(_entry(update, pair, auditevents.ROLLOUT_CANCELLED, self._clock.now()))
         await self.publish(update, pair.new, told)
         await self._let_go(update)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from grange.api import names, timestamps
-from grange.api.kinds import auditrecord
+from grange.api.kinds import auditevents
 from grange.api.kinds.membership import TRANSFER_LOCK, NodeTransfer, drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -25,8 +25,8 @@ _LOCKED_S = 1.0  # an operator's lock is short; look again soon
 _RELEASE_AGAIN_S = 5.0
 
 _RECORDS = {
-    Phase.FINISHING: auditrecord.TRANSFER_COMPLETED,
-    Phase.ROLLING_BACK: auditrecord.TRANSFER_ROLLED_BACK,
+    Phase.FINISHING: auditevents.TRANSFER_COMPLETED,
+    Phase.ROLLING_BACK: auditevents.TRANSFER_ROLLED_BACK,
 }
 
 
@@ -211,7 +211,7 @@ class Transfers:
             transfer_id = names.digest(meta.uid, meta.resource_version, pod.metadata.uid)
             item = transfer.begin(controller, pod, transfer_id=transfer_id, now=now)
             result.after.append(item)
-            result.records.append((auditrecord.TRANSFER_STARTED, item))
+            result.records.append((auditevents.TRANSFER_STARTED, item))
             self._log.info("node transfer begins", transfer=item.id, pod=str(pod.key), old=item.old)
 
     def _reason_to_wait(
