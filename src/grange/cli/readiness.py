@@ -23,6 +23,9 @@ class State:
 
 Check = Callable[[Document | None], State]
 
+ENDED_BADLY = frozenset({"Failed", "RolledBack", "Refused"})
+"""Phases of rollouts, within a controller and between two."""
+
 
 def condition(document: Document, kind: str) -> Document | None:
     """The condition of this type, if it is there."""
@@ -139,9 +142,30 @@ def _namespace(document: Document) -> State:
     return State(done=phase == "Active", text=str(phase).lower())
 
 
+def rolling_update(document: Document) -> State:
+    """How far replicas have moved from one controller to another, and what that waits for."""
+    status = document.get("status") or {}
+    phase = str(status.get("phase") or "")
+    moved = (status.get("replicas") or {}).get("new", 0)
+    text = f"{phase or 'not begun'}, {moved} of {document['spec']['desired']} moved"
+    failed = phase in ENDED_BADLY
+    if phase == "Waiting":
+        text += f": {at_canaries('spec.canary')}"
+    elif failed or phase == "Pending":
+        said = condition(document, "RolloutFailed" if failed else "Progressing") or {}
+        text += f": {said['message']}" if said.get("message") else ""
+    return State(done=phase == "Complete", text=text, failed=failed)
+
+
+def at_canaries(field: str) -> str:
+    """What to say of a rollout that stopped where it was told to."""
+    return f"the canaries are there; raise or remove {field} to go on"
+
+
 _BY_KIND: Mapping[str, Callable[[Document], State]] = {
     "Pod": _pod,
     "ReplicationController": _replication_controller,
+    "RollingUpdate": rolling_update,
     "Namespace": _namespace,
     "Node": _node,
 }

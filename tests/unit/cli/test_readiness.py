@@ -132,6 +132,35 @@ def test_wishes_of_wait() -> None:
 
 
 @pytest.mark.parametrize(
+    ("phase", "done", "failed", "told"),
+    [
+        ("", False, False, "not begun, 0 of 3 moved"),
+        ("Pending", False, False, "Pending, 0 of 3 moved: waits for two"),
+        ("Progressing", False, False, "Progressing, 0 of 3 moved"),
+        ("Complete", True, False, "Complete, 0 of 3 moved"),
+        ("Refused", False, True, "Refused, 0 of 3 moved: expected 9"),
+        ("RolledBack", False, True, "RolledBack, 0 of 3 moved: expected 9"),
+    ],
+)
+def test_a_move_of_replicas_is_ready_when_it_is_complete(
+    *, phase: str, done: bool, failed: bool, told: str
+) -> None:
+    """Not as soon as it is there, as kinds are that have nothing to wait for."""
+    conditions = [
+        {"type": "Progressing", "message": "waits for two"},
+        {"type": "RolloutFailed", "message": "expected 9"},
+    ]
+    state = readiness.ready(
+        {
+            "kind": "RollingUpdate",
+            "spec": {"desired": 3},
+            "status": {"phase": phase, "conditions": conditions},
+        }
+    )
+    assert state == readiness.State(done=done, text=told, failed=failed)
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("30s", 30), ("2m", 120), ("1h", 3600), ("-1s", 604800)]
 )
 def test_durations(text: str, seconds: float) -> None:

@@ -3,9 +3,6 @@
 import contextlib
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
 
 import click
 import msgspec
@@ -17,8 +14,9 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, NotFound
 from grange.api.wire import Request
-from grange.cli import session
+from grange.cli import members, session
 from grange.cli.confirm import confirm
+from grange.cli.members import Member
 from grange.cli.printers import table
 from grange.cli.surroundings import Surroundings
 
@@ -35,34 +33,6 @@ def command() -> None:
     """The members that share the controllers' work."""
 
 
-@dataclass
-class Member:
-    """One member, from its Lease.
-
-    Attributes:
-        name: its name; without a session it has only its Lease left.
-        session: identity of its session; empty when it has none.
-        term_s: after so long without a renewal others end its session.
-        silent_s: seconds since its last renewal, by this machine's clock.
-        alerts: what troubles it.
-        owns: how many objects name its session, by farm.
-    """
-
-    name: str
-    session: str
-    term_s: int
-    silent_s: float
-    alerts: list[dict[str, Any]]
-    owns: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def state(self) -> str:
-        """In one word."""
-        if not self.session:
-            return "Left"
-        return "Active" if self.silent_s <= self.term_s else "Silent"
-
-
 @command.command("status")
 @click.option("-o", "--output", type=click.Choice(["json"]), default=None, help="As a document.")
 @session.connected
@@ -70,12 +40,12 @@ def status(around: Surroundings, target: session.Target, output: str | None) -> 
     """Members, what each owns, what nobody owns, and alerts."""
 
     async def verb(opened: session.Session) -> int:
-        members = await _members(opened, around.clock.now())
-        homeless = await _count(opened, members)
+        found = await members.listed(opened, around.clock.now())
+        homeless = await _count(opened, found)
         if output:
-            click.echo(_document(members, homeless).decode())
+            click.echo(_document(found, homeless).decode())
         else:
-            _show(members, homeless)
+            _show(found, homeless)
         return 0
 
     session.run(around, target, verb)
@@ -116,38 +86,9 @@ async def _write(
     await opened.fetch(Request(method, path, headers=headers, body=encode(body)))
 
 
-async def _members(opened: session.Session, now: datetime) -> list[Member]:
-    query = {"labelSelector": farm.GROUP_LABEL}
-    request = Request("GET", LEASE.path(farm.NAMESPACE), query=query)
-    items = decode_document((await opened.fetch(request)).body).get("items") or []
-    return [_member(item, now) for item in items]
-
-
-def _member(lease: Document, now: datetime) -> Member:
-    meta, spec = lease["metadata"], lease.get("spec") or {}
-    holder = str(spec.get("holderIdentity") or "")
-    group = str(meta["labels"][farm.GROUP_LABEL])
-    renewed = spec.get("renewTime")
-    return Member(
-        name=holder.rpartition("_")[0] or str(meta["name"]).removeprefix(f"{group}-"),
-        session=f"{holder}/{spec.get('leaseTransitions') or 0}" if holder else "",
-        term_s=int(spec.get("leaseDurationSeconds") or 0),
-        silent_s=(now - timestamps.parse(renewed)).total_seconds() if renewed else 0.0,
-        alerts=_alerts((meta.get("annotations") or {}).get(farm.REPORT_ANNOTATION, "")),
-    )
-
-
-def _alerts(report: str) -> list[dict[str, Any]]:
-    try:
-        said = msgspec.json.decode(report or "{}", type=dict[str, Any])
-        return msgspec.convert(said.get("alerts") or [], list[dict[str, Any]])
-    except msgspec.MsgspecError:
-        return []  # somebody's hand: the member's next renewal puts it right
-
-
-async def _count(opened: session.Session, members: list[Member]) -> Counter[str]:
+async def _count(opened: session.Session, crew: list[Member]) -> Counter[str]:
     """Count who owns what; what no session owns is returned by farm."""
-    sessions = {member.session: member for member in members if member.session}
+    sessions = {member.session: member for member in crew if member.session}
     homeless: Counter[str] = Counter()
     for name, kind, label in _SHARED:
         query = {"labelSelector": label} if label else {}
@@ -159,7 +100,7 @@ async def _count(opened: session.Session, members: list[Member]) -> Counter[str]
     return homeless
 
 
-def _document(members: list[Member], homeless: Counter[str]) -> bytes:
+def _document(crew: list[Member], homeless: Counter[str]) -> bytes:
     document = {
         "members": [
             {
@@ -169,20 +110,20 @@ def _document(members: list[Member], homeless: Counter[str]) -> bytes:
                 "owns": {name: member.owns[name] for name, _, _ in _SHARED},
                 "alerts": member.alerts,
             }
-            for member in members
+            for member in crew
         ],
         "unowned": {name: homeless[name] for name, _, _ in _SHARED},
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=4)
 
 
-def _show(members: list[Member], homeless: Counter[str]) -> None:
-    if not members:
+def _show(crew: list[Member], homeless: Counter[str]) -> None:
+    if not crew:
         click.echo("No member takes part: start one with `grange up` or `grange controllers`.")
         return
     names = [name for name, _, _ in _SHARED]
     rows = [["MEMBER", "STATE", "RENEWED", *(name.upper() for name in names), "ALERTS"]]
-    for member in members:
+    for member in crew:
         owned = [str(member.owns[name]) for name in names]
         seen = timestamps.age(max(0.0, member.silent_s))
         rows.append([member.name, member.state, seen, *owned, str(len(member.alerts))])
@@ -191,7 +132,7 @@ def _show(members: list[Member], homeless: Counter[str]) -> None:
     click.echo("\n".join(table.render(rows)))
     told = [
         [str(alert.get(key, "")) for key in ("urgency", "about", "reason", "message")]
-        for member in members
+        for member in crew
         if member.state == "Active"
         for alert in member.alerts
     ]

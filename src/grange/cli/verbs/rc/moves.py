@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from grange.api import timestamps
+from grange.api.codec import to_document
 from grange.api.kinds import ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
@@ -11,7 +12,6 @@ from grange.api.status import NotFound
 from grange.cli import readiness, session
 from grange.cli.verbs.rc import objects
 
-FAILED = frozenset({"Failed", "RolledBack", "Refused"})
 OVER = frozenset({"Complete", "RolledBack", "Refused"})
 
 _OBSERVED_S = 10.0  # longer, and whoever works on the controller is not there
@@ -85,14 +85,15 @@ def done(found: Document | None) -> readiness.State:
     """How far a rollout between two controllers is; one that went before its end was cancelled."""
     if found is None:
         return readiness.State(done=False, text="was cancelled", failed=True)
-    status = found.get("status") or {}
-    phase = str(status.get("phase") or "not begun")
-    moved = (status.get("replicas") or {}).get("new", 0)
-    text = f"{phase}, {moved} of {found['spec']['desired']} moved"
-    said = (readiness.condition(found, "RolloutFailed") or {}).get("message")
-    if phase in FAILED:
-        return readiness.State(done=False, text=f"{text}: {said}" if said else text, failed=True)
-    return readiness.State(done=phase == "Complete", text=text)
+    return readiness.rolling_update(found)
+
+
+def told(update: RollingUpdate) -> str:
+    """Whose replicas move where, and how far that is."""
+    spec = update.spec
+    way = f"{spec.old} to {spec.new}" if spec.old else f"to {spec.new}"
+    way += f" (gru/{update.metadata.name})"
+    return f"{way}: {readiness.rolling_update(to_document(update)).text}"
 
 
 async def _of(opened: session.Session, name: str) -> list[RollingUpdate]:

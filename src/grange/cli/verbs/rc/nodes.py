@@ -83,7 +83,7 @@ def lock_transfers(around: Surroundings, target: session.Target, name: str, leng
     ttl_s = parse_duration(length)
 
     async def verb(opened: session.Session) -> int:
-        await _lock(opened, name, ttl_s).acquire()
+        await lock(opened, name, ttl_s).acquire()
         await objects.told(opened, name, "", f"begins no transfer for {length}")
         return 0
 
@@ -97,7 +97,7 @@ def unlock_transfers(around: Surroundings, target: session.Target, name: str) ->
     """Take your lock off NAME."""
 
     async def verb(opened: session.Session) -> int:
-        await _lock(opened, name, 1.0).release()
+        await lock(opened, name, 1.0).release()
         await objects.told(opened, name, "", "may begin transfers")
         return 0
 
@@ -109,7 +109,8 @@ def _me() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def _lock(opened: session.Session, name: str, ttl_s: float) -> locks.ObjectLock:
+def lock(opened: session.Session, name: str, ttl_s: float) -> locks.ObjectLock:
+    """The lock on a controller's transfers, for this user on this machine."""
     return locks.ObjectLock(
         opened.client,
         REPLICATIONCONTROLLER,

@@ -184,8 +184,10 @@ def within_done(found: Document | None) -> readiness.State:
     status = found.get("status") or {}
     wanted, updated = spec.get("replicas") or 0, status.get("updatedReplicas") or 0
     text = f"{phase or 'waiting for the controller'}, {updated} of {wanted} updated"
-    if (spec.get("rollout") or {}).get("paused"):
+    if (spec.get("rollout") or {}).get("paused") and phase != "Paused":
         text += ", paused"
+    if phase == "Waiting":
+        text += f": {readiness.at_canaries('spec.rollout.canary')}"
     if state.get("message"):
         text += f": {state['message']}"
     if phase == "Complete" and updated < wanted:  # the template is, the replicas are not
@@ -193,7 +195,7 @@ def within_done(found: Document | None) -> readiness.State:
     seen = status.get("observedGeneration") == found["metadata"].get("generation")
     if not seen:
         return readiness.State(done=False, text="waiting for the controller")
-    if phase in moves.FAILED:
+    if phase in readiness.ENDED_BADLY:
         return readiness.State(done=False, text=text, failed=True)
     return readiness.State(done=phase == "Complete" and updated >= wanted, text=text)
 

@@ -1,20 +1,29 @@
 """``grange rc status``: how a controller and its pods are, on one page."""
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 import msgspec
 
+from grange.api.codec import convert
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.fields import lookup
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
-from grange.api.meta import Document
+from grange.api.kinds import POD
+from grange.api.kinds.membership import TRANSFER_LOCK, drained_nodes
+from grange.api.kinds.replicationcontroller import NAME_LABEL
+from grange.api.meta import Document, Resource
+from grange.api.names import label_value
 from grange.api.printing import cells, pods
-from grange.api.replication import PROTECT_ANNOTATION, TRANSFER_ANNOTATION
-from grange.cli import listing, readiness, session
+from grange.api.replication import PROTECT_ANNOTATION, BadIntent, transfer_of
+from grange.api.status import Forbidden
+from grange.cli import listing, members, readiness, session
+from grange.cli.members import Member
 from grange.cli.printers import table
 from grange.cli.surroundings import Surroundings
-from grange.cli.verbs.rc import objects
+from grange.cli.verbs.rc import moves, objects
+from grange.client import locks
 
 _HASH = "grange.dev/template-hash"
 
@@ -27,29 +36,115 @@ def command(around: Surroundings, target: session.Target, name: str, output: str
     """Show NAME: counts, who owns it, conditions, its rollout, and its pods."""
 
     async def verb(opened: session.Session) -> int:
-        found = await objects.document(opened, name)
-        scale = REPLICATIONCONTROLLER.scale
-        selector = scale.selector(found) if scale is not None else ""
-        own = await listing.listed(opened, POD, selector=selector)
-        now = around.clock.now().timestamp()
         if output:
-            facts = {"status": found.get("status") or {}, "owner": owner(found)}
+            found = await objects.document(opened, name)
+            facts = {
+                "status": found.get("status") or {},
+                "owner": owner(found, await _crew(opened)),
+            }
             click.echo(msgspec.json.format(msgspec.json.encode(facts), indent=4).decode())
         else:
-            click.echo("\n".join([*summary(found), "", *conditions(found), *_pods(own, now)]))
+            click.echo("\n".join(await page(opened, name)))
         return 0
 
     session.run(around, target, verb)
 
 
-def owner(found: Document) -> str:
-    """The member of the farm that works on it; empty for nobody."""
-    said = str((found["metadata"].get("annotations") or {}).get(OWNER_ANNOTATION) or "")
-    return said.rpartition("/")[0].rpartition("_")[0]
+async def page(opened: session.Session, name: str) -> list[str]:
+    """What there is to say of a controller, line by line.
+
+    Raises:
+        NotFound: there is none of the name.
+    """
+    found = await objects.document(opened, name)
+    there = await listing.listed(opened, POD)
+    own, orphans = belonging(found, there)
+    now = opened.around.clock.now()
+    facts = summary(found, now=now, crew=await _crew(opened), orphans=orphans)
+    if (update := await moves.under_way(opened, name)) is not None:
+        facts["Replicas move"] = moves.told(update)
+    width = max(len(key) for key in facts) + 2
+    lines = [f"{key + ':':<{width}}{value}" for key, value in facts.items()]
+    return [*lines, "", *conditions(found), *_pods(own, now.timestamp())]
 
 
-def summary(found: Document) -> list[str]:
-    """Names and values, one a line."""
+def belonging(
+    found: Document, there: Iterable[Document]
+) -> tuple[list[Document], Sequence[Document]]:
+    """The controller's pods, and those without any controller that it should adopt.
+
+    Owner references decide, because anybody may put labels on pods, and take them off.
+    """
+    meta = found["metadata"]
+    mark = label_value(str(meta["name"]))
+    own, orphans = [], []
+    for pod in there:
+        references = pod["metadata"].get("ownerReferences") or ()
+        uids = [item.get("uid") for item in references if item.get("controller")]
+        labels = pod["metadata"].get("labels") or {}
+        if meta["uid"] in uids:
+            own.append(pod)
+        elif not uids and labels.get(NAME_LABEL) == mark and _stays(pod):
+            orphans.append(pod)
+    return own, orphans
+
+
+def _stays(pod: Document) -> bool:
+    ended = lookup(pod, "status.phase") in {"Succeeded", "Failed"}
+    return not ended and not pod["metadata"].get("deletionTimestamp")
+
+
+async def _crew(opened: session.Session) -> list[Member] | None:
+    """The members of the farm; None where they may not be seen."""
+    try:
+        return await members.listed(opened, opened.around.clock.now())
+    except Forbidden:
+        return None
+
+
+def owner(found: Document, crew: Iterable[Member] | None) -> str:
+    """The member of the farm that works on it; empty for nobody.
+
+    A session that is over leaves its name on objects, where it means nothing.
+    """
+    said = _claimed(found)
+    alive = crew is None or any(member.session == said for member in crew)
+    return _name(said) if alive else ""
+
+
+def _claimed(found: Document) -> str:
+    """The session that was the last to claim it."""
+    return str((found["metadata"].get("annotations") or {}).get(OWNER_ANNOTATION) or "")
+
+
+def _name(claim: str) -> str:
+    return claim.rpartition("/")[0].rpartition("_")[0]
+
+
+def _owner(found: Document, crew: Sequence[Member] | None) -> str:
+    said = _claimed(found)
+    name = owner(found, crew)
+    if not name:
+        return f"nobody ({_name(said)} has left)" if said else "nobody"
+    silent = [item for item in crew or () if item.session == said and item.state == "Silent"]
+    return f"{name}, silent for {silent[0].silent_s:.0f} s" if silent else name
+
+
+def summary(
+    found: Document,
+    *,
+    now: datetime,
+    crew: Sequence[Member] | None = None,
+    orphans: Sequence[Document] = (),
+) -> dict[str, str]:
+    """Facts by their names.
+
+    Args:
+        found: the controller in full.
+        now: wall time.
+        crew: the members of the farm; None where they may not be seen.
+        orphans: pods that it should adopt.
+    """
     spec, status = found.get("spec") or {}, found.get("status") or {}
     notes = found["metadata"].get("annotations") or {}
     counts = [
@@ -63,15 +158,32 @@ def summary(found: Document) -> list[str]:
         "State": readiness.ready(found).text + (", disabled" if spec.get("paused") else ""),
         "Replicas": ", ".join(counts),
         "Placement": f"{spec.get('placement', 'OnePerNode')}, {spec.get('strategy', 'Static')}",
-        "Owner": owner(found) or "nobody",
+        "Owner": _owner(found, crew),
         "Protected": "while it asks for replicas" if PROTECT_ANNOTATION in notes else "no",
         "Rollout": _rollout(status.get("rollout")),
         "Node transfers": "; ".join(map(_transfer, status.get("nodeTransfers") or ())) or "none",
     }
-    if TRANSFER_ANNOTATION in notes:
-        facts["Replicas on their way"] = str(notes[TRANSFER_ANNOTATION])
-    width = max(len(key) for key in facts) + 2
-    return [f"{key + ':':<{width}}{value}" for key, value in facts.items()]
+    controller = convert({"metadata": found["metadata"]}, Resource)
+    if (held := locks.hold(controller, TRANSFER_LOCK, now)) is not None:
+        facts["Transfers locked"] = f"by {held}"
+    if drained := drained_nodes(controller):
+        facts["Drained nodes"] = ", ".join(sorted(drained))
+    if orphans:
+        facts["Not adopted"] = ", ".join(str(pod["metadata"]["name"]) for pod in orphans)
+    if order := _order(controller):
+        facts["Replicas on their way"] = order
+    return facts
+
+
+def _order(giver: Resource) -> str:
+    """The transfer of replicas that is under way; one that was given up goes nowhere."""
+    try:
+        order = transfer_of(giver)
+    except BadIntent as error:
+        return str(error)
+    if order is None or order.refused:
+        return ""
+    return f"{order.add} more for {order.to}, then {order.remove} fewer here ({order.id})"
 
 
 def _rollout(state: Any) -> str:

@@ -1,0 +1,74 @@
+"""Who takes part in the farm, as the members' Leases tell of it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from grange.api import farm, timestamps
+from grange.api.codec import decode_document
+from grange.api.kinds import LEASE
+from grange.api.meta import Document
+from grange.api.wire import Request
+from grange.cli import session
+
+
+@dataclass
+class Member:
+    """One member, from its Lease.
+
+    Attributes:
+        name: its name; without a session it has only its Lease left.
+        session: identity of its session; empty when it has none.
+        term_s: after so long without a renewal others end its session.
+        silent_s: seconds since its last renewal, by this machine's clock.
+        alerts: what troubles it.
+        owns: how many objects name its session, by farm.
+    """
+
+    name: str
+    session: str
+    term_s: int
+    silent_s: float
+    alerts: list[dict[str, Any]]
+    owns: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+        if not self.session:
+            return "Left"
+        return "Active" if self.silent_s <= self.term_s else "Silent"
+
+
+async def listed(opened: session.Session, now: datetime) -> list[Member]:
+    """The members, also those that have left; silence is judged by this machine's clock."""
+    query = {"labelSelector": farm.GROUP_LABEL}
+    request = Request("GET", LEASE.path(farm.NAMESPACE), query=query)
+    items = decode_document((await opened.fetch(request)).body).get("items") or []
+    return [member(item, now) for item in items]
+
+
+def member(lease: Document, now: datetime) -> Member:
+    """The member of a Lease."""
+    meta, spec = lease["metadata"], lease.get("spec") or {}
+    holder = str(spec.get("holderIdentity") or "")
+    group = str(meta["labels"][farm.GROUP_LABEL])
+    renewed = spec.get("renewTime")
+    return Member(
+        name=holder.rpartition("_")[0] or str(meta["name"]).removeprefix(f"{group}-"),
+        session=f"{holder}/{spec.get('leaseTransitions') or 0}" if holder else "",
+        term_s=int(spec.get("leaseDurationSeconds") or 0),
+        silent_s=(now - timestamps.parse(renewed)).total_seconds() if renewed else 0.0,
+        alerts=_alerts((meta.get("annotations") or {}).get(farm.REPORT_ANNOTATION, "")),
+    )
+
+
+def _alerts(report: str) -> list[dict[str, Any]]:
+    try:
+        said = msgspec.json.decode(report or "{}", type=dict[str, Any])
+        return msgspec.convert(said.get("alerts") or [], list[dict[str, Any]])
+    except msgspec.MsgspecError:
+        return []  # somebody's hand: the member's next renewal puts it right
