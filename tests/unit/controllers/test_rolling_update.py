@@ -171,6 +171,48 @@ async def test_w19_a_rollout_that_gets_no_further_goes_back_by_policy(tools: Too
         await there.until(lambda: there.ready(3, "one"))
 
 
+async def test_one_that_goes_back_by_policy_does_so_after_a_pause_as_well(tools: Tools) -> None:
+    """Else it would go on with what has just failed, until the deadline passes once more."""
+    async with world(*tools, kind=Sick) as there:
+        await begun(there, 3, healthy=False)
+        await roll(there, progressDeadlineSeconds=30, autoRollback=True)
+        await there.settle(10.0)
+        assert await counts(there) == (2, 1)
+
+        def gate(request: Request) -> InternalError | None:
+            path = REPLICATIONCONTROLLER.path("default", "two")
+            return (
+                InternalError("no") if (request.method, request.path) == ("PATCH", path) else None
+            )
+
+        there.gate = gate
+        await there.until(lambda: phase(there, "RollingBack"))
+        await change(there, paused=True)
+        await there.until(lambda: phase(there, "Paused"))
+        there.gate = lambda request: None
+        await change(there, paused=False)
+        await there.until(lambda: phase(there, "RolledBack"), limit_s=25.0)
+        assert await counts(there) == (3, 0)
+
+
+async def test_what_becomes_of_a_rollout_is_told_and_counted(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, paused=True, leaveOld=True)
+        await there.until(lambda: phase(there, "Paused"))
+        await change(there, paused=False)
+        await there.until(lambda: phase(there, "Complete"))
+        await there.settle(5.0)  # events come later
+        numbers = there.deps.metrics
+        for event in ("RolloutStarted", "RolloutPaused", "RolloutResumed", "RolloutComplete"):
+            told = [item.involved_object.kind for item in await there.events(event)]
+            assert "RollingUpdate" in told
+            assert numbers.get_sample_value("grange_replication_rollouts_total", {"event": event})
+        steps = numbers.get_sample_value("grange_replication_rollout_steps_total")
+        assert steps is not None
+        assert steps >= 3
+
+
 async def test_a_canary_waits_and_goes_on(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)

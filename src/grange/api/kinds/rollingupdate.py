@@ -66,6 +66,7 @@ class RollingUpdateStatus(View, frozen=True):
         old_uid, new_uid: the controllers that it began with; others by their name are refused.
         began: the counts that it began with.
         replicas: the counts that the controllers are to have now.
+        going_back: it was turned round, by policy or by hand.
         mark: the furthest that it got; only going further moves the deadline.
         started_at, progressed_at, finished_at: when it began, last got further, and was over; RFC
             3339.
@@ -79,6 +80,7 @@ class RollingUpdateStatus(View, frozen=True):
     new_uid: str = ""
     began: Counts | None = None
     replicas: Counts | None = None
+    going_back: bool = False
     mark: int = 0
     started_at: str = ""
     progressed_at: str = ""
@@ -199,6 +201,7 @@ DEFINITIONS: dict[str, Document] = {
             "replicas": described.reference(
                 f"{_NAME}Counts", "Counts that the controllers are to have now."
             ),
+            "goingBack": described.flag("It was turned round, by policy or by hand."),
             "mark": described.whole(
                 "The furthest that it got; only going further moves the deadline."
             ),

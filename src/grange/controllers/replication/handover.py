@@ -237,16 +237,22 @@ class _Step:
         if self.spec.paused:
             if (self.phase, Event.PAUSED) in ROLLOUT:
                 self._advance(Event.PAUSED)
+                self.news.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
             return
         if self.phase is Phase.PAUSED:
-            self._advance(Event.RESUMED_BACK if self.spec.undo else Event.RESUMED)
+            self._advance(Event.RESUMED_BACK if self._is_turned() else Event.RESUMED)
             self.status = replace(self.status, progressed_at=self._now())
+            self.news.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
         if self.spec.undo and (self.phase, Event.BACK) in ROLLOUT:
             self._go_back("undo")
 
+    def _is_turned(self) -> bool:
+        """Whether it goes back, paused or not."""
+        return self.spec.undo or self.status.going_back
+
     def _go_back(self, why: str) -> None:
         self._advance(Event.BACK)
-        self.status = replace(self.status, progressed_at=self._now())
+        self.status = replace(self.status, going_back=True, progressed_at=self._now())
         self.news.append((Reason.ROLLING_BACK, f"Rolling back: {why}"))
 
     def _score(self) -> int:
@@ -367,9 +373,12 @@ class _Step:
         return f"{counts}, {self.spec.old} {old.current} left" if self.spec.old else counts
 
     def _message(self) -> str:
-        if self.phase is not Phase.FAILED:
-            return self._counts()
-        return f"{self._counts()}{self._paused_sides()}"
+        if self.phase is Phase.FAILED:
+            return f"{self._counts()}{self._paused_sides()}"
+        if self.phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK} and not self.spec.undo:
+            deadline_s = self.spec.progress_deadline_seconds
+            return f"goes back because it got no further for {deadline_s} s: {self._counts()}"
+        return self._counts()
 
     def _paused_sides(self) -> str:
         """Who is told to leave its pods alone: a likely reason for getting no further."""

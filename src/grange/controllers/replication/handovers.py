@@ -26,6 +26,7 @@ from grange.controllers.replication import endings, handover, logic, ranking, vo
 from grange.controllers.replication.endings import Endings, Pair
 from grange.controllers.replication.events import FAILURES
 from grange.controllers.replication.handover import OVER, Census, Decision
+from grange.controllers.replication.metrics import instruments
 from grange.controllers.replication.phases import Phase
 from grange.controllers.replication.readiness import Readiness
 from grange.controllers.replication.rolling import Split
@@ -61,6 +62,7 @@ class RollingUpdateService:
             log=deps.log,
             metrics=deps.metrics,
         )
+        self._instruments = instruments(deps.metrics)
         self._readiness = Readiness(deps.clock)
         self._endings = Endings(deps.client, self._recorder, clock=deps.clock)
         self._updates = deps.informers.informer(ROLLINGUPDATE)
@@ -238,7 +240,10 @@ class RollingUpdateService:
                 patch={"metadata": fence, "status": _whole(status)},
                 subresource="status",
             )
+        if decision.split is not None:
+            self._instruments.steps.inc()
         for reason, message in decision.news:
+            self._instruments.rollouts.labels(reason.value).inc()
             kind = WARNING if reason in FAILURES else NORMAL
             self._recorder.event(update, kind, reason, message, kind=ROLLINGUPDATE)
 

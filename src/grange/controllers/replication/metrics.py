@@ -17,7 +17,7 @@ class Instruments:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.rollouts = Counter(
             "grange_replication_rollouts",
-            "What rollouts of ReplicationControllers came to, by event.",
+            "What rollouts of ReplicationControllers came to, within one and between two, by event.",
             ["event"],
             registry=registry,
         )
