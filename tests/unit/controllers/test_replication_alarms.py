@@ -327,6 +327,25 @@ async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
         assert len(memory.history) == 2
 
 
+async def test_rollout_that_goes_back_by_policy_alerts_as_well(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Nobody asked for it: what somebody wanted is not there, and nobody has looked at why."""
+    async with world(clock, rng, log, kind=Sick) as there:
+        memory = told_of_rollouts(there)
+        await begun(there, 3, healthy=False)
+        await roll(there, progressDeadlineSeconds=30, autoRollback=True)
+        await there.until(lambda: phase(there, "RolledBack"))
+        await there.settle(60)
+        assert [(what, alert.reason, alert.urgency) for what, alert in memory.history] == [
+            ("raised", "RolloutFailed", "high")
+        ]
+        assert "got no further for 30 s" in memory.active[0].message
+        await there.client.delete(ROLLINGUPDATE, "roll", "default")
+        await there.settle(30)
+        assert memory.active == []
+
+
 async def test_refused_rollout_between_two_controllers_alerts_once_until_it_is_deleted(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -58,12 +58,28 @@ FAILED = "RolloutFailed"
 
 ROLLOUTS: Mapping[Phase, tuple[str, str]] = {
     Phase.FAILED: (FAILED, HIGH),
+    Phase.ROLLING_BACK: (FAILED, HIGH),
+    Phase.ROLLED_BACK: (FAILED, HIGH),
     Phase.REFUSED: ("RolloutRefused", LOW),
 }
 """For which of that condition's reasons somebody is told: reason and urgency of the alert.
 
-One that was refused has moved nothing and harms nobody, but what was asked for will not be done.
+One that was refused has moved nothing and harms nobody, but what was asked for will not be done. Of
+one that goes back by policy nobody knows yet that it failed; who said undo knows.
 """
+
+
+_OF_ROLLOUTS = dict(ROLLOUTS.values())
+
+
+def _reason_of(update: RollingUpdate, failed: Condition | None) -> str:
+    """Why somebody must hear of a rollout; empty for nothing."""
+    for phase, (reason, _) in ROLLOUTS.items():
+        if failed is not None and failed.reason == phase.value:
+            undone = update.spec.undo and phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK}
+            return "" if undone else reason
+    return ""
+
 
 _ALL: Mapping[str, str] = {**URGENCY, **MISPLACED}
 
@@ -138,7 +154,7 @@ class Alarms:
 class RolloutAlarms:
     """Watches rollouts between two controllers for those that have failed or were refused.
 
-    It is over when the rollout goes on, goes back, or is deleted; that the audit lacks a record of
+    It is over when the rollout goes on, is undone, or is deleted; that the audit lacks a record of
     it, when it is deleted.
 
     Args:
@@ -172,9 +188,9 @@ class RolloutAlarms:
     def _see(self, update: RollingUpdate) -> None:
         found = {said.type: said for said in update.status.conditions if said.status == "True"}
         failed = found.get(FAILED)
-        for phase, (reason, urgency) in ROLLOUTS.items():
-            of_phase = failed is not None and failed.reason == phase.value
-            self._note(update, reason, urgency, failed if of_phase else None)
+        alarming = _reason_of(update, failed)
+        for reason, urgency in _OF_ROLLOUTS.items():
+            self._note(update, reason, urgency, failed if reason == alarming else None)
         self._note(update, unrecorded.CONDITION, LOW, found.get(unrecorded.CONDITION))
 
     def _note(
@@ -189,7 +205,7 @@ class RolloutAlarms:
         self._notes.goes_on(alert, ours=self._ours(), age_s=age_s)
 
     def _clear(self, update: RollingUpdate) -> None:
-        for reason in (*(reason for reason, _ in ROLLOUTS.values()), unrecorded.CONDITION):
+        for reason in (*_OF_ROLLOUTS, unrecorded.CONDITION):
             self._notes.is_over(f"rollingupdate/{update.key}", reason)
 
 
