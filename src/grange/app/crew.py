@@ -8,7 +8,7 @@ member at a time. The same in ``grange up``, where there is only one member, and
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from grange.api.kinds import POD, ROLLINGUPDATE
+from grange.api.kinds import NODE, POD, ROLLINGUPDATE
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
@@ -17,6 +17,7 @@ from grange.app.role import Role
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
+from grange.controllers.nodelifecycle.controller import NAME as NODES
 from grange.controllers.replication import logic
 from grange.controllers.replication.alarms import Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
@@ -25,7 +26,7 @@ from grange.controllers.sharing import SHARED
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.alerts import Alerter
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import FailsafeConfig
+from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
 from grange.reconcile.farm.member import Member
 from grange.reconcile.farm.notes import Notes
 from grange.reconcile.farm.singletons import PREFIX, Service, Singletons
@@ -39,7 +40,7 @@ NAMES = (*(name for name, _ in TABLE), SCHEDULER)
 _SERVICES = FailsafeConfig(deletions=10_000)
 
 
-_MANY = 100  # orphans: more need not be counted
+_MANY = 100  # pods that lack what they need: more need not be counted
 
 
 class UnknownController(GrangeError):
@@ -92,8 +93,12 @@ class Crew:
         ]
         services = dict(self._services())
         if services:
-            orphans = self._orphans_seen_by(tools) if GARBAGE in services else lambda: 0
-            singletons = Singletons(self.member, config, deps, services, _SERVICES, orphans=orphans)
+            bereft: dict[Danger, Callable[[], int | None]] = {}
+            if GARBAGE in services:  # deletes what has lost its owners
+                bereft[Danger.ORPHANED] = self._orphans_seen_by(tools)
+            if NODES in services:  # deletes what has lost its node
+                bereft[Danger.NODELESS] = self._stranded_seen_by(tools)
+            singletons = Singletons(self.member, config, deps, services, _SERVICES, bereft=bereft)
             self._roles.append(Role("services", singletons.run))
             if ROLLOUTS in services:
                 self._watch_rollouts(singletons, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}"))
@@ -158,6 +163,20 @@ class Crew:
             return sum(1 for kind in missing for _ in islice(self._made_for(kind), _MANY))
 
         return orphans
+
+    def _stranded_seen_by(self, tools: Deps) -> Callable[[], int | None]:
+        """How the services see that all nodes are gone: the pods on them would go, too."""
+        nodes = tools.informers.informer(NODE)
+
+        def stranded() -> int | None:
+            if not (self._pods.has_synced and nodes.has_synced):
+                return None
+            if len(nodes.store):
+                return 0
+            found = (p for p in self._pods.store.list() if p.spec.node_name and logic.is_active(p))
+            return sum(1 for _ in islice(found, _MANY))
+
+        return stranded
 
     def _made_for(self, kind: KindInfo[ReplicationController]) -> Iterator[Pod]:
         """The live pods that were made for objects of a kind."""

@@ -258,30 +258,35 @@ def test_each_resource_has_its_own_budget(alerter: MemoryAlerter) -> None:
         failsafe.permit_deletion(0, "configmaps")
 
 
-def test_check_f1_owners_that_are_all_missing_at_startup_hold_deletions(
-    alerter: MemoryAlerter,
+LACKS = [Danger.ORPHANED, Danger.NODELESS]
+
+
+@pytest.mark.parametrize("lack", LACKS)
+def test_check_f1_owners_or_nodes_that_are_all_missing_at_startup_hold_deletions(
+    alerter: MemoryAlerter, lack: Danger
 ) -> None:
-    """What the garbage collector would delete: it has no earlier view to compare with either."""
+    """What the collectors of garbage would delete: they have no earlier view to compare with."""
     orphans: list[int | None] = [None]
-    failsafe = Failsafe("farm/x", Alerts(alerter), orphans=lambda: orphans[0])
+    failsafe = Failsafe("farm/x", Alerts(alerter), bereft={lack: lambda: orphans[0]})
     failsafe.see(0, objects=6)
     orphans[0] = 10
-    with pytest.raises(DeletionsHeld, match="owners_not_found"):
+    with pytest.raises(DeletionsHeld, match=lack.value):
         failsafe.permit_deletion(1)
     failsafe.see(1000, objects=6)
-    assert reasons(alerter) == ["owners_not_found"], "they are still missing"
+    assert reasons(alerter) == [lack.value], "they are still missing"
     orphans[0] = 0
     failsafe.tick(1000 + CALM_S)
     failsafe.permit_deletion(1001 + CALM_S)
     assert alerter.active == []
 
 
+@pytest.mark.parametrize("lack", LACKS)
 @pytest.mark.parametrize("orphans", [0, 3])
 def test_owners_that_go_while_we_look_on_take_theirs_with_them(
-    alerter: MemoryAlerter, orphans: int
+    alerter: MemoryAlerter, orphans: int, lack: Danger
 ) -> None:
     there = [orphans]
-    failsafe = Failsafe("farm/x", Alerts(alerter), orphans=lambda: there[0])
+    failsafe = Failsafe("farm/x", Alerts(alerter), bereft={lack: lambda: there[0]})
     failsafe.see(0, objects=6)
     there[0] = 10
     failsafe.permit_deletion(1)
@@ -289,7 +294,7 @@ def test_owners_that_go_while_we_look_on_take_theirs_with_them(
 
 
 def test_an_operator_may_say_that_no_owner_is_meant_to_be_there(alerter: MemoryAlerter) -> None:
-    failsafe = Failsafe("farm/x", Alerts(alerter), orphans=lambda: 10)
+    failsafe = Failsafe("farm/x", Alerts(alerter), bereft={Danger.ORPHANED: lambda: 10})
     failsafe.see(0, objects=6)
     assert failsafe.dangers == (Danger.ORPHANED,)
     failsafe.resume(1)

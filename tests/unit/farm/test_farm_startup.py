@@ -4,7 +4,7 @@ import pytest
 from tests.unit.farm.farmhands import NAMESPACE, create
 
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
-from grange.api.kinds import CONFIGMAP, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document, ObjectMeta
 from grange.app.crew import Crew
 from grange.base.clock import Clock
@@ -118,3 +118,81 @@ async def test_garbage_of_one_controller_of_many_is_collected_at_startup(
     await clock.sleep(60)
     assert (await world.client.list(POD)).items == []
     assert memory.history == []
+
+
+async def run_on(world: World, *nodes: str) -> None:
+    """Pods on nodes, and the nodes are gone."""
+    for node in nodes:
+        await add_node(world, node)
+    for number, name in enumerate(NAMES):
+        document = pod_of(ObjectMeta(name=name))
+        del document["metadata"]["ownerReferences"]
+        document["spec"]["nodeName"] = nodes[number % len(nodes)]
+        await world.client.create(POD, document)
+    for node in nodes:
+        await world.client.delete(NODE, node)
+
+
+async def add_node(world: World, name: str) -> None:
+    room = {"cpu": "8", "memory": "8Gi", "pods": "110"}
+    await world.client.create(NODE, {"metadata": {"name": name}})
+    await world.client.patch(
+        NODE, name, patch={"status": {"capacity": room, "allocatable": room}}, subresource="status"
+    )
+
+
+async def pods(world: World) -> int:
+    return len((await world.client.list(POD)).items)
+
+
+async def test_check_f1_new_process_that_finds_no_nodes_removes_no_pods_of_theirs_until_a_word(
+    world: World, clock: Clock
+) -> None:
+    """A store that was restored without its nodes: the pods run, and their agents may be back soon."""
+    memory = MemoryAlerter()
+    await run_on(world, "a")
+    world.add("a", lambda deps: Process(deps, memory, "nodelifecycle"))
+    await clock.sleep(200)
+    assert await pods(world) == len(NAMES)
+    held = [alert for alert in memory.active if alert.about == "farm/services"]
+    assert [alert.reason for alert in held] == ["nodes_not_found"]
+
+    word = {"name": RESUME_CONFIGMAP, "annotations": {RESUME_ANNOTATION: "one"}}
+    await world.client.create(CONFIGMAP, {"metadata": word}, "kube-system")
+    await clock.sleep(120)
+    assert await pods(world) == 0
+    assert memory.active == []
+
+
+async def test_nodes_that_come_back_after_a_start_keep_their_pods(
+    world: World, clock: Clock
+) -> None:
+    memory = MemoryAlerter()
+    await run_on(world, "a", "b")
+    world.add("a", lambda deps: Process(deps, memory, "nodelifecycle"))
+    await clock.sleep(30)
+    await add_node(world, "a")
+    await clock.sleep(30)
+    assert await pods(world) == len(NAMES), "not all have had their minute"
+    await add_node(world, "b")
+    await clock.sleep(60)
+    assert await pods(world) == len(NAMES)
+    assert memory.active == []
+
+
+async def test_a_new_cluster_begins_without_nodes_and_alarms_nobody(
+    world: World, clock: Clock
+) -> None:
+    memory = MemoryAlerter()
+    for name in NAMES:
+        document = pod_of(ObjectMeta(name=name))
+        del document["metadata"]["ownerReferences"]
+        await world.client.create(POD, document)
+    world.add("a", lambda deps: Process(deps, memory, "nodelifecycle", "garbagecollector"))
+    await clock.sleep(30)
+    assert memory.history == []
+    await add_node(world, "a")
+    await clock.sleep(30)
+    await world.client.delete(NODE, "a")
+    await clock.sleep(30)
+    assert memory.history == [], "one that goes while we look on is no surprise"

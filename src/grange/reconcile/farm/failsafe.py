@@ -3,14 +3,15 @@
 It looks wrong when everything seems to be gone, when everything is scaled to nothing at once, when
 much has vanished in a short time, and when the store has gone back to an earlier state. A process
 that has only just begun has nothing to compare with but what lives: it looks wrong when nothing is
-asked for, or nothing is there that could ask, and much is there that was made for it. It also
+asked for, or nothing is there that could ask, and much is there that was made for it; and when no
+node is there, and much runs on some. It also
 stops us when we ourselves delete more than a budget. Creating goes on: a cluster that really is new
 must be able to begin. What trips it is remembered until the view has been calm for a while, or until
 an operator says that all is well.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,6 +28,7 @@ class Danger(StrEnum):
     WENT_BACK = "store_went_back"
     TOO_MANY = "deletion_budget_exceeded"
     ORPHANED = "owners_not_found"
+    NODELESS = "nodes_not_found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,16 @@ _MESSAGES = {
     Danger.SHRANK: "much of the view has vanished at once",
     Danger.WENT_BACK: "the store has gone back to an earlier state",
     Danger.ORPHANED: "much lives, and none of the objects that it was made for is there",
+    Danger.NODELESS: "much lives, and none of the nodes that it lives on is there",
     Danger.TOO_MANY: "more deletions were wanted than the budget allows",
 }
+
+
+Bereft = Mapping[Danger, Callable[[], int | None]]
+"""By the danger that it is: how many live ones need objects of which none at all is there.
+
+None while that is not known; it may stop counting beyond ``small``.
+"""
 
 
 class Failsafe:
@@ -88,8 +98,7 @@ class Failsafe:
         population: how many objects there are that the farm might delete.
         owned: how many live ones were made for the farm's objects, for the first look; None while
             that is not known. The population by default.
-        orphans: how many live ones were made for objects of which none at all is there, for the
-            first look; None while that is not known. It may stop counting beyond ``small``.
+        bereft: what lives without what it needs, for the first look.
     """
 
     def __init__(
@@ -100,16 +109,16 @@ class Failsafe:
         *,
         population: Callable[[], int] = lambda: 0,
         owned: Callable[[], int | None] | None = None,
-        orphans: Callable[[], int | None] = lambda: 0,
+        bereft: Bereft | None = None,
     ) -> None:
         self._about = about
         self._alerts = alerts
         self._config = config or FailsafeConfig()
         self._population = population
         self._owned = owned or population
-        self._orphans = orphans
+        self._bereft = bereft or {}
         self._has_looked = False
-        self._has_asked_for_orphans = False
+        self._has_asked: set[Danger] = set()
         self._dangers: dict[Danger, float] = {}  # when each was last seen
         self._views: deque[tuple[float, int, int]] = deque()  # (when, objects, weight)
         self._changes: deque[Change] = deque()
@@ -235,21 +244,19 @@ class Failsafe:
         alarmed = suddenly or Danger.ALL_ZERO in self._dangers or self._is_made_for_nothing()
         if objects > 0 and weight == 0 and alarmed:
             sights.append(Danger.ALL_ZERO)
-        if self._is_orphaned():
-            sights.append(Danger.ORPHANED)
-        return sights
+        return sights + [danger for danger in self._bereft if self._is_bereft(danger)]
 
-    def _is_orphaned(self) -> bool:
-        """Whether, at the first look and since, what lives was made for nobody who is there.
+    def _is_bereft(self, danger: Danger) -> bool:
+        """Whether, at the first look and since, nothing is there of what lives needs.
 
         Whose owners go while we look on is meant to go with them, unless that is too much at once.
         """
-        if self._has_asked_for_orphans and Danger.ORPHANED not in self._dangers:
+        if danger in self._has_asked and danger not in self._dangers:
             return False
-        if (orphans := self._orphans()) is None:
-            return Danger.ORPHANED in self._dangers
-        self._has_asked_for_orphans = True
-        return orphans > self._config.small
+        if (count := self._bereft[danger]()) is None:
+            return danger in self._dangers
+        self._has_asked.add(danger)
+        return count > self._config.small
 
     def _is_made_for_nothing(self) -> bool:
         """Whether, at the first look, nothing is asked for while much lives that was made for it.

@@ -15,7 +15,7 @@ from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.alerts import Alert, Alerter, Alerts, LogAlerter, Several
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import Failsafe, FailsafeConfig
+from grange.reconcile.farm.failsafe import Bereft, Failsafe, FailsafeConfig
 from grange.reconcile.farm.farm import Farm, Reconcile
 from grange.reconcile.farm.members import Members
 from grange.reconcile.farm.session import SessionKeeper
@@ -123,7 +123,7 @@ class Member:
         failsafe: FailsafeConfig | None = None,
         population: Callable[[], int] = lambda: 0,
         owned: Callable[[], int | None] | None = None,
-        orphans: Callable[[], int | None] = lambda: 0,
+        bereft: Bereft | None = None,
     ) -> Farm[R]:
         """Take part in a farm; before ``run``.
 
@@ -141,8 +141,7 @@ class Member:
             population: how many objects there are that passes might delete.
             owned: how many live ones were made for the farm's objects; None while that is not
                 known; the population by default.
-            orphans: how many live ones were made for objects of which none is there; None while
-                that is not known.
+            bereft: what lives without what it needs, for the failsafe's first look.
 
         Raises:
             DuplicateFarm: it does already.
@@ -167,7 +166,7 @@ class Member:
                 failsafe,
                 population=population,
                 owned=owned,
-                orphans=orphans,
+                bereft=bereft,
             ),
         )
         self._farms[name] = farm  # type: ignore[assignment]  # read back for what all have

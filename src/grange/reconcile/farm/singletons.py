@@ -16,7 +16,7 @@ from grange.base.tasks import Nursery, supervise
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import FailsafeConfig
+from grange.reconcile.farm.failsafe import Bereft, FailsafeConfig
 from grange.reconcile.farm.fence import at_work
 from grange.reconcile.farm.member import Member
 
@@ -42,8 +42,7 @@ class Singletons:
         deps: the tools of each service, by its name; clients not fenced.
         services: how each is made, by its name. Made once, at once; run while it is ours.
         failsafe: what counts as too many deletions of theirs.
-        orphans: how many live ones were made for objects of which none is there; None while that is
-            not known.
+        bereft: what lives without what it needs, for the failsafe's first look.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Singletons:
         services: Mapping[str, Callable[[Deps], Service]],
         failsafe: FailsafeConfig | None = None,
         *,
-        orphans: Callable[[], int | None] = lambda: 0,
+        bereft: Bereft | None = None,
     ) -> None:
         tools = deps(FARM)
         self._config = config
@@ -70,7 +69,7 @@ class Singletons:
             reconcile=self._serve,
             workers=max(1, len(services)),
             failsafe=failsafe,
-            orphans=orphans,
+            bereft=bereft,
         )
         self._services = {
             name: factory(self.farm.fence(deps(name))) for name, factory in services.items()
