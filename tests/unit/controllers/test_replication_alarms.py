@@ -17,6 +17,7 @@ from grange.controllers.replication.alarms import MISPLACED, URGENCY, Alarms, Ro
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
 from grange.reconcile.farm.notes import UNSURE_S, Notes
+from grange.sim.machinepool import SimulatedPool
 
 WEB = ObjectKey("default", "web")
 
@@ -250,6 +251,34 @@ async def test_only_pods_that_cannot_move_alert_and_each_trouble_by_its_own_name
         assert await say("AllOnEligibleNodes", "False") == []
         assert set(MISPLACED).isdisjoint(URGENCY)
         alarms.lost(WEB)
+
+
+@pytest.mark.parametrize("pool", [None, SimulatedPool([])], ids=["sick", "refused"])
+async def test_a_pod_that_cannot_be_moved_is_told_of_until_it_is(
+    pool: SimulatedPool | None, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Trying again is no end of the trouble, whatever each attempt fails of."""
+    async with world(clock, rng, log) as there:
+        memory = MemoryAlerter()
+        informer = there.informers.informer(REPLICATIONCONTROLLER)
+        Alarms(Notes(Alerts(memory), clock), informer, lambda key: True, clock=clock)
+        quick = {"rollout": {"progressDeadlineSeconds": 10}}
+        await started(there, "a", replicas=1, pool=pool, **quick)
+        if pool is None:
+            await there.hold_ready("b")
+            await there.add_node("b", labels={"web": "y"})
+        await label(there, "a", fits=False)
+        await there.settle(100)
+        last = [alert.reason for what, alert in memory.history if what == "raised"][-1]
+        assert last == "BackingOff"
+        assert [alert.reason for alert in memory.active] == ["BackingOff"]
+        assert len(memory.history) == (1 if pool is None else 3), "refused, and then again"
+        await there.let_ready("b")
+        if pool is not None:
+            await there.add_node("b", labels={"web": "y"})
+        await there.until(lambda: moved(there, "b"), limit_s=100)
+        await there.settle()
+        assert memory.active == []
 
 
 def test_every_reason_for_which_something_is_left_undone_is_counted_once_while_it_lasts() -> None:

@@ -18,7 +18,16 @@ from grange.api.kinds.replicationcontroller import (
     ReplicationControllerStatus,
 )
 from grange.api.meta import Condition, Document
-from grange.controllers.replication import budget, health, identity, logic, rollout, unrecorded
+from grange.controllers.replication import (
+    backoffs,
+    budget,
+    health,
+    identity,
+    logic,
+    rollout,
+    transfer,
+    unrecorded,
+)
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.phases import Phase
 from grange.controllers.replication.readiness import Readiness
@@ -215,23 +224,42 @@ def _paused(outcome: Outcome) -> Verdict:
 
 
 def _misplaced(outcome: Outcome) -> Verdict:
+    """One reason of several: what a person must hear of comes before what goes on by itself."""
     if _is_blind(outcome):
         return _unjudged(outcome, "Misplaced")
     moves = outcome.moves
-    if moves is not None:
-        for reason, message in moves.failures.items():
+    if moves is None:
+        return "False", "AllOnEligibleNodes", "every bound pod is on an eligible node"
+    failures, held_back = dict(moves.failures), dict(moves.held_back)
+    if "ReleaseFailed" not in failures and (again := _tried_again(moves)):
+        return "True", "BackingOff", "; ".join([again, *failures.values()])
+    for found in (failures, {key: held_back[key] for key in _STANDING if key in held_back}):
+        for reason, message in found.items():
             return "True", reason, message
-        if moves.after:
-            names = ", ".join(f"{item.old} ({item.phase})" for item in moves.after[:3])
-            verb = "is" if len(moves.after) == 1 else "are"
-            return "True", "Transferring", f"{_pods(len(moves.after))} {verb} moving from {names}"
-        for reason, message in moves.held_back.items():
-            return "True", reason, message
+    if moves.after:
+        names = ", ".join(f"{item.old} ({item.phase})" for item in moves.after[:3])
+        verb = "is" if len(moves.after) == 1 else "are"
+        return "True", "Transferring", f"{_pods(len(moves.after))} {verb} moving from {names}"
+    for reason, message in held_back.items():
+        return "True", reason, message
     return "False", "AllOnEligibleNodes", "every bound pod is on an eligible node"
 
 
 def _audit_refused(outcome: Outcome) -> Verdict:
     return unrecorded.verdict(outcome.lacking)
+
+
+_STANDING = ("BackingOff", "Static")  # nothing that goes on elsewhere ends these
+
+
+def _tried_again(moves: Advance) -> str:
+    """What is tried once more after it failed: not over before the new pod is there; empty for none."""
+    for item in moves.after:
+        attempts = backoffs.of(moves.backoffs, item.old).attempts
+        if attempts and transfer.phase_of(item) is not transfer.Phase.FINISHING:
+            times = "once" if attempts == 1 else f"{attempts} times"
+            return f"pods on {item.old} are moved again: it failed {times} lately ({item.phase})"
+    return ""
 
 
 _HELD_UP = frozenset({"DeletionsHeld", "WriteFailed", "NodesUnknown", "Paused", "RolledBack"})
