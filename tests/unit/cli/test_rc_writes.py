@@ -3,8 +3,9 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
-from tests.unit.cli.sessions import session
+from tests.unit.cli.sessions import opened, session
 from tests.unit.controllers import builders
+from tests.unit.controllers.test_replica_orders import Interrupted
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER
@@ -14,7 +15,9 @@ from grange.api.status import Conflict, Invalid, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.verbs.rc import objects, rollout, switches
+from grange.cli.confirm import NotConfirmed
+from grange.cli.verbs.rc import counts, objects, rollout, switches
+from grange.client.client import Client
 
 
 @pytest.fixture
@@ -106,3 +109,19 @@ async def test_a_template_that_breaks_a_rule_is_refused_once(there: World) -> No
 
 async def patch(there: World, change: Document) -> None:
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=change)
+
+
+async def test_fewer_than_there_are_by_now_is_asked_about(there: World, clock: Clock) -> None:
+    """Somebody scales up between the look, by which nothing would end, and the write."""
+    await there.add_controller("web", replicas=1)
+
+    async def others() -> None:
+        await there.change("web", replicas=5)
+
+    crossed = Client(Interrupted(there.client, others, before=3), clock=clock)
+    here = opened(crossed, clock=clock, rng=there.rng, log=there.log)
+    with pytest.raises(NotConfirmed, match=r"Scale web from 5 to 2\? 3 pods end"):
+        await counts.set_to(here, "web", 2, yes=False)
+    assert (await there.controller("web")).spec.replicas == 5
+    assert (await counts.set_to(here, "web", 2, yes=True)).spec.replicas == 2
+    assert (await counts.set_to(here, "web", 3, yes=False)).spec.replicas == 3

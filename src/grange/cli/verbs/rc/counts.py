@@ -1,15 +1,21 @@
 """``grange rc scale`` and ``grange rc remove-pod``: how many there shall be."""
 
+from contextlib import suppress
+
 import click
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
+from grange.api.status import Conflict
 from grange.cli import board, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
+from grange.client.replication import OtherCount
+
+_ATTEMPTS = 5
 
 
 @click.command("scale")
@@ -44,23 +50,16 @@ def scale(
 
     async def verb(opened: session.Session) -> int:
         ops = objects.operations(opened)
-        seen = await ops.get(name)
-        wanted = (
-            max(0, seen.spec.replicas + int(str(more))) if replicas is None else int(str(replicas))
-        )
-        if wanted < seen.spec.replicas:
-            lost = seen.spec.replicas - wanted
-            confirm(
-                f"Scale {name} from {seen.spec.replicas} to {wanted}?"
-                f" {lost} {'pods end' if lost > 1 else 'pod ends'}.",
-                yes=bool(options["yes"]),
-            )
-        if more is not None:
+        yes = bool(options["yes"])
+        if replicas is None:
+            seen = await ops.get(name)
+            ask(seen, max(0, seen.spec.replicas + int(str(more))), yes=yes)
             done = await ops.add_replicas(name, int(str(more)))
-        elif current is not None:
-            done = await ops.compare_and_set_replicas(name, int(str(current)), wanted)
+        elif current is None:
+            done = await set_to(opened, name, int(str(replicas)), yes=yes)
         else:
-            done = await ops.set_replicas(name, wanted)
+            ask(await ops.get(name), int(str(replicas)), yes=yes)
+            done = await ops.compare_and_set_replicas(name, int(str(current)), int(str(replicas)))
         await objects.told(
             opened, name, str(options["output"]), f"scaled to {done.spec.replicas}{_aside(done)}"
         )
@@ -70,6 +69,41 @@ def scale(
         return 0
 
     session.run(around, target, verb)
+
+
+def ask(seen: ReplicationController, wanted: int, *, yes: bool) -> None:
+    """Ask before there are fewer.
+
+    Raises:
+        NotConfirmed: the answer was not yes, or there is no terminal to ask at.
+    """
+    lost = seen.spec.replicas - wanted
+    if lost > 0:
+        confirm(
+            f"Scale {seen.metadata.name} from {seen.spec.replicas} to {wanted}?"
+            f" {lost} {'pods end' if lost > 1 else 'pod ends'}.",
+            yes=yes,
+        )
+
+
+async def set_to(
+    opened: session.Session, name: str, wanted: int, *, yes: bool
+) -> ReplicationController:
+    """Ask for so many; whoever scales meanwhile is why a person is asked anew.
+
+    Raises:
+        NotConfirmed: the answer was not yes, or there is no terminal to ask at.
+        Conflict: others kept changing the number.
+    """
+    ops = objects.operations(opened)
+    if yes:
+        return await ops.set_replicas(name, wanted)
+    for _ in range(_ATTEMPTS):
+        seen = await ops.get(name)
+        ask(seen, wanted, yes=False)
+        with suppress(OtherCount):
+            return await ops.compare_and_set_replicas(name, seen.spec.replicas, wanted)
+    raise Conflict(f"{name}: others keep scaling it: nothing was changed")
 
 
 def _aside(controller: ReplicationController) -> str:
