@@ -13,6 +13,7 @@ cancellation is. The farm sets it where it starts a pass; nobody else does.
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from grange.api.meta import Document, Resource
@@ -91,31 +92,15 @@ class PassFence:
         return at_work.get() or self._otherwise
 
 
-class FencedTransport:
-    """Passes requests on to a client; writes only past the fence.
+@dataclass(frozen=True)
+class _FencedTransport:
+    """Passes requests on to a client; writes only past the fence."""
 
-    Args:
-        inner: the way to the API.
-        fence: asked before every write.
-        clock: the member's own.
-        failsafe: asked before every deletion; None asks nobody.
-        refused: called for every write that was refused.
-    """
-
-    def __init__(
-        self,
-        inner: Client,
-        fence: Fence,
-        *,
-        clock: Clock,
-        failsafe: Watchman | None = None,
-        refused: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._inner = inner
-        self._fence = fence
-        self._clock = clock
-        self._failsafe = failsafe
-        self._refused = refused
+    inner: Client
+    fence: Fence
+    clock: Clock
+    failsafe: Watchman | None
+    refused: Callable[[], object]
 
     async def send(self, request: Request) -> Response:
         """Carry one request.
@@ -126,32 +111,32 @@ class FencedTransport:
             ServiceUnavailable: as the inner client.
         """
         if request.method in _READS:
-            return await self._inner.raw(request)
+            return await self.inner.raw(request)
         try:
-            remaining = self._fence.check()
+            remaining = self.fence.check()
         except Fenced:
-            self._refused()
+            self.refused()
             raise
-        real = self._failsafe is not None and "dryRun" not in request.query
+        real = self.failsafe is not None and "dryRun" not in request.query
         made, destroyed = _effect(request) if real else ("", "")
         spared: Callable[[], object] = _nothing
-        if self._failsafe is not None and destroyed:
-            spared = self._failsafe.permit_deletion(destroyed)
+        if self.failsafe is not None and destroyed:
+            spared = self.failsafe.permit_deletion(destroyed)
         try:
-            async with self._clock.timeout(remaining):
-                response = await self._inner.raw(request)
-                if self._failsafe is not None and made and response.status < BAD_REQUEST:
-                    self._failsafe.created(made)
+            async with self.clock.timeout(remaining):
+                response = await self.inner.raw(request)
+                if self.failsafe is not None and made and response.status < BAD_REQUEST:
+                    self.failsafe.created(made)
                 if BAD_REQUEST <= response.status < SERVER_ERROR:
                     spared()  # any other failure may have destroyed it all the same
                 return response
         except TimeoutError:
-            self._fence.cut_off()
+            self.fence.cut_off()
             raise Timeout(
                 f"the session ended during {request.method} {request.path}: outcome unknown"
             ) from None
         except (Timeout, asyncio.CancelledError):
-            self._fence.cut_off()
+            self.fence.cut_off()
             raise
 
     async def close(self) -> None:
@@ -194,8 +179,7 @@ class FencedClient(Client):
         failsafe: Watchman | None = None,
         refused: Callable[[], object] = lambda: None,
     ) -> None:
-        transport = FencedTransport(inner, fence, clock=clock, failsafe=failsafe, refused=refused)
-        super().__init__(transport, clock=clock)
+        super().__init__(_FencedTransport(inner, fence, clock, failsafe, refused), clock=clock)
 
     async def compare_and_set(
         self, kind: KindInfo[R], obj: R, patch: Document, *, subresource: str = ""
