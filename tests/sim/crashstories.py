@@ -151,12 +151,7 @@ class Stage:
         for name in MEMBERS:
             pool = self.points.pool(self.pool, name)
             self.world.add(name, partial(Process, name=name, pool=pool, rolls=rolls))
-
-        async def registered() -> bool:
-            found = (await self.world.client.list(NODE)).items
-            return len([node for node in found if node.status.allocatable]) == len(nodes)
-
-        await self.world.until(registered, limit_s=60)
+        await population.registered(self.world, len(nodes), limit_s=60)
         await self.world.clock.sleep(5.0)
 
     async def create(self, name: str, replicas: int, **spec: Any) -> None:

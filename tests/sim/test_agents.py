@@ -22,16 +22,11 @@ async def bind(world: World, name: str, node: str, program: str, *, cpu: str = "
     await world.client.create(POD, document, "default")
 
 
-async def registered(world: World, count: int) -> bool:
-    nodes = (await world.client.list(NODE)).items
-    return len([node for node in nodes if node.status.allocatable]) == count
-
-
 async def test_pod_that_is_bound_runs_and_ends(log: Logger) -> None:
     clock = LoopClock(EPOCH)
     async with simulated(clock=clock, rng=Stream(1), log=log) as world:
         machine = population.add_node(world, "n1")
-        await world.until(lambda: registered(world, 1), limit_s=30)
+        await population.registered(world, 1, limit_s=30)
         await bind(world, "web", "n1", "serve")
 
         async def runs() -> bool:
@@ -53,7 +48,7 @@ async def test_pod_that_does_not_fit_and_is_deleted_already_goes_away(log: Logge
     clock = LoopClock(EPOCH)
     async with simulated(clock=clock, rng=Stream(1), log=log) as world:
         population.add_node(world, "n1")
-        await world.until(lambda: registered(world, 1), limit_s=30)
+        await population.registered(world, 1, limit_s=30)
         await bind(world, "big", "n1", "serve", cpu="2")
         await clock.sleep(5)
         world.crash("agent-n1")
@@ -78,7 +73,7 @@ async def test_what_is_bound_runs_once_whatever_happens(seed: int, log: Logger) 
         for number in range(3):
             skewed = SkewedClock(clock, offset_s=rng.uniform(-60, 60), drift=1e-3 * (number - 1))
             machines[f"n{number}"] = population.add_node(world, f"n{number}", clock=skewed)
-        await world.until(lambda: registered(world, 3), limit_s=120)
+        await population.registered(world, 3, limit_s=120)
         for number in range(9):
             program = ("serve", "stubborn", "crash")[number // 3]
             await bind(world, f"p{number}", f"n{number % 3}", program)

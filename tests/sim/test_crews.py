@@ -5,7 +5,7 @@ from contextlib import suppress
 from tests.sim.test_replication import BAD_NETWORK, MOST, NODES, crashes, kept, service
 
 from grange.api.farm import OWNER_ANNOTATION
-from grange.api.kinds import LEASE, NODE, REPLICATIONCONTROLLER
+from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
 from grange.api.status import ApiError
 from grange.app.crew import Crew
 from grange.base.clock import LoopClock, SkewedClock
@@ -67,12 +67,7 @@ async def test_crews_share_what_is_to_be_done_and_survive_an_unlucky_week(
         }
         for name in CREWS:
             start(world, name, rng.fork(name))
-
-        async def registered() -> bool:
-            nodes = (await world.client.list(NODE)).items
-            return len([node for node in nodes if node.status.allocatable]) == NODES
-
-        await world.until(registered, limit_s=300)
+        await population.registered(world, NODES)
         draw = rng.fork("wishes")
         for number in range(3):
             document = service(f"s{number}", draw.integer(0, MOST), placement="Packed")

@@ -8,7 +8,7 @@ import pytest
 from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
-from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError
 from grange.base.clock import LoopClock, SkewedClock
@@ -56,12 +56,7 @@ async def populate(world: World, rng: Stream, cpus: str = ROOMY) -> dict[str, Fa
         machines[name] = population.add_node(world, name, capacity=capacity, clock=clock)
     population.add_controllers(world)
     population.add_scheduler(world)
-
-    async def registered() -> bool:
-        nodes = (await world.client.list(NODE)).items
-        return len([node for node in nodes if node.status.allocatable]) == NODES
-
-    await world.until(registered, limit_s=300)
+    await population.registered(world, NODES)
     return machines
 
 

@@ -29,7 +29,6 @@ from grange.base.errors import invariant
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
-from grange.controllers import TABLE
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
@@ -118,19 +117,12 @@ async def populate(world: World, pool: SimulatedPool, rng: Stream) -> dict[str, 
         name: population.add_node(world, name, capacity=capacity, labels=FITS)
         for name in (*OWN, *LENT)
     }
-    for name, factory in TABLE:
-        if name != "replication":
-            world.add(name, factory)
+    population.add_controllers(world, besides="replication")
     for name in MEMBERS:
         clock = skewed(world, name, rng.fork(name))
         world.add(name, partial(Process, name=name, pool=pool), clock=clock)
     population.add_scheduler(world)
-
-    async def registered() -> bool:
-        nodes = (await world.client.list(NODE)).items
-        return len([node for node in nodes if node.status.allocatable]) == len((*OWN, *LENT))
-
-    await world.until(registered, limit_s=300)
+    await population.registered(world, len(machines))
     return machines
 
 

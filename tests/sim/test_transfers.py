@@ -14,7 +14,6 @@ from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers import TABLE
 from grange.controllers.replication.controller import ReplicationService
 from grange.sim import population
 from grange.sim.chaos import Chaos
@@ -47,17 +46,10 @@ async def populate(world: World, pool: SimulatedPool) -> dict[str, FakeMachine]:
         name: population.add_node(world, name, capacity=capacity, labels=FITS)
         for name in (*OWN, *LENT)
     }
-    for name, factory in TABLE:
-        if name != "replication":
-            world.add(name, factory)
+    population.add_controllers(world, besides="replication")
     world.add("replication", lambda deps: ReplicationService(deps, pool=pool))
     population.add_scheduler(world)
-
-    async def registered() -> bool:
-        nodes = (await world.client.list(NODE)).items
-        return len([node for node in nodes if node.status.allocatable]) == len(machines)
-
-    await world.until(registered, limit_s=300)
+    await population.registered(world, len(machines))
     return machines
 
 

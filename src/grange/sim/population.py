@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from grange.agent.config import NodeConfig
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.service import NodeAgent
+from grange.api.kinds import NODE
 from grange.base.clock import Clock
 from grange.controllers import TABLE
 from grange.reconcile.deps import Deps
@@ -54,10 +55,25 @@ def add_node(
     return machine
 
 
-def add_controllers(world: World) -> None:
-    """Add every controller, each as a component of its own."""
+async def registered(world: World, count: int, *, limit_s: float = 300.0) -> None:
+    """Wait until so many nodes have said what they have.
+
+    Raises:
+        TimeoutError: they have not after ``limit_s`` virtual seconds.
+    """
+
+    async def all_have() -> bool:
+        nodes = (await world.client.list(NODE)).items
+        return len([node for node in nodes if node.status.allocatable]) == count
+
+    await world.until(all_have, limit_s=limit_s)
+
+
+def add_controllers(world: World, *, besides: str = "") -> None:
+    """Add every controller, each as a component of its own, but not the one that is named."""
     for name, factory in TABLE:
-        world.add(name, factory)
+        if name != besides:
+            world.add(name, factory)
 
 
 def add_scheduler(
