@@ -8,7 +8,6 @@ nodes concerns the pod: they are what such rules look at.
 
 from collections.abc import Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import Self
 
 from grange.scheduler.framework import (
@@ -104,12 +103,7 @@ class WhatIf:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._counted:
             self._index.change(self._row, self.node.pods, self._real.pods)
             self._counted = False

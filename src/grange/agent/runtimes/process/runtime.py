@@ -15,7 +15,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range
@@ -136,12 +135,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._launcher = Launcher(self._lock_fd, self._config.data_dir)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     async def _lock(self) -> None:
