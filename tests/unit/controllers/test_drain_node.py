@@ -176,3 +176,25 @@ async def test_packed_pods_without_a_node_follow_what_is_drained_meanwhile(
     assert await settled_on(there, ""), "there is no other node"
     await ops.undrain_node("many", "c")
     await there.until(lambda: settled_on(there, "c"))
+
+
+@pytest.mark.parametrize("shrink", [False, True], ids=["remove-pod", "drain-node --shrink"])
+async def test_a_pod_that_was_ordered_to_go_waits_while_the_minimum_needs_it(
+    there: World, ops: ReplicationControllers, *, shrink: bool
+) -> None:
+    """One account for everything that takes pods on purpose: an order is such a purpose."""
+    await there.add_node("c")
+    await there.change(replicas=3, rollout={"maxUnavailable": 0})
+    await there.until(lambda: there.ready(3))
+    await there.set_phase(await pod_on(there, "web-b"), "Pending")  # not ready, say
+    there.unready.add("b")
+    if shrink:
+        await ops.drain_node("web", "a", shrink=True)
+    else:
+        await ops.remove_pod("web", "web-a")
+    await there.settle(20.0)
+    assert await there.names() == ["web-a", "web-b", "web-c"]
+    assert (await there.said("Reconciled")).reason == "Scaling"
+    there.unready.discard("b")
+    await there.until(lambda: there.ready(2))
+    assert await there.names() == ["web-b", "web-c"]

@@ -14,7 +14,7 @@ from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.client.transfers import settle, tidy
-from grange.controllers.replication import logic
+from grange.controllers.replication import budget, logic
 
 
 async def finish_transfer(
@@ -73,6 +73,18 @@ def condemned(controller: ReplicationController, owned: Sequence[Pod]) -> list[P
         return []
     going = doomed(controller)
     return [pod for pod in owned if pod.metadata.uid in going and logic.is_active(pod)]
+
+
+def granted(situation: logic.Situation, minimum: int) -> list[Pod]:
+    """Those of the pods that were ordered to go that may go now: the minimum holds for orders, too.
+
+    Args:
+        situation: with all pods of the controller.
+        minimum: available pods that must stay.
+    """
+    account = budget.Budget(situation.available or frozenset(), minimum)
+    going = condemned(situation.controller, situation.owned)
+    return account.granted(going, len(going))
 
 
 def obeyed(situation: logic.Situation) -> logic.Situation:

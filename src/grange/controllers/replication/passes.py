@@ -125,7 +125,7 @@ class Passes:
             limits=decision.limits if decision.sides is not None else None,
             sides=decision.sides,
         )
-        plan = self._plan(situation, moves, known=trouble is None)
+        plan = self._plan(situation, moves, decision.limits.minimum)
         if plan.create and await self._overlooks(situation):
             if failure is None:
                 return Requeue(_AGAIN_S)  # their news comes sooner
@@ -277,15 +277,15 @@ class Passes:
         situation = orders.obeyed(replace(situation, eligible=eligible))
         return moves, self._decide(transfer.hidden(situation, moves.after))
 
-    def _plan(self, situation: logic.Situation, moves: Advance, *, known: bool) -> logic.Plan:
+    def _plan(self, situation: logic.Situation, moves: Advance, minimum: int) -> logic.Plan:
         """What to do in this pass, transfers included; at most ``burst`` of each."""
         now = self._clock.now()
-        going = orders.condemned(situation.controller, situation.owned)
+        going = orders.granted(situation, minimum)
         try:
             plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
         except logic.InvalidController as error:
             self._refuse(situation.controller, error)
-        if not known:
+        if not moves.known:
             plan = logic.careful(plan, situation.controller)
         ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
         plan = replace(plan, delete=(*ordered, *transfer.spared(plan, moves.after).delete))
