@@ -24,6 +24,7 @@ from grange.cli.session import Session
 from grange.cli.surroundings import Surroundings
 
 _RETRY_S = 0.5
+_SILENT = "the server does not answer; trying again"
 
 
 class Board:
@@ -147,15 +148,21 @@ async def _follow(
     check: readiness.Check,
 ) -> None:
     """Look at one object now and at every change, until its check is decided."""
+    known = ""
     while True:
+        heard = False
         try:
             async with aclosing(observe(session, kind, *key)) as documents:
                 async for document in documents:
+                    heard = True
                     state = check(document)
                     board.update(label, state)
                     if state.done or state.failed:
                         return
+                    known = f"{state.text}, as last seen: "
         except (Expired, ServiceUnavailable):
+            if not heard:  # a stream that breaks off is ordinary; no answer to a question is not
+                board.update(label, readiness.State(done=False, text=known + _SILENT))
             await session.around.clock.sleep(_RETRY_S)
 
 

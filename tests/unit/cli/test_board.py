@@ -1,0 +1,81 @@
+"""What is waited for, while the server comes and goes."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+import pytest
+from tests.unit.cli.sessions import opened
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.status import ApiError, ServiceUnavailable
+from grange.api.wire import Request
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli import board, readiness
+
+SILENT = "the server does not answer; trying again"
+
+
+class Cut(World):
+    """Its server is away while ``away``."""
+
+    away = False
+
+    async def _heard(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        async with aclosing(super()._heard(path, chunks)) as heard:
+            async for chunk in heard:
+                if self.away:
+                    raise ServiceUnavailable("cut off")
+                yield chunk
+
+    def go(self) -> None:
+        """The server goes away."""
+        self.away, self.gate = True, refused
+
+    def come(self) -> None:
+        """It is there again."""
+        self.away, self.gate = False, lambda request: None
+
+
+def refused(request: Request) -> ApiError:
+    return ServiceUnavailable("cannot connect")
+
+
+def done(found: object) -> readiness.State:
+    replicas = found["spec"]["replicas"] if isinstance(found, dict) else 0
+    return readiness.State(done=replicas == 3, text=f"{replicas} wanted")
+
+
+async def test_a_server_that_does_not_answer_is_told_and_what_was_seen_last(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a wait whose server is gone looks like one where nothing happens."""
+    async with world(clock, rng, log, hands=False, kind=Cut) as there:
+        assert isinstance(there, Cut)
+        session = opened(there.watched, clock=clock, rng=rng, log=log)
+        target = [(REPLICATIONCONTROLLER, "web", "default")]
+        there.go()
+        waiting = asyncio.create_task(board.wait_all(session, target, done, timeout_s=60.0))
+        await there.settle()
+        assert told(capsys) == [f"… grc/web {SILENT}"]
+        await there.add_controller("web", replicas=1)
+        there.come()
+        await there.settle()
+        assert told(capsys) == ["… grc/web 1 wanted"]
+        there.go()
+        await there.change(replicas=2)
+        await there.settle()
+        assert told(capsys) == [f"… grc/web 1 wanted, as last seen: {SILENT}"]
+        there.come()
+        await there.settle()
+        assert told(capsys) == ["… grc/web 2 wanted"]
+        await there.change(replicas=3)
+        assert await waiting == 0
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines since the last call, without their times."""
+    return [" ".join(line.split()[1:]) for line in capsys.readouterr().err.splitlines()]
