@@ -91,6 +91,25 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
         assert shown.output.startswith("Usage: rc"), shown.output
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("lock-transfers web --for -5s", "--for -5s: give more than 0s"),
+        ("lock-transfers web --for 0", "--for 0: give more than 0s"),
+        ("lock-transfers web --for 99999999h", "8760h at most"),
+        ("lock-transfers web --for inf", "'inf' is no duration"),
+        ("create web --node-selector a~b -- sleep 9", "--node-selector: label selector"),
+        ("create web -o wide -- sleep 9", 'output format "wide" is for lists; there are: yaml'),
+        ("scale web --replicas 1 -o tabel", 'unknown output format "tabel"'),
+    ],
+)
+def test_what_is_wrong_with_the_words_is_said_before_anything_is_done(
+    words: str, told: str
+) -> None:
+    outcome = CliRunner().invoke(command, words.split(), obj=object())
+    assert (outcome.exit_code, told in outcome.output) == (2, True), outcome.output
+
+
 def rolling(**facts: object) -> Document:
     state = {"phase": "Progressing", "revision": 2, **facts}
     return {

@@ -16,7 +16,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.confirm import NotConfirmed
-from grange.cli.verbs.rc import counts, objects, rollout, switches
+from grange.cli.verbs.rc import counts, objects, rollout, show, switches
 from grange.client.client import Client
 
 
@@ -39,6 +39,17 @@ async def test_all_are_switched_or_none(
     assert await switches.switch(session(there), ("web", "api"), paused=paused) == 0
     for name in ("web", "api"):
         assert (await there.controller(name)).spec.paused is paused
+
+
+async def test_controllers_by_name_are_shown_as_a_wide_table(
+    there: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("web", "api", "other"):
+        await there.add_controller(name, replicas=1)
+    await show.tabled(session(there), ("web", "api"))
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert "STRATEGY" in heading
+    assert [row.split()[0] for row in rows] == ["web", "api"]
 
 
 OTHER: Document = {"spec": {"containers": [{"name": "other", "command": ["other"]}]}}

@@ -11,12 +11,26 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.cli.printers import jsonpath, table
 
-FORMATS = "wide, yaml, json, name, jsonpath=…, custom-columns=…"
+_DOCUMENTS = "yaml, json, name, jsonpath=…, custom-columns=…"
+FORMATS = f"wide, {_DOCUMENTS}"
+_NAMES = frozenset({"yaml", "json", "name", "jsonpath", "custom-columns"})
 
 
 def is_document_format(output: str) -> bool:
     """Whether the format needs full objects rather than the server's table."""
     return output not in {"", "wide"}
+
+
+def check(output: str) -> None:
+    """Refuse what ``render`` does not know, before anything is done.
+
+    Raises:
+        click.UsageError: the format is not known.
+    """
+    if output == "wide":
+        raise click.UsageError(f'output format "wide" is for lists; there are: {_DOCUMENTS}')
+    if output.partition("=")[0] not in _NAMES:
+        raise click.UsageError(f'unknown output format "{output}"; there are: {FORMATS}')
 
 
 def version(document: Document) -> int:
@@ -36,6 +50,7 @@ def render(output: str, found: Sequence[tuple[AnyKind, Document]], *, single: bo
     Raises:
         click.UsageError: the format is not known.
     """
+    check(output)
     name, _, argument = output.partition("=")
     if name == "name":
         return "".join(f"{resource(kind)}/{_name(item)}\n" for kind, item in found)
@@ -50,9 +65,7 @@ def render(output: str, found: Sequence[tuple[AnyKind, Document]], *, single: bo
         return yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
     if name == "jsonpath":
         return jsonpath.evaluate(argument, whole)
-    if name == "custom-columns":
-        return _custom_columns(argument, [item for _, item in found])
-    raise click.UsageError(f'unknown output format "{output}"; there are: {FORMATS}')
+    return _custom_columns(argument, [item for _, item in found])
 
 
 def _custom_columns(spec: str, items: Sequence[Document]) -> str:

@@ -5,7 +5,7 @@ import click
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import PLACEMENTS, STRATEGIES
 from grange.api.meta import Document
-from grange.api.selectors import IN, Labels
+from grange.api.selectors import IN, Labels, SelectorError
 from grange.cli import manifests, session
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
@@ -38,7 +38,10 @@ def command(
     """Create NAME from a file, or from --image and what PROGRAM says after --; it asks for no replicas."""
     spec = _spec(str(options["filename"]), str(options["image"]), program)
     if selector := str(options["node_selector"]):
-        spec["nodeSelector"] = node_selector(selector)
+        try:
+            spec["nodeSelector"] = node_selector(selector)
+        except SelectorError as error:
+            raise click.UsageError(f"--node-selector: {error}") from error
     for field in ("strategy", "placement"):
         if options[field] is not None:
             spec[field] = options[field]

@@ -11,7 +11,7 @@ from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
 from grange.cli import session
 from grange.cli.confirm import confirm
-from grange.cli.durations import parse_duration
+from grange.cli.durations import parse_duration, parse_term
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client import locks
@@ -80,7 +80,7 @@ def undrain_node(around: Surroundings, target: session.Target, name: str, node: 
 @session.connected
 def lock_transfers(around: Surroundings, target: session.Target, name: str, length: str) -> None:
     """Begin no move of pods of NAME to other nodes for a while; those under way go on."""
-    ttl_s = parse_duration(length)
+    ttl_s = parse_term("--for", length)
 
     async def verb(opened: session.Session) -> int:
         await lock(opened, name, ttl_s).acquire()

@@ -13,8 +13,20 @@ from grange.cli.confirm import confirm
 from grange.cli.printers import documents
 from grange.client.replication import ReplicationControllers
 
+
+def _known(_context: click.Context, _option: click.Parameter, output: str) -> str:
+    """Refuse a format before anything is written, not after."""
+    if output:
+        documents.check(output)
+    return output
+
+
 OUTPUT = click.option(
-    "-o", "--output", default="", help="Print what came of it: name, yaml, json, jsonpath=…."
+    "-o",
+    "--output",
+    default="",
+    callback=_known,
+    help="Print what came of it: name, yaml, json, jsonpath=….",
 )
 _ATTEMPTS = 5
 YES = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")

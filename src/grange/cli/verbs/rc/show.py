@@ -1,5 +1,7 @@
 """``grange rc list`` and ``grange rc get``."""
 
+from collections.abc import Iterable, Mapping
+
 import click
 import yaml
 
@@ -29,14 +31,8 @@ def list_(around: Surroundings, target: session.Target, output: str, selector: s
             text = documents.render(output, [(kind, item) for item in found], single=False)
             click.echo(text, nl=False)
             return 0
-        request = Request(
-            "GET",
-            kind.path(opened.namespace),
-            query={"labelSelector": selector} if selector else {},
-            headers={"accept": _TABLE},
-        )
-        body = codec.decode_document((await opened.fetch(request)).body)
-        heading, rows = table.cells(body, wide=output == "wide", namespaces=not opened.namespace)
+        query = {"labelSelector": selector} if selector else {}
+        heading, rows = await _cells(opened, "", query=query, wide=output == "wide")
         if rows:
             click.echo("\n".join(table.render([heading, *rows])))
         else:
@@ -46,9 +42,22 @@ def list_(around: Surroundings, target: session.Target, output: str, selector: s
     session.run(around, target, verb)
 
 
+async def _cells(
+    opened: session.Session, name: str, *, query: Mapping[str, str], wide: bool
+) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows of one controller, or of all."""
+    kind = REPLICATIONCONTROLLER
+    path = kind.path(opened.within(kind), name) if name else kind.path(opened.namespace)
+    request = Request("GET", path, query=query, headers={"accept": _TABLE})
+    body = codec.decode_document((await opened.fetch(request)).body)
+    return table.cells(body, wide=wide, namespaces=not opened.namespace)
+
+
 @click.command("get")
 @click.argument("names", nargs=-1, required=True)
-@click.option("-o", "--output", default="yaml", show_default=True, help="yaml, json, name, ….")
+@click.option(
+    "-o", "--output", default="yaml", show_default=True, help=f"Format: {documents.FORMATS}."
+)
 @click.option("--template", is_flag=True, help="Only the pod template.")
 @session.connected
 def get(
@@ -62,6 +71,9 @@ def get(
     """Print NAMES in full."""
 
     async def verb(opened: session.Session) -> int:
+        if output == "wide" and not template:
+            await tabled(opened, names)
+            return 0
         found = [await objects.document(opened, name) for name in names]
         if template:
             for one in found:
@@ -73,3 +85,10 @@ def get(
         return 0
 
     session.run(around, target, verb)
+
+
+async def tabled(opened: session.Session, names: Iterable[str]) -> None:
+    """Print a row for each of these, or nothing where one is not there."""
+    tables = [await _cells(opened, name, query={}, wide=True) for name in names]
+    rows = [row for _, found in tables for row in found]
+    click.echo("\n".join(table.render([tables[0][0], *rows])))
