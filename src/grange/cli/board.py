@@ -24,7 +24,7 @@ from grange.cli.session import Session
 from grange.cli.surroundings import Surroundings
 
 _RETRY_S = 0.5
-_SILENT = "the server does not answer; trying again"
+SILENT = "the server does not answer; trying again"
 
 
 class Board:
@@ -162,7 +162,7 @@ async def _follow(
                     known = f"{state.text}, as last seen: "
         except (Expired, ServiceUnavailable):
             if not heard:  # a stream that breaks off is ordinary; no answer to a question is not
-                board.update(label, readiness.State(done=False, text=known + _SILENT))
+                board.update(label, readiness.State(done=False, text=known + SILENT))
             await session.around.clock.sleep(_RETRY_S)
 
 

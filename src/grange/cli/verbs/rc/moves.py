@@ -10,6 +10,7 @@ from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
 from grange.cli import readiness, session
+from grange.cli.patience import Patience
 from grange.cli.verbs.rc import objects
 
 OVER = frozenset({"Complete", "RolledBack", "Refused"})
@@ -55,11 +56,13 @@ async def to_follow(opened: session.Session, name: str, *, waiting: bool) -> Rol
         return found[0] if found else None
     clock = opened.around.clock
     limit = clock.monotonic() + (_OBSERVED_S if waiting else 0.0)
+    slow = Patience(opened.around, f"waiting for the controller of {name}")
     try:
         seen = await objects.operations(opened).get(name)
         while (
             seen.status.observed_generation < seen.metadata.generation and clock.monotonic() < limit
         ):
+            slow.look()
             await clock.sleep(_LOOK_S)
             seen = await objects.operations(opened).get(name)
     except NotFound:

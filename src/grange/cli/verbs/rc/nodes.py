@@ -8,8 +8,8 @@ import click
 from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import TRANSFER_LOCK
 from grange.api.meta import ObjectKey
-from grange.api.status import NotFound
-from grange.cli import session
+from grange.api.status import NotFound, ServiceUnavailable
+from grange.cli import board, readiness, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
 from grange.cli.surroundings import Surroundings
@@ -48,12 +48,12 @@ def drain_node(
             confirm(question(name, node, count, shrink=shrink), yes=bool(options["yes"]))
         done = await objects.operations(opened).drain_node(name, node, shrink=shrink)
         await _warn_if_unknown(opened, node)
-        left = done.spec.replicas
-        wanted = f"{left} {'replica is' if left == 1 else 'replicas are'} wanted"
+        count = done.spec.replicas
+        wanted = f"{count} {'replica is' if count == 1 else 'replicas are'} wanted"
         aside = f"; {wanted}" if shrink else ""
         await objects.told(opened, name, "", f"leaves node {node}{aside}")
         if options["waiting"]:
-            return await _gone(opened, name, node, timeout_s)
+            return await left(opened, name, node, timeout_s)
         return 0
 
     session.run(around, target, verb)
@@ -138,29 +138,44 @@ async def _warn_if_unknown(opened: session.Session, node: str) -> None:
 
 def question(name: str, node: str, count: int, *, shrink: bool) -> str:
     """What to ask before so many pods of a controller leave a node."""
-    pods = f"{count} {'pod' if count == 1 else 'pods'} of {name}"
+    pods = f"{_pods(count)} of {name}"
     return f"Remove {pods} from {node} for good?" if shrink else f"Move {pods} off {node}?"
 
 
-def _still(count: int, name: str, node: str) -> str:
-    return f"{count} {'pod' if count == 1 else 'pods'} of {name} still on {node}"
+async def left(opened: session.Session, name: str, node: str, timeout_s: float) -> int:
+    """Wait until no pod of the controller is on the node; the exit code."""
+    clock, label = opened.around.clock, f"grc/{name}"
+    shown = board.Board(opened.around)
+    shown.put(label)
+    try:
+        async with clock.timeout(timeout_s), shown.shown():
+            while not (state := await _look(opened, name, node)).done:
+                shown.update(label, state)
+                await clock.sleep(_LOOK_S)
+            shown.update(label, state)
+            return 0
+    except TimeoutError:
+        text = shown.rows[label].state.text
+        click.echo(f"timed out after {timeout_s:g}s: {label}: {text}", err=True)
+        click.echo(f"next: grange why {label}", err=True)
+        return 1
 
 
-async def _gone(opened: session.Session, name: str, node: str, timeout_s: float) -> int:
-    """Wait until the node is left; the exit code."""
-    clock = opened.around.clock
-    limit = clock.monotonic() + timeout_s
-    told = 0
-    while left := await _there(opened, name, node):
-        if clock.monotonic() >= limit:
-            click.echo(
-                f"{_still(left, name, node)}: grange why grc/{name} says why",
-                err=True,
-            )
-            return 1
-        if left != told:
-            click.echo(_still(left, name, node), err=True)
-            told = left
-        await clock.sleep(_LOOK_S)
-    click.echo(f"no pod of {name} is on {node}")
-    return 0
+async def _look(opened: session.Session, name: str, node: str) -> readiness.State:
+    """How many are there, and what keeps them where it is known."""
+    try:
+        found = await objects.operations(opened).get(name)
+        count = len(await pods_of(opened.client, found, node))
+    except ServiceUnavailable:
+        return readiness.State(done=False, text=board.SILENT)
+    if not count:
+        return readiness.State(done=True, text=f"no pod on {node}")
+    text = f"{_pods(count)} still on {node}"
+    kept = [item for item in found.status.conditions if item.type == "Misplaced"]
+    if kept and kept[0].status == "True" and kept[0].reason != "Transferring":
+        text += f": {kept[0].message}"
+    return readiness.State(done=False, text=text)
+
+
+def _pods(count: int) -> str:
+    return f"{count} {'pod' if count == 1 else 'pods'}"

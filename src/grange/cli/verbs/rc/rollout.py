@@ -11,6 +11,7 @@ from grange.api.status import NotFound
 from grange.cli import board, manifests, readiness, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
+from grange.cli.patience import Patience
 from grange.cli.printers import table
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import moves, objects
@@ -125,11 +126,13 @@ async def _clear(opened: session.Session, name: str) -> None:
             f"replicas are on their way from {found.spec.old} to {name} already: "
             f"wait for it (grange rc rollout status {name}) or undo it"
         )
+    slow = Patience(opened.around, f"waiting for the record of the last rollout to {name}")
     try:
         async with opened.around.clock.timeout(_RECORDED_S):
             await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
             while True:  # it stays until its end is recorded
                 await opened.client.get(ROLLINGUPDATE, name, where)
+                slow.look()
                 await opened.around.clock.sleep(_LOOK_S)
     except NotFound:
         return

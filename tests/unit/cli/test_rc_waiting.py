@@ -1,0 +1,99 @@
+"""What a person sees while a verb of ``grange rc`` takes its time."""
+
+import asyncio
+
+import pytest
+from tests.unit.cli.sessions import opened, session
+from tests.unit.controllers.test_rolling_update import begun, phase, roll
+from tests.unit.controllers.test_rollout_service import Tools, tools, version
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.status import ServiceUnavailable
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli.patience import Patience
+from grange.cli.verbs.rc import moves, nodes
+from grange.client.replication import ReplicationControllers
+from grange.controllers.replication.controller import ReplicationService
+
+__all__ = ["tools"]
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines of the board since the last call, without their times."""
+    return [" ".join(line.split()[1:]) for line in capsys.readouterr().err.splitlines()]
+
+
+async def drained(there: World, *names: str) -> None:
+    """A pod on node a of ``names``, which it is to leave."""
+    for name in names:
+        await there.add_node(name)
+    await there.add_controller(replicas=1)
+    there.start(ReplicationService(there.deps))
+    await there.until(lambda: there.ready(1))
+    await ReplicationControllers(there.client, "default").drain_node("web", "a")
+
+
+async def test_a_node_that_is_left_is_followed_on_the_board(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(clock, rng, log) as there:
+        await drained(there, "a", "b")
+        assert await nodes.left(session(there), "web", "a", 60.0) == 0
+        assert told(capsys) == ["… grc/web 1 pod still on a", "✔ grc/web no pod on a"]
+
+
+async def test_what_keeps_pods_on_a_node_is_told_and_so_is_a_server_that_is_away(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(clock, rng, log) as there:
+        await drained(there, "a")
+        around = opened(there.watched, clock=clock, rng=rng, log=log)
+        waiting = asyncio.create_task(nodes.left(around, "web", "a", 30.0))
+        await there.settle(5.0)
+        kept = (await there.said("Misplaced")).message
+        assert kept
+        assert told(capsys)[-1] == f"… grc/web 1 pod still on a: {kept}"
+        there.gate = lambda request: ServiceUnavailable("cannot connect")
+        await there.settle()
+        assert told(capsys) == ["… grc/web the server does not answer; trying again"]
+        there.gate = lambda request: None
+        assert await waiting == 1
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[-2].startswith("timed out after 30s: grc/web: 1 pod still on a: ")
+        assert lines[-1] == "next: grange why grc/web"
+
+
+async def test_who_waits_for_a_controller_that_nobody_works_on_is_told(
+    tools: Tools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, startingReplicas={"old": 7, "new": 0})
+        await there.until(lambda: phase(there, "Refused"))
+        there.gate = lambda request: (
+            ServiceUnavailable("away") if request.method == "PATCH" else None
+        )
+        change = {"spec": {"template": version(3)}}
+        await there.client.patch(REPLICATIONCONTROLLER, "one", "default", patch=change)
+        await moves.to_follow(session(there), "one", waiting=False)
+        assert capsys.readouterr().err == ""
+        await moves.to_follow(session(there), "one", waiting=True)
+        assert capsys.readouterr().err == "waiting for the controller of one\n"
+
+
+async def test_nothing_is_said_of_what_ends_at_once(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        slow = Patience(session(there).around, "waiting")
+        for _ in range(4):
+            slow.look()
+            await there.settle(0.4)
+        assert capsys.readouterr().err == ""
+        await there.settle(0.4)
+        for _ in range(2):
+            slow.look()
+        assert capsys.readouterr().err == "waiting\n"
