@@ -37,22 +37,35 @@ def command(
     async def verb(opened: session.Session) -> int:
         if kind and await opened.kind(kind) is not REPLICATIONCONTROLLER:
             raise click.UsageError(f"{controller}: only ReplicationControllers have a history")
-        selector = f"{NAME_LABEL}={names.label_value(name)}"
-        found = await listing.listed(opened, AUDITRECORD, selector=selector)
-        found = in_order(found)[-limit:]
-        if documents.is_document_format(output):
-            text = documents.render(output, [(AUDITRECORD, item) for item in found], single=False)
-            click.echo(text, nl=False)
-        elif found:
-            now = around.clock.now().timestamp()
-            rows = [row(item, now=now, wide=output == "wide") for item in found]
-            click.echo("\n".join(table.render([_HEADING, *rows])))
-        else:
-            await opened.document(REPLICATIONCONTROLLER, name)
-            click.echo(f"No changes of {name} are recorded.", err=True)
-        return 0
+        return await listed(opened, name, limit, output)
 
     session.run(around, target, verb)
+
+
+async def listed(opened: session.Session, name: str, limit: int, output: str) -> int:
+    """Print the latest changes of a controller; the exit code.
+
+    Raises:
+        NotFound: it is not there, and never was.
+    """
+    selector = f"{NAME_LABEL}={names.label_value(name)}"
+    found = in_order(await listing.listed(opened, AUDITRECORD, selector=selector))
+    earlier = len(found) - limit
+    found = found[-limit:]
+    if documents.is_document_format(output):
+        text = documents.render(output, [(AUDITRECORD, item) for item in found], single=False)
+        click.echo(text, nl=False)
+    elif found:
+        now = opened.around.clock.now().timestamp()
+        click.echo(
+            "\n".join(table.render([_HEADING, *rows(found, now=now, wide=output == "wide")]))
+        )
+        if earlier > 0:
+            click.echo(f"{earlier} earlier, not shown: --limit {earlier + limit}", err=True)
+    else:
+        await opened.document(REPLICATIONCONTROLLER, name)
+        click.echo(f"No changes of {name} are recorded.", err=True)
+    return 0
 
 
 def in_order(records: Iterable[Document]) -> list[Document]:
@@ -62,6 +75,19 @@ def in_order(records: Iterable[Document]) -> list[Document]:
         return str((record.get("spec") or {}).get("time", "")), documents.version(record)
 
     return sorted(records, key=at)
+
+
+def rows(records: Sequence[Document], *, now: float, wide: bool) -> list[list[str]]:
+    """The cells of records in their order; it is said where another controller of the name begins."""
+    cells, last = [], None
+    for record in records:
+        found = row(record, now=now, wide=wide)
+        uid = (record.get("spec") or {}).get("controllerUid")
+        if last not in {None, uid}:
+            found[-1] = "; ".join(filter(None, ["another controller of the name", found[-1]]))
+        last = uid
+        cells.append(found)
+    return cells
 
 
 def row(record: Document, *, now: float, wide: bool) -> list[str]:
