@@ -5,18 +5,19 @@ controller's pod has is avoided. Who avoids one that was adopted meanwhile puts 
 """
 
 import pytest
+from tests.unit.controllers import builders
 from tests.unit.controllers.test_replication_service import orphaned, refuse, started
 from tests.unit.controllers.world import World, world
 
 from grange.api import codec
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
-from grange.api.status import ServiceUnavailable, Timeout
+from grange.api.status import Conflict, Forbidden, ServiceUnavailable, Timeout
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import identity
+from grange.controllers.replication import identity, namesakes
 
 PODS = "/api/v1/pods"
 PLACEMENTS = pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
@@ -93,7 +94,12 @@ async def test_a_pod_that_could_not_be_adopted_is_not_doubled(
         await there.add_controller(replicas=2, placement=placement)
         await there.settle(10.0)
         assert await there.names() == names
-        assert (await there.said("Reconciled")).reason == "WriteFailed"
+        said = await there.said("Reconciled")
+        assert (said.status, said.reason) == ("False", "WriteFailed")
+        assert said.message == (
+            f"pods {names[0]}, {names[1]} could not be adopted (not now), and none is made beside "
+            "them: delete them, or take their label grange.dev/replication-controller off"
+        )
         there.gate = lambda request: None
         await there.until(lambda: there.ready(2))
         assert await there.names() == names
@@ -151,3 +157,23 @@ async def test_pods_that_are_the_earlier_controllers_still_hold_nobody_up(
         await there.until(lambda: there.ready(2))
         assert len(await there.names()) == 4
         assert {*names} <= {*await there.names()}
+
+
+@pytest.mark.parametrize(
+    ("adopted", "told"),
+    [
+        (3, "pod d could not be adopted (no), and none is made beside it: delete it, or take its"),
+        (2, "pods c, d could not be adopted (no), and none is made beside them: delete them, or"),
+        (0, "pods a, b, c and 1 more could not be adopted (no), and none is"),
+    ],
+)
+def test_those_who_hold_up_others_are_named(adopted: int, told: str) -> None:
+    pods = [builders.pod(builders.controller(), name=name, orphan=True) for name in "abcd"]
+    said = namesakes.not_adopted(pods, pods[:adopted], Forbidden("no"))
+    assert str(said).startswith(told)
+
+
+def test_a_race_is_no_refusal() -> None:
+    race = Conflict("overtaken")
+    left = [builders.pod(builders.controller(), name="a", orphan=True)]
+    assert namesakes.not_adopted(left, [], race) is race

@@ -10,8 +10,16 @@ from collections.abc import Iterable
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.base.errors import GrangeError
 from grange.client.client import Client
 from grange.controllers.replication import identity, logic
+from grange.controllers.replication.writes import is_quiet
+
+_NAMED = 3
+
+
+class NotAdopted(GrangeError):
+    """Pods that are to be adopted are not, and hold up those that are to be made."""
 
 
 async def unseen(client: Client, controller: ReplicationController, seen: Iterable[Pod]) -> bool:
@@ -30,3 +38,30 @@ async def unseen(client: Client, controller: ReplicationController, seen: Iterab
     live = logic.claim(controller, (await client.list(POD, meta.namespace, labels=mark)).items)
     known = {pod.metadata.uid for pod in seen}
     return any(pod.metadata.uid not in known for pod in (*live.owned, *live.adopt))
+
+
+def not_adopted(wanted: Iterable[Pod], adopted: Iterable[Pod], failure: Exception) -> Exception:
+    """What to say where pods could not be adopted and none is made beside them.
+
+    Args:
+        wanted: the pods that were to be adopted.
+        adopted: those that were.
+        failure: the first error; what is no more than a race stays as it is.
+    """
+    ours = {pod.metadata.uid for pod in adopted}
+    left = [pod.metadata.name for pod in wanted if pod.metadata.uid not in ours]
+    if is_quiet(failure) or not left:
+        return failure
+    names = ", ".join(left[:_NAMED])
+    if len(left) == 1:
+        text = (
+            f"pod {names} could not be adopted ({failure}), and none is made beside it: delete it"
+        )
+        its = "its"
+    else:
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        text = f"pods {names}{more} could not be adopted ({failure}), and none is made beside them"
+        text, its = f"{text}: delete them", "their"
+    error = NotAdopted(f"{text}, or take {its} label {identity.RC_NAME_LABEL} off")
+    error.__cause__ = failure
+    return error

@@ -129,7 +129,8 @@ class Passes:
         if plan.create and await self._overlooks(situation):
             if failure is None:
                 return Requeue(_AGAIN_S)  # their news comes sooner
-            plan = replace(plan, create=())  # they could not be adopted: the status says why
+            plan = replace(plan, create=())
+            failure = namesakes.not_adopted(claim.adopt, adopted, failure)
         wished, plan = plan, await vouched(self._client, situation, plan, self._memory.readiness)
         expected = plan
         plan = audited.unseen(plan)
