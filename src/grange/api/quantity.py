@@ -13,6 +13,9 @@ from grange.base.errors import GrangeError
 _FORM = re.compile(
     r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII
 )
+PATTERN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
+"""The same for schemas, in the words that RE2 and JSON Schema share."""
+
 # Twice the digits of the largest value Kubernetes stores; more is an attack on the multiplier.
 _DIGITS_MAX = 40
 _EXPONENT_MAX = 60

@@ -21,7 +21,7 @@ RESTARTED_AT = "grange.dev/restarted-at"
 """Annotation of a template: a new value makes every pod anew without another change."""
 
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-_PERCENT = re.compile(r"(?:100|[1-9]?[0-9])%", re.ASCII)
+_PERCENT = re.compile(r"(100|[1-9]?[0-9])%", re.ASCII)
 
 
 class NoSuchRevision(GrangeError):
@@ -146,18 +146,15 @@ def check(rollout: Mapping[str, Any], faults: Faults) -> None:
     if all(values[field] in (0, "0%") for field in ("maxUnavailable", "maxSurge")):
         message = "may not be 0 when `maxSurge` is 0: nothing could ever be replaced"
         faults.invalid("spec.rollout.maxUnavailable", values["maxUnavailable"], message)
-    for field in ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit"):
-        if rollout.get(field, 0) < 0:
-            message = "must be greater than or equal to 0"
-            faults.invalid(f"spec.rollout.{field}", rollout[field], message)
     ready, deadline = rollout.get("minReadySeconds", 0), rollout.get("progressDeadlineSeconds", 600)
-    if 0 <= deadline <= ready:
+    if deadline <= ready:
         message = "must be greater than minReadySeconds"
         faults.invalid("spec.rollout.progressDeadlineSeconds", deadline, message)
 
 
 def _count_or_percentage(description: str, **more: Any) -> Document:
-    return described.reference(INT_OR_STRING, description, **more)
+    bounds = {"minimum": 0, "pattern": f"^({_PERCENT.pattern})$"}
+    return described.reference(INT_OR_STRING, description, **{described.RULED: bounds}, **more)
 
 
 ROLLOUT: Document = {
@@ -171,9 +168,11 @@ ROLLOUT: Document = {
             "Pods that may be too many during a change: a number or a percentage.",
             default="25%",
         ),
-        "minReadySeconds": described.whole("How long a pod must be ready to count.", default=0),
+        "minReadySeconds": described.whole(
+            "How long a pod must be ready to count.", default=0, minimum=0
+        ),
         "progressDeadlineSeconds": described.whole(
-            "A rollout that gets no further for so long has failed.", default=600
+            "A rollout that gets no further for so long has failed.", default=600, minimum=0
         ),
         "type": described.text(
             "RollingUpdate replaces pods a few at a time; OnDelete waits for them to be deleted.",
@@ -188,7 +187,9 @@ ROLLOUT: Document = {
             "type": "boolean",
             "description": "Go back to the last good template when a rollout failed.",
         },
-        "revisionHistoryLimit": described.whole("Former templates to remember.", default=5),
+        "revisionHistoryLimit": described.whole(
+            "Former templates to remember.", default=5, minimum=0
+        ),
     },
 }
 ROLLOUT_STATE: Document = {

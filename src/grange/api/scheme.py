@@ -45,11 +45,14 @@ class Scaling:
         replicas: path of the number wanted, below ``spec``.
         current: path of the number there is.
         selector: the label selector of the copies, from the full document; empty for none.
+        selector_path: path of the same below ``status``, for servers that only look things up; empty
+            where it is not kept.
     """
 
     replicas: str
     current: str
     selector: Callable[[Document], str]
+    selector_path: str = ""
 
 
 def _no_defaults(document: Document) -> None:

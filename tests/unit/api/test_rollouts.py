@@ -36,7 +36,6 @@ def faults(info: AnyKind, document: Document, old: Document | None = None) -> li
         ({"type": "Recreate"}, "spec.rollout.type", "RollingUpdate"),
         ({"canary": "a few"}, "spec.rollout.canary", "a percentage like 25%"),
         ({"canary": -1}, "spec.rollout.canary", "greater than or equal to 0"),
-        ({"revisionHistoryLimit": -1}, "spec.rollout.revisionHistoryLimit", "equal to 0"),
     ],
 )
 def test_rollouts_of_a_controller_are_judged(rollout: Document, field: str, part: str) -> None:
@@ -64,12 +63,8 @@ def test_a_rolling_update_that_can_be_done_is_accepted() -> None:
         ({"old": "web-2"}, "spec.new", "needs two controllers"),
         ({"minimum": 4}, "spec.minimum", "must not be greater than spec.desired, 3"),
         ({"minimum": 3}, "spec.minimum", "while spec.maxSurge is 0"),
-        ({"minimum": -1}, "spec.minimum", "greater than or equal to 0"),
-        ({"desired": -1}, "spec.desired", "greater than or equal to 0"),
-        ({"maxSurge": -1}, "spec.maxSurge", "greater than or equal to 0"),
         ({"canary": 4}, "spec.canary", "must not be greater than spec.desired, 3"),
         ({"old": None, "leaveOld": True}, "spec.leaveOld", "needs spec.old"),
-        ({"startingReplicas": {"old": -1, "new": 0}}, "spec.startingReplicas.old", "equal to 0"),
         ({"new": "Web"}, "spec.new", "lower-case"),
     ],
 )
@@ -79,6 +74,37 @@ def test_bad_input_for_a_rolling_update_names_the_field_and_the_remedy(
     found = faults(ROLLINGUPDATE, rolling_update(**spec))
     assert [path for path, _ in found] == [field]
     assert part in found[0][1]
+
+
+NOT_NEGATIVE = "Invalid value: -1: must be greater than or equal to 0"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"replicas": -1}, "spec.replicas"),
+        ({"rollout": {"minReadySeconds": -1}}, "spec.rollout.minReadySeconds"),
+        ({"rollout": {"progressDeadlineSeconds": -1}}, "spec.rollout.progressDeadlineSeconds"),
+        ({"rollout": {"revisionHistoryLimit": -1}}, "spec.rollout.revisionHistoryLimit"),
+    ],
+)
+def test_counts_of_a_controller_are_not_negative(spec: Document, field: str) -> None:
+    [cause] = schema.check(controller(**spec), REPLICATIONCONTROLLER)
+    assert (cause.field, cause.message) == (field, NOT_NEGATIVE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        *(({field: -1}, f"spec.{field}") for field in ("desired", "minimum", "maxSurge", "canary")),
+        ({"progressDeadlineSeconds": -1}, "spec.progressDeadlineSeconds"),
+        ({"ttlSecondsAfterFinished": -1}, "spec.ttlSecondsAfterFinished"),
+        ({"startingReplicas": {"old": -1, "new": 0}}, "spec.startingReplicas.old"),
+    ],
+)
+def test_counts_of_a_rolling_update_are_not_negative(spec: Document, field: str) -> None:
+    [cause] = schema.check(rolling_update(**spec), ROLLINGUPDATE)
+    assert (cause.field, cause.message) == (field, NOT_NEGATIVE)
 
 
 @pytest.mark.parametrize("field", ["new", "desired", "minimum"])

@@ -149,15 +149,15 @@ async def test_missing_command_is_explained(server: Server) -> None:
     [
         (
             {"strategy": "Lively", "placement": "Anywhere", "replicas": -1},
-            ["spec.strategy", "spec.placement", "spec.replicas"],
+            ["spec.replicas", "spec.strategy", "spec.placement"],
         ),
         (
             {"replicas": "three", "rollout": {"maxSurge": "lots", "progressDeadlineSeconds": -1}},
-            ["spec.replicas", "spec.rollout.maxSurge", "spec.rollout.progressDeadlineSeconds"],
+            ["spec.replicas", "spec.rollout.progressDeadlineSeconds", "spec.rollout.maxSurge"],
         ),
         (
             {"replicas": -1, "template": {"spec": {}}},
-            ["spec.template.spec.containers", "spec.replicas"],
+            ["spec.replicas", "spec.template.spec.containers"],
         ),
     ],
 )

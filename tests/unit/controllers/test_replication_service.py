@@ -59,6 +59,10 @@ async def test_pods_are_created_on_nodes_in_order_and_become_ready(
         status = (await there.controller()).status
         assert (status.replicas, status.ready_replicas, status.updated_replicas) == (3, 3, 3)
         assert status.observed_generation == 1
+        scale = await there.client.get_document(
+            REPLICATIONCONTROLLER, "web", "default", subresource="scale"
+        )
+        assert status.selector == scale["status"]["selector"], "as servers show it that look it up"
 
 
 async def test_a_controller_that_is_complete_writes_nothing_more(

@@ -95,10 +95,14 @@ DEFINITIONS = described.definitions(
     "What changed in who belongs to a controller.",
     required=("event", "controller"),
     spec={
-        "schemaVersion": described.whole("Of the record's form; filled in by the server."),
+        "schemaVersion": described.whole(
+            "Of the record's form; filled in by the server.", default=SCHEMA_VERSION
+        ),
         "event": described.text("What kind of change.", enum=[*EVENTS]),
         "time": described.text("When it was decided, RFC 3339."),
-        "controller": described.text("Name of the ReplicationController."),
+        "controller": described.text(
+            "Name of the ReplicationController.", **{described.RULED: {"minLength": 1}}
+        ),
         "controllerUid": described.text("Its uid."),
         "replicas": described.whole("How many pods it wanted then."),
         "added": described.several(MEMBER_SCHEMA, "Pods that came."),

@@ -91,8 +91,6 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     members = spec.get("minMember")
     if members is None:
         faults.required("spec.minMember", "say how many members are placed together")
-    elif members < 1:
-        faults.invalid("spec.minMember", members, "must be greater than or equal to 1")
     check_amounts(spec.get("minResources") or {}, "spec.minResources", faults)
     timeout = spec.get("scheduleTimeoutSeconds")
     if timeout is not None and timeout < 1:
@@ -134,7 +132,9 @@ DEFINITIONS: dict[str, Document] = {
         "type": "object",
         "required": ["key"],
         "properties": {
-            "key": described.text("Label of nodes; its values are the domains."),
+            "key": described.text(
+                "Label of nodes; its values are the domains.", **{described.RULED: {"minLength": 1}}
+            ),
             "mode": described.text(
                 "Required: all members in one domain. Preferred: in as few as possible.",
                 enum=list(MODES),
@@ -148,13 +148,16 @@ DEFINITIONS: dict[str, Document] = {
         _VERSION,
         "Pods that are placed all or none.",
         spec={
-            "minMember": described.whole("So many members are placed together, or none."),
+            "minMember": described.whole(
+                "So many members are placed together, or none.", minimum=1
+            ),
             "minResources": described.amounts("What must be free before it is tried at all."),
             "scheduleTimeoutSeconds": described.whole(
-                "After so long without success it makes way for others, then starts anew."
+                "After so long without success it makes way for others, then starts anew.",
+                **{described.RULED: {"minimum": 1}},
             ),
-            "queue": described.text("Whose quota it counts against; empty for none."),
-            "priorityClassName": described.text(
+            "queue": described.named("Whose quota it counts against; empty for none."),
+            "priorityClassName": described.named(
                 "Class of members that name none themselves; empty for none."
             ),
             "topology": described.reference(

@@ -88,7 +88,7 @@ QUEUE = KindInfo(
         "How much the gangs and pods of one party may use at a time.",
         spec={
             "capacity": described.amounts("What may be used; what is not named is not limited."),
-            "cohort": described.text("Queues of a cohort lend each other unused capacity."),
+            "cohort": described.named("Queues of a cohort lend each other unused capacity."),
             "borrowingLimit": described.amounts("How much above capacity may be borrowed."),
         },
         status={

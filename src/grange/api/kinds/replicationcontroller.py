@@ -60,6 +60,7 @@ class ReplicationControllerStatus(View, frozen=True):
 
     observed_generation: int = 0
     replicas: int = 0
+    selector: str = ""
     ready_replicas: int = 0
     updated_replicas: int = 0
     available_replicas: int = 0
@@ -89,11 +90,8 @@ def _default(document: Document) -> None:
 def _validate(document: Document, old: Document | None) -> list[Cause]:
     faults = Faults()
     spec = document.get("spec") or {}
-    replicas = spec.get("replicas")
-    if replicas is None:
+    if spec.get("replicas") is None:
         faults.required("spec.replicas", "say how many pods are wanted; zero is a number too")
-    elif replicas < 0:
-        faults.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
     for field, choices in (("placement", PLACEMENTS), ("strategy", STRATEGIES)):
         value = spec.get(field)
         if value is not None and value not in choices:
@@ -150,10 +148,13 @@ def _containers(document: Document, now: float) -> cells.Cell:
     return ",".join(str(item.get("name", "")) for item in containers) or cells.NONE
 
 
-def _selector(document: Document) -> str:
+def selector_of(name: str, uid: str) -> str:
     """The pods of a controller; both labels, because one relabelled by name was taken out of it."""
-    meta = document["metadata"]
-    return f"{NAME_LABEL}={names.label_value(meta['name'])},{ID_LABEL}={meta['uid']}"
+    return f"{NAME_LABEL}={names.label_value(name)},{ID_LABEL}={uid}"
+
+
+def _selector(document: Document) -> str:
+    return selector_of(document["metadata"]["name"], document["metadata"]["uid"])
 
 
 _NAME = "dev.grange.v1alpha1.ReplicationController"
@@ -168,7 +169,7 @@ DEFINITIONS: dict[str, Document] = {
         "A replicated service: so many copies of a pod, on nodes that fit.",
         required=("replicas", "template"),
         spec={
-            "replicas": described.whole("How many pods; required, never defaulted."),
+            "replicas": described.whole("How many pods; required, never defaulted.", minimum=0),
             "nodeSelector": described.reference(
                 f"{described.META}.LabelSelector",
                 "Which nodes, by their labels; empty means every node.",
@@ -197,6 +198,7 @@ DEFINITIONS: dict[str, Document] = {
         status={
             "observedGeneration": described.observed_generation(),
             "replicas": described.whole("Pods there are."),
+            "selector": described.text("Label selector of its pods, for autoscalers."),
             "readyReplicas": described.whole("Pods that are ready."),
             "updatedReplicas": described.whole("Pods of the present template."),
             "availableReplicas": described.whole("Pods that have been ready for minReadySeconds."),
@@ -263,7 +265,7 @@ REPLICATIONCONTROLLER = KindInfo(
         ),
     ),
     fields=readers("spec.placement", "spec.strategy"),
-    scale=Scaling("spec.replicas", "status.replicas", _selector),
+    scale=Scaling("spec.replicas", "status.replicas", _selector, "status.selector"),
     default=_default,
     validate=_validate,
 )

@@ -116,17 +116,10 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
 
 
 def _check_counts(spec: dict[str, Any], faults: Faults) -> None:
-    negative = False
-    for field in _COUNTS:
-        value = spec.get(field)
-        if value is None:
-            if field in ("desired", "minimum"):
-                faults.required(f"spec.{field}", "zero is a number too")
-                negative = True
-        elif value < 0:
-            faults.invalid(f"spec.{field}", value, "must be greater than or equal to 0")
-            negative = True
-    if negative:
+    missing = [field for field in ("desired", "minimum") if spec.get(field) is None]
+    for field in missing:
+        faults.required(f"spec.{field}", "zero is a number too")
+    if missing:
         return
     desired, minimum = spec["desired"], spec["minimum"]
     if minimum > desired:
@@ -137,28 +130,16 @@ def _check_counts(spec: dict[str, Any], faults: Faults) -> None:
     if (spec.get("canary") or 0) > desired:
         message = f"must not be greater than spec.desired, {desired}"
         faults.invalid("spec.canary", spec["canary"], message)
-    for field, value in (spec.get("startingReplicas") or {}).items():
-        if value < 0:
-            message = "must be greater than or equal to 0"
-            faults.invalid(f"spec.startingReplicas.{field}", value, message)
 
 
-_COUNTS = (
-    "desired",
-    "minimum",
-    "maxSurge",
-    "canary",
-    "progressDeadlineSeconds",
-    "ttlSecondsAfterFinished",
-)
 _NAME = "dev.grange.v1alpha1.RollingUpdate"
 
 DEFINITIONS: dict[str, Document] = {
     f"{_NAME}Counts": {
         "type": "object",
         "properties": {
-            "old": described.whole("Replicas of the old controller."),
-            "new": described.whole("Replicas of the new controller."),
+            "old": described.whole("Replicas of the old controller.", minimum=0),
+            "new": described.whole("Replicas of the new controller.", minimum=0),
         },
     },
     **described.definitions(
@@ -168,14 +149,18 @@ DEFINITIONS: dict[str, Document] = {
         "A rollout from one ReplicationController to another.",
         required=("new", "desired", "minimum"),
         spec={
-            "old": described.text(
+            "old": described.named(
                 "The controller that gives up its replicas; absent to only grow the new one."
             ),
-            "new": described.text("The controller that gets them."),
-            "desired": described.whole("Replicas in the end."),
-            "minimum": described.whole("At least so many pods of both stay available."),
-            "maxSurge": described.whole("Replicas that may be too many on the way.", default=0),
-            "canary": described.whole("Stop when the new controller has so many; absent for all."),
+            "new": described.named("The controller that gets them.", required=True),
+            "desired": described.whole("Replicas in the end.", minimum=0),
+            "minimum": described.whole("At least so many pods of both stay available.", minimum=0),
+            "maxSurge": described.whole(
+                "Replicas that may be too many on the way.", default=0, minimum=0
+            ),
+            "canary": described.whole(
+                "Stop when the new controller has so many; absent for all.", minimum=0
+            ),
             "leaveOld": described.flag(
                 "Keep the old controller instead of deleting it when it is empty."
             ),
@@ -183,13 +168,15 @@ DEFINITIONS: dict[str, Document] = {
             "undo": described.flag("Go back to the counts that it began with."),
             "autoRollback": described.flag("Go back by itself when it gets no further."),
             "progressDeadlineSeconds": described.whole(
-                "Getting no further for so long fails.", default=600
+                "Getting no further for so long fails.", default=600, minimum=0
             ),
             "startingReplicas": described.reference(
                 f"{_NAME}Counts", "Counts without which it does not begin."
             ),
             "ttlSecondsAfterFinished": described.whole(
-                "Removed when it has been over for so long; its audit records stay.", default=DAY_S
+                "Removed when it has been over for so long; its audit records stay.",
+                default=DAY_S,
+                minimum=0,
             ),
         },
         status={

@@ -1,6 +1,7 @@
 """Cells that several kinds share."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from grange.api import timestamps
@@ -13,33 +14,38 @@ UNKNOWN = "<unknown>"
 Cell = str | int | float | bool | None
 
 
-def text(path: str, missing: str = NONE) -> Callable[[Document, float], Cell]:
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A cell that shows one field, and so can be described to servers that are not ours.
+
+    Attributes:
+        path: of the field.
+        show: makes the cell of its value, given the time now.
+        dated: the field is an instant, and the cell how long ago that was.
+    """
+
+    path: str
+    show: Callable[[Any, float], Cell]
+    dated: bool = False
+
+    def __call__(self, document: Document, now: float) -> Cell:
+        """The cell of a document."""
+        return self.show(lookup(document, self.path), now)
+
+
+def text(path: str, missing: str = NONE) -> Field:
     """The text at a path, or ``missing``."""
-
-    def cell(document: Document, now: float) -> Cell:
-        value = lookup(document, path)
-        return str(value) if value not in (None, "") else missing
-
-    return cell
+    return Field(path, lambda value, _: str(value) if value not in (None, "") else missing)
 
 
-def integer(path: str, missing: int = 0) -> Callable[[Document, float], Cell]:
+def integer(path: str, missing: int = 0) -> Field:
     """The integer at a path, or ``missing``."""
-
-    def cell(document: Document, now: float) -> Cell:
-        value = lookup(document, path)
-        return value if isinstance(value, int) else missing
-
-    return cell
+    return Field(path, lambda value, _: value if isinstance(value, int) else missing)
 
 
-def boolean(path: str) -> Callable[[Document, float], Cell]:
+def boolean(path: str) -> Field:
     """The boolean at a path; false when it is missing."""
-
-    def cell(document: Document, now: float) -> Cell:
-        return bool(lookup(document, path))
-
-    return cell
+    return Field(path, lambda value, _: bool(value))
 
 
 def count(*paths: str) -> Callable[[Document, float], Cell]:
@@ -51,13 +57,9 @@ def count(*paths: str) -> Callable[[Document, float], Cell]:
     return cell
 
 
-def since(path: str) -> Callable[[Document, float], Cell]:
+def since(path: str) -> Field:
     """The age of the instant at a path."""
-
-    def cell(document: Document, now: float) -> Cell:
-        return age_of(lookup(document, path), now)
-
-    return cell
+    return Field(path, age_of, dated=True)
 
 
 def age_of(instant: Any, now: float) -> str:

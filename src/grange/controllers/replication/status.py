@@ -16,6 +16,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import (
     ReplicationController,
     ReplicationControllerStatus,
+    selector_of,
 )
 from grange.api.meta import Condition, Document
 from grange.controllers.replication import (
@@ -295,6 +296,7 @@ def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
         controller.status,
         observed_generation=controller.metadata.generation,
         replicas=len(outcome.active),
+        selector=selector_of(controller.metadata.name, controller.metadata.uid),
         ready_replicas=outcome.ready,
         updated_replicas=outcome.updated,
         available_replicas=outcome.available,
@@ -334,6 +336,7 @@ def patch_of(controller: ReplicationController, status: ReplicationControllerSta
             **outbox,
             "observedGeneration": status.observed_generation,
             "replicas": status.replicas,
+            "selector": status.selector,
             "readyReplicas": status.ready_replicas,
             "updatedReplicas": status.updated_replicas,
             "availableReplicas": status.available_replicas,
