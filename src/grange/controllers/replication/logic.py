@@ -23,7 +23,7 @@ far as the disruption ``budget`` grants them, and one that has too few gets pods
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from grange.api.kinds import pod as pods
@@ -67,6 +67,8 @@ class Situation:
         available: uids of the pods that are available; None for those that are ready.
         limits: what the rollout allows; None for what the spec says, wherever pods may go.
         sides: the counts of a rollout that is under way.
+        template: hash of the template that pods are made from.
+        earlier: names of nodes where pods of other templates may run; None for the same.
     """
 
     controller: ReplicationController
@@ -78,6 +80,22 @@ class Situation:
     available: AbstractSet[str] | None = None
     limits: budget.Limits | None = None
     sides: rollout.Sides | None = None
+    template: str = ""
+    earlier: Collection[str] | None = None
+
+    def nodes_for(self, pod: Pod | None) -> Collection[str]:
+        """Names of nodes where a pod may run, or its successor; of none: a new one."""
+        if self.earlier is None or pod is None or rollout.is_of(pod, self.template):
+            return self.eligible
+        return self.earlier
+
+    def without(self, nodes: Container[str]) -> "Situation":
+        """The same without some of the eligible nodes."""
+        left = [name for name in self.eligible if name not in nodes]
+        if self.earlier is None:
+            return replace(self, eligible=left)
+        earlier = [name for name in self.earlier if name not in nodes]
+        return replace(self, eligible=left, earlier=earlier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +233,7 @@ class _Group:
     Attributes:
         wanted: how many there shall be.
         source: with the template that they are made from; None if they are not made anew.
+        eligible: names of nodes where they may run.
         template_hash: of the template that unbound ones must have; empty for any.
         active: those that count.
         held: finished ones that keep their place.
@@ -222,6 +241,7 @@ class _Group:
 
     wanted: int
     source: ReplicationController | None
+    eligible: frozenset[str]
     template_hash: str = ""
     active: list[Pod] = field(default_factory=list)
     held: list[Pod] = field(default_factory=list)
@@ -240,6 +260,8 @@ class _OnePass:
         self.controller = situation.controller
         self.one_per_node = situation.controller.spec.placement == "OnePerNode"
         self.eligible = frozenset(situation.eligible)
+        earlier = situation.earlier
+        self.earlier = self.eligible if earlier is None else frozenset(earlier)
         self.removals: list[Removal] = []
         self.groups = self._groups()
         for pod in situation.owned:
@@ -264,9 +286,10 @@ class _OnePass:
         present = identity.template_hash(self.controller)
         sides = self.situation.sides
         if sides is None:
-            return (_Group(self.controller.spec.replicas, self.controller, present),)
-        new = _Group(sides.new, self.controller, present)
-        return (new, _Group(sides.old, sides.source))
+            replicas = self.controller.spec.replicas
+            return (_Group(replicas, self.controller, self.eligible, present),)
+        new = _Group(sides.new, self.controller, self.eligible, present)
+        return (new, _Group(sides.old, sides.source, self.earlier))
 
     def _group_of(self, pod: Pod) -> _Group:
         first = self.groups[0]
@@ -295,8 +318,9 @@ class _OnePass:
             if group.need < 0:
                 self._shrink(group, -group.need, why)
         if self.one_per_node:
-            spare = max(0, len(self._free_nodes()) - self._need())
-            self._remove(self._stranded()[:spare], "NodeIneligible")
+            for group in self.groups:
+                spare = max(0, len(self._free_nodes(group)) - self._need())
+                self._remove(self._stranded(group)[:spare], "NodeIneligible")
         additions = self._additions()
         return Plan(
             create=additions,
@@ -321,7 +345,7 @@ class _OnePass:
         idle = group.held[:surplus]
         group.held = group.held[len(idle) :]
         self._remove(idle, "Finished")
-        ranked = ranking.victims(group.active, self.eligible, self.situation.down)
+        ranked = ranking.victims(group.active, group.eligible, self.situation.down)
         if self.situation.sides is not None:  # what is taken is counted on to be unavailable
             ranked.sort(key=self.budget.cost)
         self._remove(self.budget.granted(ranked, surplus - len(idle)), why)
@@ -329,7 +353,8 @@ class _OnePass:
     def _remove_duplicates(self) -> None:
         """All but the best active pod of every node go: at once, or when others are available."""
         by_node: dict[str, list[Pod]] = defaultdict(list)
-        for pod in ranking.victims(self._active(), self.eligible, self.situation.down):
+        anywhere = self.eligible | self.earlier
+        for pod in ranking.victims(self._active(), anywhere, self.situation.down):
             if node := identity.node_of(pod):
                 by_node[node].append(pod)
         chosen = [pod for there in by_node.values() for pod in there[:-1]]
@@ -349,8 +374,8 @@ class _OnePass:
             )
         ]
 
-    def _free_nodes(self) -> list[str]:
-        """Eligible nodes without a pod of ours, in order of name.
+    def _free_nodes(self, group: _Group) -> list[str]:
+        """Nodes without a pod of ours where the group's may run, in order of name.
 
         Pods removed in this pass that vanish at once (unbound or finished, no finalizer) do not
         count: their successors may take the same node, under the same name, in the same pass.
@@ -366,16 +391,18 @@ class _OnePass:
             for pod in self.situation.owned
             if pod.metadata.uid not in vanishing
         }
-        return [node for node in sorted(self.eligible) if node not in occupied]
+        return [node for node in sorted(group.eligible) if node not in occupied]
 
-    def _stranded(self) -> list[Pod]:
+    def _stranded(self, group: _Group) -> list[Pod]:
         return [
             pod
-            for pod in self._active()
-            if not pod.spec.node_name and identity.node_of(pod) not in {"", *self.eligible}
+            for pod in group.active
+            if not pod.spec.node_name and identity.node_of(pod) not in {"", *group.eligible}
         ]
 
     def _additions(self) -> tuple[Addition, ...]:
+        if self.one_per_node:
+            return tuple(self._placed())
         sources = [
             None if group.source is self.controller else group.source
             for group in self.groups
@@ -384,15 +411,6 @@ class _OnePass:
         ]
         if not sources:
             return ()
-        if self.one_per_node:
-            return tuple(
-                Addition(
-                    identity.name_for_node(self.controller, node, self.situation.taken),
-                    node,
-                    source,
-                )
-                for node, source in zip(self._free_nodes(), sources, strict=False)
-            )
         ours = {pod.metadata.name for pod in self.situation.owned}
         spare = (
             name
@@ -403,6 +421,19 @@ class _OnePass:
             Addition(name, source=source) for source, name in zip(sources, spare, strict=False)
         )
 
+    def _placed(self) -> Iterator[Addition]:
+        """One for each node, as far as there are free ones."""
+        used: set[str] = set()
+        for group in self.groups:
+            if group.source is None or group.need <= 0:
+                continue
+            source = None if group.source is self.controller else group.source
+            free = [node for node in self._free_nodes(group) if node not in used]
+            for node in free[: group.need]:
+                used.add(node)
+                name = identity.name_for_node(self.controller, node, self.situation.taken)
+                yield Addition(name, node, source)
+
     def _shortage(self, additions: Sequence[Addition]) -> int:
         """Wanted pods that no node can take, not counting nodes that are about to be free."""
         replicas = self.controller.spec.replicas
@@ -411,9 +442,11 @@ class _OnePass:
         held = [pod for group in self.groups for pod in group.held]
         used = {identity.node_of(pod) for pod in (*self._active(), *held)}
         used.update(addition.node for addition in additions)
-        soon = {identity.node_of(pod) for pod in self.situation.owned} & self.eligible - used
+        anywhere = self.eligible | self.earlier
+        soon = {identity.node_of(pod) for pod in self.situation.owned} & anywhere - used
         missing = min(self._need(), replicas - len(self._active()) - len(held))
-        return max(0, missing - len(additions) - len(soon)) + len(self._stranded())
+        stranded = sum(len(self._stranded(group)) for group in self.groups)
+        return max(0, missing - len(additions) - len(soon)) + stranded
 
     def _repairs(self) -> tuple[Repair, ...]:
         repairs = []

@@ -3,12 +3,11 @@
 None of it must not be lost: the next owner starts without, and is patient instead.
 """
 
-from collections.abc import Sequence
-
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.echoes import Echoes
+from grange.controllers.replication.placing import Places
 from grange.controllers.replication.readiness import Readiness
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.transfers import Transfers
@@ -31,7 +30,7 @@ class Memory:
         replacements: how often pods finished lately.
         transfers: takes node transfers further; remembers nothing itself.
         unrecorded: when to record again what the server refused.
-        eligible: the nodes that the last pass acted on, by the controller's uid.
+        eligible: the nodes that the last pass acted on (see ``placing``), by the controller's uid.
     """
 
     def __init__(self, config: ReplicationConfig, *, clock: Clock, log: Logger) -> None:
@@ -41,7 +40,7 @@ class Memory:
         self.replacements = Replacements(config.replacement, config.replacement_reset_s)
         self.transfers = Transfers(clock=clock, log=log)
         self.unrecorded = Patience(clock)
-        self.eligible: dict[str, Sequence[str]] = {}
+        self.eligible: dict[str, Places] = {}
 
     def forget(self, uid: str) -> None:
         """The controller is gone."""

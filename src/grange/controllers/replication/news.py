@@ -12,7 +12,7 @@ from grange.api.meta import ObjectKey
 from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication import scheduling
+from grange.controllers.replication import placing, scheduling
 from grange.controllers.replication.caches import Caches
 from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.writes import owner_key
@@ -68,7 +68,7 @@ class News:
     def _wake(self, look: scheduling.Look) -> None:
         for controller in self._caches.controllers.store.list():
             try:
-                eligible = look(controller)
+                eligible = placing.nodes(look, controller)
             except (SelectorError, msgspec.ValidationError):
                 continue  # its own pass reports it
             if eligible != self._memory.eligible.get(controller.metadata.uid):

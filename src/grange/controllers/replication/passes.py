@@ -30,6 +30,7 @@ from grange.controllers.replication import (
     logic,
     namesakes,
     orders,
+    placing,
     rollout,
     scheduling,
     status,
@@ -117,10 +118,7 @@ class Passes:
         audited = await self._audited(situation)
         moves, decision = await self._judge(situation, known=trouble is None)
         situation = replace(
-            situation, eligible=[n for n in situation.eligible if n not in moves.released]
-        )
-        situation = replace(
-            situation,
+            situation.without(moves.released),
             controller=decision.controller,
             limits=decision.limits if decision.sides is not None else None,
             sides=decision.sides,
@@ -274,8 +272,7 @@ class Passes:
             )
             return moves, rollout.Decision(controller, None, budget.limits(controller))
         moves = await self._memory.transfers.advance(situation, self._scheduler)
-        eligible = [name for name in situation.eligible if name not in moves.released]
-        situation = orders.obeyed(replace(situation, eligible=eligible))
+        situation = orders.obeyed(situation.without(moves.released))
         return moves, self._decide(transfer.hidden(situation, moves.after))
 
     def _plan(self, situation: logic.Situation, moves: Advance, minimum: int) -> logic.Plan:
@@ -385,15 +382,13 @@ class Passes:
         uid = controller.metadata.uid
         trouble: GrangeError | None = None
         try:
-            eligible = await self._scheduler.eligible_nodes(controller)
+            eligible, earlier = placing.nodes(await self._scheduler.look(), controller)
         except (SelectorError, msgspec.ValidationError) as error:
             self._refuse(controller, error)
         except GrangeError as error:
             trouble = error  # what needs no further node goes on
-            eligible = sorted({identity.node_of(pod) for pod in owned} - {""})
-        self._memory.eligible[uid] = eligible
-        if left := drained_nodes(controller):
-            eligible = [name for name in eligible if name not in left]
+            eligible, earlier = sorted({identity.node_of(pod) for pod in owned} - {""}), None
+        self._memory.eligible[uid] = (eligible, earlier)
         finished = [
             pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
         ]
@@ -410,8 +405,10 @@ class Passes:
             taken=self._caches.taken(controller.metadata.namespace, besides=owned),
             held=held,
             available=seen.available,
+            template=identity.template_hash(rollout.sources(controller)[0]),
+            earlier=earlier,
         )
-        return situation, due_s, trouble
+        return situation.without(drained_nodes(controller)), due_s, trouble
 
     def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
         self._recorder.event(

@@ -112,6 +112,34 @@ def stored(controller: ReplicationController) -> RolloutState | None:
     return None if over or not state.old_replicas else state
 
 
+def sources(
+    controller: ReplicationController,
+) -> tuple[ReplicationController, ReplicationController | None]:
+    """What pods are made from, by what is written down.
+
+    Returns:
+        The controller with the template of new pods; and with that of the pods of the old side, None
+        where there is no such side or they are not made anew.
+    """
+    state = controller.status.rollout
+    if state is None:
+        return controller, None
+    known = {item.template_hash: item.template for item in controller.status.history}
+    present = identity.template_hash(controller)
+    wanted = state.template_hash if state.spec_hash == present else present
+
+    def made_from(template_hash: str) -> ReplicationController | None:
+        if template_hash == present:
+            return controller
+        if (template := known.get(template_hash)) is None:
+            return None
+        return replace(controller, spec=replace(controller.spec, template=template))
+
+    rolls = controller.spec.rollout.type == "RollingUpdate"
+    stable = made_from(state.stable_hash) if rolls and state.stable_hash != wanted else None
+    return made_from(wanted) or controller, stable
+
+
 def remember(
     history: Sequence[Revision], template_hash: str, template: Document, now: str
 ) -> tuple[Revision, ...]:

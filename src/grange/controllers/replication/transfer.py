@@ -130,7 +130,7 @@ def happened(
     old_gone = old is None or not logic.is_active(old)
     expired = now >= timestamps.parse(transfer.deadline)
     if phase is Phase.ALLOCATING:
-        stays = transfer.old in situation.eligible and transfer.old not in drained
+        stays = transfer.old in situation.nodes_for(old) and transfer.old not in drained
         if old_gone or stays:
             return Event.CALLED_OFF
         return Event.EXPIRED if expired else None
@@ -142,7 +142,7 @@ def happened(
             return Event.CALLED_OFF if new is None else Event.OLD_GONE
         node = transfer.new if new is None else identity.node_of(new)
         expected = new is None and transfer.allocated  # a machine may be on its way
-        if node and node not in situation.eligible and not expected:
+        if node and node not in situation.nodes_for(new or old) and not expected:
             return Event.NEW_LOST
         return Event.EXPIRED if expired else None
     if phase is Phase.FINISHING and expired and old is not None:
@@ -191,7 +191,7 @@ def misplaced(situation: logic.Situation) -> list[Pod]:
         for pod in situation.owned
         if logic.is_active(pod)
         and pod.spec.node_name
-        and pod.spec.node_name not in situation.eligible
+        and pod.spec.node_name not in situation.nodes_for(pod)
     ]
     return sorted(found, key=lambda pod: (pod.spec.node_name, pod.metadata.name))
 
@@ -215,7 +215,8 @@ def going(situation: logic.Situation) -> frozenset[str]:
     excess: list[Pod] = []
     for group, wanted in counted:
         surplus = max(0, len(group) - wanted)
-        excess += ranking.victims(group, situation.eligible, situation.down)[:surplus]
+        places = situation.nodes_for(group[0] if group else None)
+        excess += ranking.victims(group, places, situation.down)[:surplus]
     return frozenset(pod.metadata.uid for pod in excess) | doomed(controller)
 
 
@@ -250,15 +251,19 @@ def begin(
 
 
 def spare_node(
-    situation: logic.Situation, transfers: Sequence[NodeTransfer], avoid: Collection[str]
+    situation: logic.Situation,
+    transfers: Sequence[NodeTransfer],
+    avoid: Collection[str],
+    pod: Pod | None = None,
 ) -> str | None:
-    """An eligible node without a pod of the controller and not promised to a transfer.
+    """A node for a pod's successor, without a pod of the controller and not promised to a transfer.
 
     Nodes where transfers failed lately come last; otherwise the first by name.
     """
     promised = {transfer.new for transfer in transfers}
     used = {identity.node_of(pod) for pod in situation.owned}
-    free = [node for node in situation.eligible if node not in promised and node not in used]
+    places = situation.nodes_for(pod)
+    free = [node for node in places if node not in promised and node not in used]
     return min(free, key=lambda node: (node in avoid, node), default=None)
 
 
@@ -302,13 +307,12 @@ def hidden(situation: logic.Situation, transfers: Sequence[NodeTransfer]) -> log
     if situation.controller.spec.placement == "OnePerNode":  # not free before the old pod is gone
         nodes.update(identity.node_of(pod) for pod in situation.owned if pod.metadata.uid in uids)
     return replace(
-        situation,
+        situation.without(nodes),
         owned=[
             pod
             for pod in situation.owned
             if pod.metadata.name not in names and pod.metadata.uid not in uids
         ],
-        eligible=[node for node in situation.eligible if node not in nodes],
         taken=_Besides(situation.taken, frozenset(names)),
     )
 
@@ -359,7 +363,7 @@ def with_acts(
     for item in transfers:
         new, old = new_pod(item, situation.owned), old_pod(item, situation.owned)
         match phase_of(item):
-            case Phase.STARTING if new is None and (not item.new or item.new in situation.eligible):
+            case Phase.STARTING if new is None and item.new in {"", *situation.nodes_for(old)}:
                 source = _source(situation, old)
                 create.append(logic.Addition(item.new_pod, item.new, source))
             case Phase.FINISHING if old is not None and old.metadata.uid not in going:

@@ -16,7 +16,7 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.client import locks
-from grange.controllers.replication import backoffs, identity, logic, transfer
+from grange.controllers.replication import backoffs, identity, logic, rollout, transfer
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
 from grange.controllers.replication.transfer import Event, Phase
@@ -144,16 +144,17 @@ class Transfers:
         result: Advance,
     ) -> NodeTransfer:
         """A spare node first; else ask for one, under the transfer's id."""
-        controller = situation.controller
+        controller, old = situation.controller, transfer.old_pod(item, situation.owned)
         packed = controller.spec.placement == "Packed"
-        if packed and situation.eligible:
+        if packed and situation.nodes_for(old):
             return transfer.found(item, "", situation, allocated=False)
         avoid = backoffs.of(result.backoffs, item.old).avoid
-        spare = transfer.spare_node(situation, current, avoid)
+        spare = transfer.spare_node(situation, current, avoid, old)
         if spare is not None:
             return transfer.found(item, spare, situation, allocated=False)
         try:
-            given = await scheduler.allocate_nodes(controller, 1, request_id=item.id)
+            demand = _demand(situation, old)
+            given = await scheduler.allocate_nodes(demand, 1, request_id=item.id)
         except GrangeError as error:
             refused = isinstance(error, AllocationRefused)
             result.failures["AllocationRefused" if refused else "AllocationFailed"] = str(error)
@@ -235,3 +236,11 @@ class Transfers:
         if len(result.after) >= transfer.at_once(controller):
             return "Budget", f"pods on {node} wait: {len(result.after)} transfers are under way"
         return None
+
+
+def _demand(situation: logic.Situation, old: Pod | None) -> ReplicationController:
+    """The controller with the template of a pod's successor, which the node must fit."""
+    present, stable = rollout.sources(situation.controller)
+    if stable is None or old is None or rollout.is_of(old, situation.template):
+        return present
+    return stable

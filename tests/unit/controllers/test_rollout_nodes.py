@@ -1,0 +1,125 @@
+"""Rollouts to templates that ask for other nodes: each side goes by its own template."""
+
+from typing import Any
+
+import pytest
+from tests.unit.controllers import builders
+from tests.unit.controllers.test_rollout_service import Tools, tools
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import AUDITRECORD, NODE, POD
+from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
+from grange.api.kinds.membership import NodeTransfer
+from grange.api.meta import Document
+from grange.client.replication import ReplicationControllers
+from grange.controllers.replication import identity, logic, rollout, transfer
+from grange.controllers.replication.controller import ReplicationService
+
+__all__ = ["tools"]
+
+
+def wanting(disk: str) -> Document:
+    """A template for nodes with such a disk."""
+    spec = {**builders.TEMPLATE["spec"], "nodeSelector": {"disk": disk}}
+    return {**builders.TEMPLATE, "spec": spec}
+
+
+async def started(there: World, disks: dict[str, str], **more: Any) -> None:
+    """Two replicas that want a hard disk, on nodes with disks."""
+    for name, disk in disks.items():
+        await there.add_node(name, labels={"disk": disk})
+    rules = {"maxUnavailable": 0, "progressDeadlineSeconds": 10, **more.pop("rollout", {})}
+    await there.add_controller(replicas=2, template=wanting("hard"), rollout=rules, **more)
+    there.start(ReplicationService(there.deps))
+    await there.until(lambda: there.ready(2))
+    await there.until(lambda: phase(there, "Complete"))
+
+
+async def phase(there: World, wanted: str) -> bool:
+    state = (await there.controller()).status.rollout
+    return state is not None and state.phase == wanted
+
+
+async def events(there: World) -> list[str]:
+    return [item.spec.event for item in (await there.client.list(AUDITRECORD)).items]
+
+
+async def places(there: World) -> list[tuple[str, str]]:
+    """Node, and the disk that its pod asks for."""
+    pods = [pod for pod in await there.pods() if not pod.metadata.deletion_timestamp]
+    return sorted((pod.spec.node_name, pod.spec.node_selector["disk"]) for pod in pods)
+
+
+@pytest.mark.parametrize("strategy", ["Static", "Dynamic"])
+@pytest.mark.parametrize("back", [True, False], ids=["rolled back", "failed"])
+async def test_a_template_that_no_node_fits_does_not_keep_pods_from_being_replaced(
+    tools: Tools, strategy: str, *, back: bool
+) -> None:
+    """They are made anew from the last good template, which has nodes: the minimum holds."""
+    async with world(*tools) as there:
+        disks = dict.fromkeys("abc", "hard")
+        await started(there, disks, strategy=strategy, rollout={"autoRollback": back})
+        await there.change(template=wanting("gold"))
+        await there.until(lambda: phase(there, "RolledBack" if back else "Failed"))
+        await there.client.delete(POD, "web-a", "default")
+        await there.until(lambda: there.ready(2))
+        await there.settle(30.0)
+        assert [disk for _, disk in await places(there)] == ["hard", "hard"]
+        assert TRANSFER_STARTED not in await events(there), "their nodes are good for them"
+        assert (await there.said("Misplaced")).status == "False"
+
+
+async def test_each_side_of_a_rollout_is_placed_by_its_own_template(tools: Tools) -> None:
+    async with world(*tools) as there:
+        disks = {"a": "soft", "b": "soft", "c": "hard", "d": "hard", "e": "hard"}
+        await started(there, disks)
+        await there.change(template=wanting("soft"), rollout={"canary": 1})
+        await there.until(lambda: phase(there, "Waiting"))
+        await there.settle(2.0)
+        assert await places(there) == [("a", "soft"), ("c", "hard")]
+        await there.client.delete(POD, "web-c", "default")
+        await there.settle(5.0)
+        assert await places(there) == [("a", "soft"), ("d", "hard")], "c was not free yet"
+        await there.change(rollout={"canary": None})
+        await there.until(lambda: phase(there, "Complete"))
+        await there.settle(2.0)
+        assert await places(there) == [("a", "soft"), ("b", "soft")]
+
+
+async def test_a_pod_of_the_old_side_moves_to_a_node_of_its_own_template(tools: Tools) -> None:
+    async with world(*tools) as there:
+        disks = {"a": "soft", "b": "soft", "c": "hard", "d": "hard", "e": "hard"}
+        await started(there, disks, strategy="Dynamic")
+        await there.change(template=wanting("soft"), rollout={"canary": 1})
+        await there.until(lambda: phase(there, "Waiting"))
+        await there.settle(2.0)
+        assert await places(there) == [("a", "soft"), ("c", "hard")]
+        await ReplicationControllers(there.client, "default").drain_node("web", "c")
+        await there.until(lambda: moved(there, "d"))
+        patch = {"metadata": {"labels": {"disk": "soft"}}}
+        await there.client.patch(NODE, "d", patch=patch)  # good for the others, not for it
+        await there.until(lambda: moved(there, "e"))
+        assert (await events(there)).count(TRANSFER_COMPLETED) == 2
+
+
+async def moved(there: World, node: str) -> bool:
+    busy = (await there.controller()).status.node_transfers
+    return not busy and await places(there) == [("a", "soft"), (node, "hard")]
+
+
+def test_who_is_judged_by_which_nodes() -> None:
+    owner = builders.controller(replicas=2, template=wanting("soft"))
+    before = builders.controller(replicas=2, template=wanting("hard"))
+    new, old = builders.pod(owner, node="a"), builders.pod(before, node="c")
+    assert rollout.sources(owner) == (owner, None), "nothing is written down"
+    situation = logic.Situation(
+        owner, [new, old], ["a"], template=identity.template_hash(owner), earlier=["c", "d"]
+    )
+    assert transfer.misplaced(situation) == []
+    assert situation.nodes_for(None) == ["a"]
+    assert transfer.spare_node(situation, [], [], old) == "d"
+    assert transfer.spare_node(situation, [], [], new) is None
+    to_d = [NodeTransfer(id="t", phase="Starting", old="c", old_pod="p", old_uid="u", new="d")]
+    assert transfer.spare_node(situation, to_d, [], old) is None
+    fewer = situation.without({"c"})
+    assert transfer.misplaced(fewer) == [old]
