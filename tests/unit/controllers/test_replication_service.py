@@ -381,6 +381,24 @@ async def test_pods_marked_as_anothers_go_when_they_are_too_many(
         assert (await there.said("Reconciled")).status == "True"
 
 
+async def test_labels_that_are_ours_to_set_are_not_taken_from_the_spec(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """With another word for the template, put back, each pod would be outdated as soon as it is made."""
+    marks = (identity.RC_NAME_LABEL, identity.RC_ID_LABEL, identity.TEMPLATE_HASH_LABEL)
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.add_controller(replicas=1, podLabels=dict.fromkeys(marks, "mine"))
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(1))
+        (pod,) = await there.pods()
+        await there.settle(60.0)
+        assert [(p.metadata.uid, p.metadata.labels) for p in await there.pods()] == [
+            (pod.metadata.uid, pod.metadata.labels)
+        ]
+        assert "mine" not in pod.metadata.labels.values()
+
+
 async def test_w12_labels_that_drift_are_put_back(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as there:
         await started(there, "a", replicas=1, podLabels={"tier": "front"})

@@ -56,9 +56,13 @@ def placement_hash(controller: ReplicationController) -> str:
 
 
 def labels_of(controller: ReplicationController) -> dict[str, str]:
-    """The labels that every pod of the controller carries: ``podLabels``, then the two of ours."""
+    """The labels that every pod of the controller carries: ``podLabels``, then the two of ours.
+
+    Which template a pod is made from is nobody's to say: put back, it would be another one's at once.
+    """
+    wanted = controller.spec.pod_labels
     return {
-        **controller.spec.pod_labels,
+        **{key: value for key, value in wanted.items() if key != TEMPLATE_HASH_LABEL},
         RC_NAME_LABEL: label_value(controller.metadata.name),
         RC_ID_LABEL: controller.metadata.uid,
     }
