@@ -50,6 +50,15 @@ class Ambiguous(Refused):
     """Labels that were to mean one controller mean several."""
 
 
+def still_wanted(controller: ReplicationController) -> StillWanted:
+    """The error for one that is to be deleted and asks for replicas."""
+    count = controller.spec.replicas
+    return StillWanted(
+        f"{controller.metadata.name} asks for {count} {'replica' if count == 1 else 'replicas'}: "
+        "scale it to zero first, or say --force to delete it all the same"
+    )
+
+
 async def pods_of(client: Client, controller: ReplicationController, node: str) -> list[Pod]:
     """The pods on a node that belong to a controller, also those that have lost its labels.
 
@@ -265,10 +274,7 @@ class ReplicationControllers:
         async def attempt() -> None:
             seen = await self.get(name)
             if seen.spec.replicas != 0 and not force:
-                raise StillWanted(
-                    f"{name} asks for {seen.spec.replicas} replicas: scale it to zero first, "
-                    "or say --force to delete it all the same"
-                )
+                raise still_wanted(seen)
             if force and PROTECT_ANNOTATION in seen.metadata.annotations:
                 bare: Document = {"metadata": {"annotations": {PROTECT_ANNOTATION: None}}}
                 seen = await self._patch(name, bare, seen)

@@ -239,7 +239,7 @@ async def test_the_server_keeps_what_is_protected_from_every_client(
     await ops.create("plain", SPEC, protect=False)
     for name in ("web", "plain"):
         await ops.set_replicas(name, 1)
-    with pytest.raises(Forbidden, match="asks for 1 replicas: scale it to zero") as caught:
+    with pytest.raises(Forbidden, match="asks for 1 replica: scale it to zero") as caught:
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
     assert [cause.field for cause in caught.value.causes] == ["spec.replicas"]
     await there.client.delete(REPLICATIONCONTROLLER, "plain", "default")

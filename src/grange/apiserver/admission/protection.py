@@ -42,14 +42,21 @@ class Protection:
             return
         if self._is_going(attempt.namespace):
             return
+        amount = "1 replica" if wanted == 1 else f"{wanted} replicas"
         raise Forbidden(
             f'{attempt.info.qualified} "{attempt.name}" is forbidden: it is protected and asks for '
-            f"{wanted} replicas: scale it to zero first, or remove its annotation "
+            f"{amount}: scale it to zero first, or remove its annotation "
             f"{PROTECT_ANNOTATION}",
             kind=attempt.info.plural,
             name=attempt.name,
             group=attempt.info.group,
-            causes=[Cause("StillWanted", f"{wanted} replicas are wanted", scale.replicas)],
+            causes=[
+                Cause(
+                    "StillWanted",
+                    f"{amount} {'is' if wanted == 1 else 'are'} wanted",
+                    scale.replicas,
+                )
+            ],
         )
 
     def _is_going(self, namespace: str) -> bool:

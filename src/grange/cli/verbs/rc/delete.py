@@ -8,7 +8,7 @@ from grange.cli.confirm import confirm
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
-from grange.client.replication import StillWanted
+from grange.client.replication import still_wanted
 
 
 @click.command()
@@ -39,10 +39,7 @@ def command(
         found = [await ops.get(name) for name in names]  # all of them, or none is touched
         for one in found:
             if one.spec.replicas and not force:
-                raise StillWanted(
-                    f"{one.metadata.name} asks for {one.spec.replicas} replicas: scale it to zero "
-                    "first, or say --force to delete it all the same"
-                )
+                raise still_wanted(one)
         pods = sum(one.status.replicas for one in found)
         fate = "keep running without it" if cascade == "orphan" else "end"
         aside = f" Pods that {fate}: {pods}." if pods else ""
