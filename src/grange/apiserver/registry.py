@@ -29,6 +29,7 @@ from grange.store.interface import Entry, Store, Write
 # A node's agent reports its status with the registration; everything else starts without one.
 _STATUS_ON_CREATE = frozenset({("", "nodes")})
 _GENERATE_ATTEMPTS = 8  # as in Kubernetes
+_MISSING = "FieldValueRequired"
 _LISTED_CAUSES = 10
 
 Part = Callable[[AnyKind, Document, Document], Document]
@@ -395,7 +396,7 @@ def conform(
                 group=info.group,
                 causes=[*unknown, *others],
             )
-        _refuse(info, document, others and [*others, *further(info, document, old, others)])
+        _refuse(info, document, others and completed(info, document, old, others))
         _refuse(info, document, schema.drop_unknown(document, info))
         if options.field_validation == IGNORE:
             warnings = ()
@@ -403,10 +404,12 @@ def conform(
     return warnings
 
 
-def further(
+def completed(
     info: AnyKind, document: Document, old: Document | None, found: Sequence[Cause]
 ) -> list[Cause]:
-    """What the rules say of a document that does not fit its schema, besides what was found already.
+    """What the schema found, and what the rules say of the rest of a document that does not fit it.
+
+    Of what is missing the schema knows no more than that; where the rules have advice, theirs is told.
 
     Rules are written for documents that fit. So they get a copy without the fields at fault; where they
     stumble all the same, what was found is all that can be said.
@@ -418,9 +421,13 @@ def further(
         schema.apply_defaults(rest, info)
         causes = validate(rest, old, info)
     except Exception:  # noqa: BLE001  rules may trust what the schema has just denied
-        return []
+        return [*found]
     known = tuple(cause.field for cause in found)
-    return [cause for cause in causes if not _concerns(cause.field, known)]
+    missing = {cause.field: cause for cause in causes if cause.reason == _MISSING}
+    told = [
+        missing.get(cause.field, cause) if cause.reason == _MISSING else cause for cause in found
+    ]
+    return [*told, *(cause for cause in causes if not _concerns(cause.field, known))]
 
 
 def _drop(document: Document, path: str) -> None:

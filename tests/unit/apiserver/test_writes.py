@@ -171,6 +171,27 @@ async def test_faults_of_one_sort_hide_none_of_another(
     assert answer.fields == fields
 
 
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"replicas": None}, "spec.replicas: Required value: say how many pods are wanted"),
+        ({"template": None}, "spec.template: Required value: say what pod to run"),
+        (
+            {"template": {"spec": {}}},
+            "spec.template.spec.containers: Required value: a pod needs at least one container",
+        ),
+    ],
+)
+async def test_what_is_missing_is_told_with_what_the_rules_advise(
+    part: dict[str, object], told: str, server: Server
+) -> None:
+    """The schema finds it first, and knows no more than that it is missing."""
+    spec = {**controller()["spec"], **part}  # type: ignore[dict-item]  # JSON
+    answer = await server.create(GRCS, {"metadata": {"name": "web"}, "spec": spec})
+    assert (answer.code, len(answer.fields)) == (422, 1)
+    assert told in answer.message
+
+
 async def test_rules_that_stumble_over_a_document_that_does_not_fit_are_left_out(
     server: Server,
 ) -> None:

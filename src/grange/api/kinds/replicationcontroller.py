@@ -122,7 +122,7 @@ def _check_template(template: Document, faults: Faults) -> None:
     if annotations := meta.get("annotations"):
         check_annotations(annotations, f"{path}.metadata.annotations", faults)
     spec = template.get("spec")
-    if not spec:
+    if spec is None:
         faults.required(f"{path}.spec", "say what the pod runs")
         return
     check_pod_spec(spec, f"{path}.spec", faults)
