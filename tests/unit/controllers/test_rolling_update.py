@@ -87,6 +87,23 @@ def test_check_u6_counts_of_a_controller() -> None:
     assert seen(up[0]) == (1, 1, 1, 0, 2)  # wanted and not there
 
 
+async def test_replicas_leave_a_controller_whose_own_rollout_went_back(tools: Tools) -> None:
+    """Its pods are of the last good template: they serve, and a way out must be open."""
+    async with world(*tools, kind=Sick) as there:
+        await begun(there, 3)
+        cautious = {"autoRollback": True, "progressDeadlineSeconds": 10}
+        await there.change("one", template=version(9, ready=False), rollout=cautious)
+        await there.until(lambda: within(there, "one", "RolledBack"))
+        await there.until(lambda: there.ready(3, "one"))
+        await roll(there)
+        await there.until(lambda: phase(there, "Complete"))
+
+
+async def within(there: World, name: str, wanted: str) -> bool:
+    state = (await there.controller(name)).status.rollout
+    return state is not None and state.phase == wanted
+
+
 # --- the whole way ----------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ class Census:
     Attributes:
         desired: as the controller asks for.
         current: pods that are neither finished nor on their way out.
-        real: those of them that are made from the controller's template.
+        real: those of them that are made from the template that the controller makes pods from.
         healthy: real ones that are available.
         unhealthy: real ones that say they are not ready.
         unknown: real ones without news, or with stale news, and pods that are not there yet.
@@ -72,7 +72,7 @@ def census(
         readiness: what we have seen by our own clock; without it the pods' stamps are believed.
         sure: UIDs of the pods that may count as available; None for all of them.
     """
-    template = identity.template_hash(controller)
+    template = identity.template_hash(rollout.sources(controller)[0])  # not one that went back
     real = [pod for pod in active if rollout.is_of(pod, template)]
     available = health.observe(controller, real, down, now, readiness).available
     healthy = sum(sure is None or uid in sure for uid in available)
