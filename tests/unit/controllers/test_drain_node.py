@@ -194,7 +194,10 @@ async def test_a_pod_that_was_ordered_to_go_waits_while_the_minimum_needs_it(
         await ops.remove_pod("web", "web-a")
     await there.settle(20.0)
     assert await there.names() == ["web-a", "web-b", "web-c"]
-    assert (await there.said("Reconciled")).reason == "Scaling"
+    said = await there.said("Reconciled")
+    assert (said.reason, said.message) == ("Budget", "1 pod stays for now: 2 must be available")
+    counted = {"reason": "Budget"}
+    assert there.deps.metrics.get_sample_value("grange_replication_skips_total", counted) == 1.0
     there.unready.discard("b")
     await there.until(lambda: there.ready(2))
     assert await there.names() == ["web-b", "web-c"]

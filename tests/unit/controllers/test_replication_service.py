@@ -253,6 +253,8 @@ async def test_a_pod_that_keeps_failing_is_replaced_more_and_more_slowly(
                     await there.set_phase(pod, "Failed")
             await clock.sleep(0.05)
         assert 5 <= len(seen) <= 8
+        said = await there.said("Reconciled")
+        assert (said.status, said.reason) == ("False", "PodsKeepEnding")
         assert await there.until(lambda: there.ready(1), limit_s=120.0) <= 61.0
 
 

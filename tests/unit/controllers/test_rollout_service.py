@@ -375,6 +375,20 @@ async def test_w14_a_watch_that_hangs_does_not_make_dead_pods_count(tools: Tools
         assert await versions(there) == ["2"] * 4
 
 
+async def test_a_pod_that_stays_because_another_is_not_heard_of_is_told_of(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await begun(there, 1, 3, PACKED, maxUnavailable=0)
+        there.deaf.add(POD.path())
+        await there.set_phase((await there.pods())[0], "Failed")
+        await there.change(replicas=2)
+        await there.settle(20.0)
+        assert len(await there.names()) == 3
+        said = await there.said("Reconciled")
+        assert (said.reason, said.message) == ("Budget", "1 pod stays for now: 2 must be available")
+        there.deaf.clear()
+        await there.until(lambda: there.ready(2))
+
+
 async def test_a_pod_counts_when_its_node_was_heard_of_since_it_is_available(tools: Tools) -> None:
     """While agents cannot write, the server shows pods as they were: heartbeats vouch for them."""
     async with world(*tools) as there:

@@ -139,6 +139,8 @@ class Plan:
         repair: pods whose labels drifted.
         short: wanted pods for which there is no eligible node, now or soon.
         scaling: whether pods are being added, removed or waited for.
+        kept: pods that shall go and stay for now, because the minimum needs them.
+        held: places of pods that ended again and again, which are left empty for a while.
     """
 
     create: tuple[Addition, ...] = ()
@@ -146,6 +148,8 @@ class Plan:
     repair: tuple[Repair, ...] = ()
     short: int = 0
     scaling: bool = False
+    kept: int = 0
+    held: int = 0
 
 
 def is_active(pod: Pod) -> bool:
@@ -263,6 +267,7 @@ class _OnePass:
         earlier = situation.earlier
         self.earlier = self.eligible if earlier is None else frozenset(earlier)
         self.removals: list[Removal] = []
+        self.kept = 0
         self.groups = self._groups()
         for pod in situation.owned:
             group = self._group_of(pod)
@@ -328,6 +333,8 @@ class _OnePass:
             repair=self._repairs(),
             short=self._shortage(additions),
             scaling=self._need() > 0 or bool(self.removals),
+            kept=self.kept,
+            held=sum(len(group.held) for group in self.groups),
         )
 
     def _forget(self, chosen: Sequence[Pod]) -> None:
@@ -348,7 +355,13 @@ class _OnePass:
         ranked = ranking.victims(group.active, group.eligible, self.situation.down)
         if self.situation.sides is not None:  # what is taken is counted on to be unavailable
             ranked.sort(key=self.budget.cost)
-        self._remove(self.budget.granted(ranked, surplus - len(idle)), why)
+        self._remove_granted(ranked, surplus - len(idle), why)
+
+    def _remove_granted(self, ranked: Sequence[Pod], count: int, why: str) -> None:
+        """So many of a ranking, as far as the budget grants them."""
+        granted = self.budget.granted(ranked, count)
+        self.kept += min(count, len(ranked)) - len(granted)
+        self._remove(granted, why)
 
     def _remove_duplicates(self) -> None:
         """All but the best active pod of every node go: at once, or when others are available."""
@@ -358,7 +371,7 @@ class _OnePass:
             if node := identity.node_of(pod):
                 by_node[node].append(pod)
         chosen = [pod for there in by_node.values() for pod in there[:-1]]
-        self._remove(self.budget.granted(chosen, len(chosen)), "OnePerNode")
+        self._remove_granted(chosen, len(chosen), "OnePerNode")
         self._forget(chosen)
 
     def _misfits(self, group: _Group) -> list[Pod]:

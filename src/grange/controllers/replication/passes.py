@@ -279,6 +279,7 @@ class Passes:
         """What to do in this pass, transfers included; at most ``burst`` of each."""
         now = self._clock.now()
         going = orders.granted(situation, minimum)
+        waiting = len(orders.condemned(situation.controller, situation.owned)) - len(going)
         try:
             plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
         except logic.InvalidController as error:
@@ -286,7 +287,11 @@ class Passes:
         if not moves.known:
             plan = logic.careful(plan, situation.controller)
         ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
-        plan = replace(plan, delete=(*ordered, *transfer.spared(plan, moves.after).delete))
+        plan = replace(
+            plan,
+            delete=(*ordered, *transfer.spared(plan, moves.after).delete),
+            kept=plan.kept + waiting,
+        )
         plan = logic.bounded(plan, self._burst)
         if not moves.stored:
             return plan

@@ -142,13 +142,28 @@ def _reconciled(outcome: Outcome) -> Verdict:
         return "False", "InsufficientNodes", _shortage(outcome)
     if outcome.rolling:
         return "False", "RollingOut", f"{outcome.updated} of {wanted} replicas are updated"
-    if outcome.plan.scaling or have != wanted:
-        return "False", "Scaling", _of(have, wanted, one="exists", more="exist")
+    if (waits := _waits(outcome)) is not None:
+        return waits
     if outcome.plan.repair:
         return "False", "Repairing", f"labels of {_pods(len(outcome.plan.repair))} are put back"
     if outcome.updated < have:
         return _outdated(outcome)
     return "True", "AsWanted", f"{wanted} replicas exist as wanted"
+
+
+def _waits(outcome: Outcome) -> Verdict | None:
+    """Why there are not so many pods as wanted; None when there are."""
+    plan, wanted, have = outcome.plan, outcome.replicas, len(outcome.active)
+    if plan.kept:
+        verb = "stays" if plan.kept == 1 else "stay"
+        message = f"{_pods(plan.kept)} {verb} for now: {outcome.minimum} must be available"
+        return "False", "Budget", message
+    if plan.held:
+        message = f"{_pods(plan.held)} ended again and again: replaced after a while"
+        return "False", "PodsKeepEnding", message
+    if plan.scaling or have != wanted:
+        return "False", "Scaling", _of(have, wanted, one="exists", more="exist")
+    return None
 
 
 def _outdated(outcome: Outcome) -> Verdict:
@@ -263,7 +278,17 @@ def _tried_again(moves: Advance) -> str:
     return ""
 
 
-_HELD_UP = frozenset({"DeletionsHeld", "WriteFailed", "NodesUnknown", "Paused", "RolledBack"})
+_HELD_UP = frozenset(
+    {
+        "Budget",
+        "DeletionsHeld",
+        "NodesUnknown",
+        "Paused",
+        "PodsKeepEnding",
+        "RolledBack",
+        "WriteFailed",
+    }
+)
 
 RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
     ("Available", _available),

@@ -358,7 +358,7 @@ def with_acts(
     """
     if situation.controller.metadata.deletion_timestamp:
         return plan  # what it leaves behind is not ours to arrange any more
-    create, delete = list(plan.create), list(plan.delete)
+    create, delete, kept = list(plan.create), list(plan.delete), plan.kept
     going = {removal.pod.metadata.uid for removal in delete}
     for item in transfers:
         new, old = new_pod(item, situation.owned), old_pod(item, situation.owned)
@@ -371,12 +371,13 @@ def with_acts(
                     continue
                 if is_available(situation, old, now):
                     if spare <= 0:
+                        kept += 1
                         continue
                     spare -= 1
                 delete.append(logic.Removal(old, "Transferred"))
             case Phase.ROLLING_BACK if new is not None and not new.metadata.deletion_timestamp:
                 delete.append(logic.Removal(new, "TransferRolledBack"))
-    return replace(plan, create=tuple(create), delete=tuple(delete))
+    return replace(plan, create=tuple(create), delete=tuple(delete), kept=kept)
 
 
 def _source(situation: logic.Situation, old: Pod | None) -> ReplicationController | None:

@@ -55,7 +55,8 @@ async def vouched(
         return plan
     kept = tuple(item for item in plan.delete if item.pod.metadata.uid not in available)
     waiting = len(plan.delete) - len(kept)
-    return replace(plan, delete=kept, create=plan.create[: max(0, len(plan.create) - waiting)])
+    create = plan.create[: max(0, len(plan.create) - waiting)]
+    return replace(plan, delete=kept, create=create, kept=plan.kept + waiting)
 
 
 async def active_pods(client: Client, controller: ReplicationController) -> list[Pod]:
