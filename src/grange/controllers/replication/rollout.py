@@ -28,7 +28,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.rollouts import Revision, RolloutState
 from grange.base.statemachine import advance
-from grange.controllers.replication import budget, identity, rolling
+from grange.controllers.replication import budget, identity, rolling, symptoms
 from grange.controllers.replication.budget import Limits
 from grange.controllers.replication.events import Reason
 from grange.controllers.replication.phases import ROLLOUT, Event, Phase
@@ -371,8 +371,11 @@ class _Step:
         failed = self.state.revision
         message = (
             f"revision {failed} got no further for {rollout.progress_deadline_seconds} s: "
-            f"{self._available(self.new)} of {self.replicas} replicas are available"
+            f"{self._available(self.new)} of its {self.replicas} replicas are available"
         )
+        idle = (pod for pod in self.new if pod.metadata.uid not in self.facts.available)
+        if said := symptoms.told(idle):
+            message += f"; {said}"
         self.state = replace(self.state, message=message)
         source = self._source()
         if not rollout.auto_rollback or source is None:

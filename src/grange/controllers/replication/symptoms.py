@@ -1,0 +1,48 @@
+"""What pods say of why they are not available, for who asks why a rollout failed.
+
+The pods that say it are gone once it was rolled back, so their words go into its message.
+"""
+
+from collections.abc import Iterable
+
+from grange.api.kinds.pod import ContainerStateTerminated, ContainerStatus, Pod
+
+_LONGEST = (
+    200  # of what a program said itself; the message is a status's, an event's and an alert's
+)
+
+
+def told(pods: Iterable[Pod]) -> str:
+    """What the first of these, by name, says that says anything; empty where none does."""
+    for pod in sorted(pods, key=lambda item: item.metadata.name):
+        if text := _symptom(pod):
+            return f"{pod.metadata.name}: {text}"
+    return ""
+
+
+def _symptom(pod: Pod) -> str:
+    status = pod.status
+    for item in (*status.init_container_statuses, *status.container_statuses):
+        if text := _of_container(item):
+            return f"{item.name}: {' '.join(text.split())[:_LONGEST]}"
+    for kind in ("PodScheduled", "Ready"):
+        for said in status.conditions:
+            if said.type == kind and said.status == "False" and said.message:
+                return said.message
+    return ""
+
+
+def _of_container(item: ContainerStatus) -> str:
+    """Why it waits, by how it ended last where it did; nothing for one that runs or did its work."""
+    waiting = item.state.waiting
+    ended = item.state.terminated or (item.last_state.terminated if waiting else None)
+    if ended is not None and (waiting is not None or ended.exit_code or ended.signal):
+        return _ending(ended)
+    return (waiting.message or waiting.reason) if waiting is not None else ""
+
+
+def _ending(ended: ContainerStateTerminated) -> str:
+    if ended.message:
+        return ended.message
+    how = f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}"
+    return f"ended with {how}"

@@ -1,0 +1,85 @@
+"""Why a rollout failed is told in the words of its pods, which are gone once it went back."""
+
+import msgspec
+import pytest
+from tests.unit.controllers import builders
+from tests.unit.controllers.test_rollout_service import (
+    PACKED,
+    Sick,
+    Tools,
+    begun,
+    phase_is,
+    tools,
+    version,
+)
+from tests.unit.controllers.world import world
+
+from grange.api.kinds import POD
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Document
+from grange.controllers.replication import symptoms
+
+__all__ = ["tools"]
+CRASHED: Document = {"exitCode": 3}
+NO_FILE: Document = {"exitCode": 127, "message": "no such file:\n/no/such/program"}
+
+
+def pod(name: str = "a", **status: object) -> Pod:
+    plain = builders.pod(builders.controller(), name=name, node="n", ready=False)
+    document = msgspec.to_builtins(plain)
+    document["status"] |= status
+    return msgspec.convert(document, Pod)
+
+
+def container(**states: Document) -> list[Document]:
+    return [{"name": "main", **states}]
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        ({"state": {"running": {}}}, ""),
+        ({"state": {"running": {}}, "lastState": {"terminated": CRASHED}}, ""),
+        ({"state": {"terminated": {"exitCode": 0}}}, ""),
+        ({"state": {"terminated": CRASHED}}, "a: main: ended with exit code 3"),
+        ({"state": {"terminated": {"signal": 9}}}, "a: main: ended with signal 9"),
+        ({"state": {"waiting": {"reason": "ErrImagePull"}}}, "a: main: ErrImagePull"),
+        (
+            {"state": {"waiting": {"reason": "Slow", "message": "back-off"}}},
+            "a: main: back-off",
+        ),
+        (
+            {"state": {"waiting": {"reason": "Slow"}}, "lastState": {"terminated": NO_FILE}},
+            "a: main: no such file: /no/such/program",
+        ),
+    ],
+)
+def test_what_containers_say(states: dict[str, Document], told: str) -> None:
+    assert symptoms.told([pod(containerStatuses=container(**states))]) == told
+
+
+def test_the_first_that_says_anything_speaks_and_not_for_long() -> None:
+    full = {"type": "PodScheduled", "status": "False", "message": "no room"}
+    loud = container(state={"terminated": {"exitCode": 1, "message": "x" * 900}})
+    pods = [pod("c", containerStatuses=loud), pod("b", conditions=[full]), pod("a")]
+    assert symptoms.told(pods) == "b: no room"
+    assert symptoms.told(pods[:1]) == "c: main: " + "x" * 200
+    assert symptoms.told([]) == ""
+
+
+async def test_a_rollout_that_went_back_says_why_its_pods_were_not_available(tools: Tools) -> None:
+    async with world(*tools, kind=Sick) as there:
+        await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60, autoRollback=True)
+        await there.change(template=version(2, ready=False))
+        await there.settle(5.0)
+        said = container(state={"waiting": {"reason": "x"}}, lastState={"terminated": NO_FILE})
+        facts = {"ready": False, "restartCount": 3, "image": "", "imageID": ""}
+        patch = {"status": {"containerStatuses": [{**item, **facts} for item in said]}}
+        for item in await there.pods():
+            if item.metadata.labels["v"] == "2":
+                where = (item.metadata.name, item.metadata.namespace)
+                await there.client.patch(POD, *where, patch=patch, subresource="status")
+        await there.until(lambda: phase_is(there, "RolledBack"), limit_s=120.0)
+        message = (await there.said("RolloutFailed")).message
+        assert "0 of its 4 replicas are available; web-" in message
+        assert message.endswith(": main: no such file: /no/such/program")
