@@ -156,6 +156,28 @@ async def test_check_t12_lease_names_the_session_and_is_renewed_for_one_at_a_tim
         assert writes <= 100 / (TTL_S / 2) + 1, "a write at half of the term"
 
 
+async def test_who_waits_for_another_of_its_name_says_so_once(
+    world: World, clock: Clock, rng: Stream, log: Logger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not who waits for one that has died: that is over in 15 s."""
+
+    def told() -> list[str]:
+        return [item.getMessage() for item in caplog.records if "this name" in item.getMessage()]
+
+    first, second = (keeper_of(world, rng, log, life=life) for life in "12")
+    async with running(first, second):
+        await clock.sleep(5 * TTL_S)
+        assert told() == ["another process has this name: waiting for its end"]
+    caplog.clear()
+    async with running(keeper_of(world, rng, log, name="b")):
+        await clock.sleep(1)
+        world.network.cut("b.1")
+    heir = keeper_of(world, rng, log, name="b", life="2")
+    async with running(heir):
+        await heir.following(None)
+    assert told() == []
+
+
 async def test_check_t12_renewing_a_session_that_was_ended_fails(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:

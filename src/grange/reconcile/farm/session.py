@@ -30,6 +30,9 @@ from grange.reconcile.farm.metrics import instruments
 
 _RELEASE_S = 2.0
 _NONCE = 10
+_ALIVE = (
+    3  # sights of a Lease that differ: one renewal may have been on its way when its holder died
+)
 
 
 class Session:
@@ -184,6 +187,7 @@ class SessionKeeper:
         """Wait until the Lease is free or its holder has been silent for a whole term; take it."""
         nonce = self._rng.suffix(_NONCE)
         seen: Observation | None = None
+        sights = 0
         while True:
             try:
                 async with self._clock.timeout(self._config.request_s):
@@ -192,11 +196,15 @@ class SessionKeeper:
                         return await self._write(Token(self._config.member, nonce, self._epoch + 1))
                     now = self._clock.monotonic()
                     fresh = Observation(lease, now)
-                    if seen is None or seen.signs != fresh.signs:
+                    changed = seen is None or seen.signs != fresh.signs
+                    if seen is None or changed:
                         seen = fresh
+                        sights += 1
                     if self._is_free(lease, nonce, seen.due(self._config.ttl_s) <= now):
                         epoch = max(self._epoch, lease.spec.lease_transitions or 0) + 1
                         return await self._write(Token(self._config.member, nonce, epoch), lease)
+                    if changed and sights == _ALIVE:
+                        self._log.warning("another process has this name: waiting for its end")
             except (ApiError, TimeoutError) as error:
                 self._log.debug("session not acquired", error=error)
             await self._clock.sleep(self._config.retry_s)
