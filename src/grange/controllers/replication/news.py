@@ -68,7 +68,7 @@ class News:
     def _wake(self, look: scheduling.Look) -> None:
         for controller in self._caches.controllers.store.list():
             try:
-                eligible = placing.nodes(look, controller)
+                eligible = placing.seen(look, controller)
             except (SelectorError, msgspec.ValidationError):
                 continue  # its own pass reports it
             if eligible != self._memory.eligible.get(controller.metadata.uid):

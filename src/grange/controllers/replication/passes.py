@@ -387,7 +387,7 @@ class Passes:
         uid = controller.metadata.uid
         trouble: GrangeError | None = None
         try:
-            eligible, earlier = placing.nodes(await self._scheduler.look(), controller)
+            eligible, earlier = await placing.asked(self._scheduler, controller)
         except (SelectorError, msgspec.ValidationError) as error:
             self._refuse(controller, error)
         except GrangeError as error:

@@ -9,14 +9,30 @@ from collections.abc import Sequence
 
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.controllers.replication import rollout
-from grange.controllers.replication.scheduling import Look
+from grange.controllers.replication.scheduling import Look, Scheduler
 
 Places = tuple[Sequence[str], Sequence[str] | None]
 """Names of nodes for new pods, and for those of earlier templates; None for the same."""
 
 
-def nodes(look: Look, controller: ReplicationController) -> Places:
-    """The eligible nodes of a controller.
+async def asked(scheduler: Scheduler, controller: ReplicationController) -> Places:
+    """The eligible nodes of a controller, for a pass.
+
+    Args:
+        scheduler: knows the nodes.
+        controller: with what is written down of its rollout.
+
+    Raises:
+        SelectorError, msgspec.ValidationError: a template cannot be read.
+        GrangeError: nothing is known of the nodes.
+    """
+    present, stable = rollout.sources(controller)
+    places = await scheduler.eligible_nodes(present)
+    return places, None if stable is None else await scheduler.eligible_nodes(stable)
+
+
+def seen(look: Look, controller: ReplicationController) -> Places:
+    """The same by one look, for many controllers.
 
     Args:
         look: what there is.
