@@ -196,6 +196,23 @@ async def test_check_u11_a_template_that_never_becomes_healthy_stalls_and_fails(
         assert await versions(there) == ["3"] * 4
 
 
+async def test_a_rollout_that_was_scaled_on_the_way_fails_only_when_it_gets_no_further(
+    tools: Tools,
+) -> None:
+    """Growing looked like getting far; going on from there, though steadily, like standing still."""
+    async with world(*tools) as there:
+        slow = {"minReadySeconds": 10, "progressDeadlineSeconds": 25}
+        await begun(there, 2, 2, PACKED, maxUnavailable=1, maxSurge=0, **slow)
+        await there.change(template=version(2), rollout={"canary": 1})
+        await there.until(lambda: phase_is(there, "Waiting"))
+        await there.change(replicas=8)
+        await there.until(lambda: there.ready(8))
+        await there.settle(15.0)
+        await there.change(rollout={"canary": None})
+        await there.until(lambda: phase_is(there, "Complete"), limit_s=150.0)
+        assert await there.events("RolloutFailed") == []
+
+
 async def test_a_chatty_unhealthy_pod_does_not_extend_the_deadline(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -171,7 +171,7 @@ class _Step:
         if self.facts.new is None or self.facts.new.metadata.uid != self.status.new_uid:
             return Decision(self.status, f"controller {self.spec.new} is gone: nothing is moved")
         if self.facts.update.metadata.generation != self.facts.update.status.observed_generation:
-            self.status = replace(self.status, progressed_at=self._now())
+            self.status = replace(self.status, mark=self._score(), progressed_at=self._now())
             if self.phase is Phase.FAILED:
                 self._advance(Event.CHANGED)
         self._turn()

@@ -11,7 +11,7 @@ rollout completed with, for as long as ``spec.template`` is the one that failed.
 that die are made anew from that same stable template, so a bad new template cannot eat up a good
 old side while it fails; where no stable template is known, the new side gets their places.
 
-The deadline is moved by getting further than ever before and by a change of the spec, by nothing
+The deadline is moved by getting further than ever since the spec changed and by such a change, by nothing
 else: a pod that is ready now and then earns it once.
 """
 
@@ -226,9 +226,11 @@ class _Step:
             if moving and state.generation != controller.metadata.generation:
                 if self.phase is Phase.FAILED:
                     self._advance(Event.CHANGED)
+                self._sort()
                 self.state = replace(
                     self.state,
                     generation=controller.metadata.generation,
+                    mark=self._score(),  # of another number of replicas, the last one says nothing
                     progressed_at=self._now(),
                 )
             return
