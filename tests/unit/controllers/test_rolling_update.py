@@ -352,6 +352,28 @@ async def test_a_rollout_waits_for_its_controllers(tools: Tools) -> None:
         await there.until(lambda: phase(there, "Complete"))
 
 
+async def test_a_rollout_whose_new_controller_is_gone_fails_in_its_time(tools: Tools) -> None:
+    """Else it said for ever that it progresses, and nobody heard of it."""
+    async with world(*tools) as there:
+        await begun(there, 3)
+        await roll(there, canary=1, progressDeadlineSeconds=30)
+        await there.until(lambda: phase(there, "Waiting"))
+        await change(there, canary=None, paused=True)
+        await there.until(lambda: phase(there, "Paused"))
+        await there.client.delete(REPLICATIONCONTROLLER, "two", "default")
+        await there.settle(2.0)
+        await change(there, paused=False)
+        await there.settle(20.0)
+        assert not await phase(there, "Failed")
+        await there.until(lambda: phase(there, "Failed"), limit_s=20.0)
+        said = {item.type: item for item in (await update(there)).status.conditions}
+        assert said["RolloutFailed"].status == "True"
+        assert said["RolloutFailed"].message == "controller two is gone: nothing is moved"
+        await there.settle(5.0)
+        assert [item.count for item in await there.events("RolloutFailed")] == [1]
+        assert (await there.controller("one")).spec.replicas == 2
+
+
 async def test_counts_survive_a_crash_between_the_two_writes(tools: Tools) -> None:
     """The new controller has been given its replica when every further write fails."""
     async with world(*tools) as there:

@@ -169,7 +169,7 @@ class _Step:
         if self.phase in OVER:
             return Decision(self.status, self._message())
         if self.facts.new is None or self.facts.new.metadata.uid != self.status.new_uid:
-            return Decision(self.status, f"controller {self.spec.new} is gone: nothing is moved")
+            return self._give_up(f"controller {self.spec.new} is gone: nothing is moved")
         if self.facts.update.metadata.generation != self.facts.update.status.observed_generation:
             self.status = replace(self.status, mark=self._score(), progressed_at=self._now())
             if self.phase is Phase.FAILED:
@@ -190,6 +190,16 @@ class _Step:
             news=tuple(self.news),
             wait_s=self._remaining_s(),
         )
+
+    def _give_up(self, why: str) -> Decision:
+        """Nothing can be done any more: it fails in its time, and somebody hears of it."""
+        if self.phase is Phase.PAUSED and not self.spec.paused:
+            self._advance(Event.RESUMED)
+            self.status = replace(self.status, progressed_at=self._now())
+        if self._remaining_s() == 0.0:
+            self._advance(Event.LATE)
+            self.news.append((Reason.ROLLOUT_FAILED, why))
+        return Decision(self.status, why, news=tuple(self.news), wait_s=self._remaining_s())
 
     # --- the beginning ------------------------------------------------------------------------
 
