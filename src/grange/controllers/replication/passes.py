@@ -118,7 +118,7 @@ class Passes:
         audited = await self._audited(situation)
         moves, decision = await self._judge(situation, known=trouble is None)
         situation = replace(
-            situation.without(moves.released),
+            transfer.without_given_up(situation, moves.after).without(moves.released),
             controller=decision.controller,
             limits=decision.limits if decision.sides is not None else None,
             sides=decision.sides,

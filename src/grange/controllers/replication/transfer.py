@@ -317,6 +317,17 @@ def hidden(situation: logic.Situation, transfers: Sequence[NodeTransfer]) -> log
     )
 
 
+def without_given_up(
+    situation: logic.Situation, transfers: Sequence[NodeTransfer]
+) -> logic.Situation:
+    """The situation in which nobody counts on pods that go because their transfers are rolled back."""
+    if situation.available is None:
+        return situation
+    names = {item.new_pod for item in transfers if phase_of(item) is Phase.ROLLING_BACK}
+    going = {pod.metadata.uid for pod in situation.owned if pod.metadata.name in names}
+    return replace(situation, available=situation.available - going)
+
+
 def spared(plan: logic.Plan, transfers: Sequence[NodeTransfer]) -> logic.Plan:
     """The plan without removals of pods that transfers still need (but finished ones may go).
 
