@@ -84,6 +84,7 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
     assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]
     assert (names(spec.added), names(spec.removed)) == (["web-3"], ["web-2"])
     assert (spec.controller, spec.controller_uid, spec.replicas) == ("web", "rc-uid", 2)
+    assert spec.message == "Surplus", "why it goes"
     assert document["metadata"]["labels"] == {
         "grange.dev/replication-controller": "web",
         "grange.dev/replication-controller-uid": "rc-uid",
@@ -151,10 +152,16 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
         RETARGET,
         added=(Member("web-1"), Member("web-9")),
         removed=(Member("web-2", uid="uid-web-2"), Member("web-3", uid="uid-web-3")),
+        message="Surplus",
     )
     done = audit.settled(entry, [one, two, going])
     assert done is not None
     assert (names(done.added), names(done.removed)) == (["web-1"], ["web-3"])
+    assert done.message == "Surplus"
+    three = builders.pod(web, node="3")
+    came = audit.settled(entry, [one, two, three])
+    assert came is not None
+    assert (names(came.removed), came.message) == ([], ""), "not why those go who stay"
     nothing = OutboxEntry("e", RETARGET, added=(Member("web-9"),))
     assert audit.settled(nothing, [one]) is None
     of_transfer = OutboxEntry("e", "NodeTransferStarted", transfer=TRANSFER)

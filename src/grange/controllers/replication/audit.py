@@ -80,12 +80,14 @@ def entry(
         now: wall time.
         plan: whose creations and deletions it announces.
         transfer: what it is about.
-        message: in words.
+        message: in words; of a plan it is why pods go, unless something else is given.
         number: tells the entries of one pass apart.
     """
     meta = controller.metadata
     added = [Member(item.name, item.node) for item in plan.create] if plan else []
     removed = [_member(item.pod) for item in plan.delete] if plan else []
+    if plan is not None and not message:
+        message = ", ".join(sorted({item.why for item in plan.delete}))
     return OutboxEntry(
         id=names.digest(meta.uid, meta.resource_version, str(number)),
         event=event,
@@ -135,7 +137,10 @@ def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
     there = {pod.metadata.name for pod in live if pod.metadata.uid in came}
     added = tuple(item for item in found.added if item.pod in there)
     removed = tuple(item for item in found.removed if item.uid not in staying)
-    return replace(found, added=added, removed=removed) if added or removed else None
+    if not (added or removed):
+        return None
+    message = found.message if removed or not found.removed else ""  # why they go who have not gone
+    return replace(found, added=added, removed=removed, message=message)
 
 
 @dataclass(frozen=True, slots=True)
