@@ -31,6 +31,18 @@ RECEIVED_ANNOTATION = "grange.dev/replicas-received"
 """JSON, on the receiver: ids of transfers whose replicas it has, and their givers' names."""
 
 
+GIVEN_ANNOTATION = "grange.dev/replicas-left"
+"""The replicas that its owner was left with when some were given to another controller.
+
+As long as it asks for so many, those who serve nobody go first: whoever took them counted on that.
+"""
+
+
+def has_given(controller: Resource, replicas: int) -> bool:
+    """Whether the number of replicas is what a transfer left."""
+    return controller.metadata.annotations.get(GIVEN_ANNOTATION) == str(replicas)
+
+
 class BadIntent(GrangeError):
     """An order on an object cannot be read: somebody's hand wrote it; the message says where."""
 

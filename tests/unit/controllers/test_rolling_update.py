@@ -12,7 +12,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import Sick, Tools, Watchman, tools, version
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
 from grange.api.status import InternalError, NotFound
 from grange.api.wire import Request
@@ -145,6 +145,41 @@ async def test_w14_a_watch_that_hangs_takes_no_replica_for_pods_that_are_dead(to
         assert await counts(there) == before == (2, 1)
         there.deaf.clear()
         await there.until(lambda: phase(there, "Complete"), limit_s=300.0)
+
+
+@pytest.mark.parametrize("cordoned", [False, True])
+async def test_what_is_taken_because_it_serves_nobody_is_what_serves_nobody(
+    tools: Tools, *, cordoned: bool
+) -> None:
+    """And it is taken once, also while it is still there.
+
+    Pods on nodes that are not eligible go first elsewhere; here the minimum counts on their staying.
+    """
+    async with world(*tools, kind=Sick) as there:
+        watchman = Watchman(there)
+        await begun(there, 8, healthy=False)
+        await there.client.patch(NODE, "n0", patch={"spec": {"unschedulable": cordoned}})
+        sick = next(pod for pod in await there.pods() if pod.spec.node_name == "n1")
+        bad = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        await there.client.patch(
+            POD,
+            sick.metadata.name,
+            "default",
+            patch={"status": {"conditions": [bad]}},
+            subresource="status",
+        )
+        await there.settle(1.0)
+        watchman.reset()
+        await roll(there, desired=8, minimum=7)
+        await there.settle(20.0)
+        assert watchman.least >= 7
+        assert await counts(there) == (7, 1)
+        assert sick.metadata.name not in await there.names()
+        if cordoned:
+            await there.change("one", replicas=6)
+            await there.settle(5.0)
+            left = [pod.spec.node_name for pod in await there.pods()]
+            assert left.count("n0") == 2, "whoever scales it has the usual order"
 
 
 async def test_check_u10_a_rollout_from_nothing_leaves_the_old_one_at_zero(tools: Tools) -> None:

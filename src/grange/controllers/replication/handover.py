@@ -131,6 +131,12 @@ class Decision:
     wait_s: float | None = None
 
 
+def _side(seen: Census) -> Side:
+    """What may be moved of a controller's pods; those that it has to remove anyhow are taken already."""
+    going = max(0, seen.current - seen.desired)
+    return Side(seen.desired, seen.healthy, broken=max(0, seen.unhealthy - going))
+
+
 def decide(facts: Facts) -> Decision:
     """One step of a rollout between two controllers."""
     return _Step(facts).decide()
@@ -292,11 +298,7 @@ class _Step:
                 self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
 
     def _sides(self) -> tuple[Side, Side]:
-        sides = [
-            Side(item.desired, item.healthy, broken=item.unhealthy)
-            for item in (self.facts.old_pods, self.facts.new_pods)
-        ]
-        return sides[0], sides[1]
+        return _side(self.facts.old_pods), _side(self.facts.new_pods)
 
     def _goal(self) -> Goal:
         spec = self.spec

@@ -17,6 +17,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
 from grange.api.meta import Condition, Document, ObjectKey, controller_of
+from grange.api.replication import GIVEN_ANNOTATION
 from grange.api.status import Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
@@ -296,7 +297,11 @@ class RollingUpdateService:
             meta.name,
             meta.namespace,
             patch={
-                "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+                "metadata": {
+                    "uid": meta.uid,
+                    "resourceVersion": meta.resource_version,
+                    "annotations": {GIVEN_ANNOTATION: str(replicas)},
+                },
                 "spec": {"replicas": replicas},
             },
         )

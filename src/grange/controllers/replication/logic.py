@@ -30,6 +30,7 @@ from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
+from grange.api.replication import has_given
 from grange.base.errors import GrangeError
 from grange.controllers.replication import budget, identity, phases, ranking, rollout
 
@@ -353,7 +354,8 @@ class _OnePass:
         group.held = group.held[len(idle) :]
         self._remove(idle, "Finished")
         ranked = ranking.victims(group.active, group.eligible, self.situation.down)
-        if self.situation.sides is not None:  # what is taken is counted on to be unavailable
+        given = has_given(self.controller, self.controller.spec.replicas)
+        if given or self.situation.sides is not None:  # it is counted on to be unavailable
             ranked.sort(key=self.budget.cost)
         self._remove_granted(ranked, surplus - len(idle), why)
 
