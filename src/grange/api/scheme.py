@@ -123,6 +123,17 @@ class KindInfo(Generic[R]):
         """The kind in lower case."""
         return self.kind.lower()
 
+    def is_called(self, word: str) -> bool:
+        """Whether a person means it: plural, singular, short name, or with the group after it."""
+        lowered = word.lower()
+        plain = (self.plural, self.singular)
+        return lowered in (
+            *plain,
+            *self.short_names,
+            *(f"{name}.{self.group}" for name in plain),
+            f"{self.plural}.{self.version}.{self.group}",
+        )
+
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of all its subresources."""
@@ -186,13 +197,8 @@ class Scheme:
         return self._by_kind.get((api_version, kind))
 
     def named(self, word: str) -> AnyKind | None:
-        """The kind that a person means: plural, singular, short name, kind or plural.group."""
-        lowered = word.lower()
-        for info in self:
-            names = (info.plural, info.singular, *info.short_names, f"{info.plural}.{info.group}")
-            if lowered in names or lowered == f"{info.plural}.{info.version}.{info.group}":
-                return info
-        return None
+        """The kind that a person means: plural, singular, short name, kind, or with the group after it."""
+        return next((info for info in self if info.is_called(word)), None)
 
     def __iter__(self) -> Iterator[AnyKind]:
         """Kinds in the order they were added."""

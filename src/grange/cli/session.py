@@ -14,7 +14,7 @@ from grange.api import codec
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
-from grange.api.status import NotFound, from_status
+from grange.api.status import BadRequest, NotFound, from_status
 from grange.api.wire import Request, Response
 from grange.cli.surroundings import Surroundings
 from grange.client.client import Client
@@ -135,6 +135,8 @@ class Session:
         Raises:
             ApiError: for instance ``NotFound``.
         """
+        if not name:  # the path without it is that of the list
+            raise BadRequest(f"{kind.qualified}: '' is not a name", kind=kind.plural)
         path = kind.path(self.within(kind, namespace), name)
         response = await self.fetch(Request("GET", path, headers={"accept": "application/json"}))
         return codec.decode_document(response.body)

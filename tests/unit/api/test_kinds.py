@@ -114,6 +114,7 @@ def test_kinds_are_found_by_the_words_that_people_use() -> None:
         ("grc", REPLICATIONCONTROLLER),
         ("pg", PODGROUP),
         ("replicationcontrollers.grange.dev", REPLICATIONCONTROLLER),
+        ("replicationcontroller.grange.dev", REPLICATIONCONTROLLER),
         ("replicationcontrollers.v1alpha1.grange.dev", REPLICATIONCONTROLLER),
         ("leases.coordination.k8s.io", LEASE),
     ):

@@ -1,6 +1,7 @@
 """``grange rc``: what is made of words and files, and what documents look like on a page."""
 
 import re
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from grange.api.codec import convert
+from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.selectors import Labels, SelectorError
-from grange.cli import manifests
+from grange.cli import manifests, named
 from grange.cli.confirm import NotConfirmed, confirm
 from grange.cli.verbs.rc import create, nodes, objects, rollout, status
 from grange.cli.verbs.rc.group import VERBS, command
@@ -101,13 +103,25 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
         ("create web --node-selector a~b -- sleep 9", "--node-selector: label selector"),
         ("create web -o wide -- sleep 9", 'output format "wide" is for lists; there are: yaml'),
         ("scale web --replicas 1 -o tabel", 'unknown output format "tabel"'),
+        ("status ''", "say the name of a ReplicationController"),
+        ("get web grc/", "say the name of a ReplicationController"),
+        ("enable po/web", "po/web: the name of a ReplicationController is meant here"),
+        ("drain-node web ''", "say the name of a Node"),
+        ("remove-pod grc/web", "the name of a Pod is meant"),
+        ("rollout start web --from '' --desired 1 --minimum 0", "say the name of a Replication"),
+        ("rollout start web --from grc/web --desired 1 --minimum 0", "to itself"),
     ],
 )
 def test_what_is_wrong_with_the_words_is_said_before_anything_is_done(
     words: str, told: str
 ) -> None:
-    outcome = CliRunner().invoke(command, words.split(), obj=object())
+    outcome = CliRunner().invoke(command, shlex.split(words), obj=object())
     assert (outcome.exit_code, told in outcome.output) == (2, True), outcome.output
+
+
+def test_a_name_is_taken_in_every_form_in_which_it_is_printed() -> None:
+    for word in ("web", "grc/web", "replicationcontroller.grange.dev/web", "GRC/web"):
+        assert named.name_of(REPLICATIONCONTROLLER, word) == "web"
 
 
 def rolling(**facts: object) -> Document:

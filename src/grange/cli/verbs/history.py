@@ -33,6 +33,8 @@ def command(
     One that is not there and never was is an error.
     """
     kind, _, name = controller.rpartition("/")
+    if not name:
+        raise click.UsageError("say the name of a ReplicationController")
 
     async def verb(opened: session.Session) -> int:
         if kind and await opened.kind(kind) is not REPLICATIONCONTROLLER:

@@ -11,6 +11,7 @@ from grange.api.status import Conflict
 from grange.cli import board, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
+from grange.cli.named import named
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client.replication import OtherCount
@@ -19,7 +20,7 @@ _ATTEMPTS = 5
 
 
 @click.command("scale")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("--replicas", type=click.IntRange(min=0), default=None, help="So many.")
 @click.option("--add", "more", type=int, default=None, help="So many more; less than 0 is fewer.")
 @click.option(
@@ -111,7 +112,7 @@ def _aside(controller: ReplicationController) -> str:
 
 
 @click.command("remove-pod")
-@click.argument("pod")
+@click.argument("pod", callback=named(POD))
 @objects.YES
 @session.connected
 def remove_pod(around: Surroundings, target: session.Target, pod: str, *, yes: bool) -> None:

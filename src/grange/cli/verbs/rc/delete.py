@@ -12,7 +12,7 @@ from grange.client.replication import still_wanted
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
 @click.option("--force", is_flag=True, help="Although it asks for replicas, or is protected.")
 @click.option(
     "--cascade",

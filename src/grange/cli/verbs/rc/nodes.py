@@ -12,6 +12,7 @@ from grange.api.status import NotFound, ServiceUnavailable
 from grange.cli import board, readiness, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
+from grange.cli.named import named
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client import locks
@@ -21,8 +22,8 @@ _LOOK_S = 0.5
 
 
 @click.command("drain-node")
-@click.argument("name")
-@click.argument("node")
+@click.argument("name", callback=objects.CONTROLLER)
+@click.argument("node", callback=named(NODE))
 @click.option("--shrink", is_flag=True, help="The pods there go for good, and as many replicas.")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until none of its pods is there.")
 @click.option("--timeout", default="10m", show_default=True, help="For example 30s, 2m, 1h.")
@@ -60,8 +61,8 @@ def drain_node(
 
 
 @click.command("undrain-node")
-@click.argument("name")
-@click.argument("node")
+@click.argument("name", callback=objects.CONTROLLER)
+@click.argument("node", callback=named(NODE))
 @session.connected
 def undrain_node(around: Surroundings, target: session.Target, name: str, node: str) -> None:
     """Let the pods of NAME come to NODE again."""
@@ -75,7 +76,7 @@ def undrain_node(around: Surroundings, target: session.Target, name: str, node: 
 
 
 @click.command("lock-transfers")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("--for", "length", default="10m", show_default=True, help="It ends by itself then.")
 @session.connected
 def lock_transfers(around: Surroundings, target: session.Target, name: str, length: str) -> None:
@@ -91,7 +92,7 @@ def lock_transfers(around: Surroundings, target: session.Target, name: str, leng
 
 
 @click.command("unlock-transfers")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @session.connected
 def unlock_transfers(around: Surroundings, target: session.Target, name: str) -> None:
     """Take your lock off NAME."""

@@ -10,6 +10,7 @@ from grange.api.meta import Document
 from grange.api.status import Conflict, Invalid
 from grange.cli import manifests, session
 from grange.cli.confirm import confirm
+from grange.cli.named import named
 from grange.cli.printers import documents
 from grange.client.replication import ReplicationControllers
 
@@ -28,6 +29,7 @@ OUTPUT = click.option(
     callback=_known,
     help="Print what came of it: name, yaml, json, jsonpath=….",
 )
+CONTROLLER = named(REPLICATIONCONTROLLER)
 _ATTEMPTS = 5
 YES = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
 

@@ -26,10 +26,16 @@ def command() -> None:
 
 
 @command.command("start")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("-f", "--filename", default="", help="The new template; - reads it.")
 @click.option("--restart", is_flag=True, help="The same template: make every pod anew.")
-@click.option("--from", "old", default="", help="Move replicas from this controller to NAME.")
+@click.option(
+    "--from",
+    "old",
+    callback=objects.CONTROLLER,
+    default=None,
+    help="Move replicas from this controller to NAME.",
+)
 @click.option("--desired", type=click.IntRange(min=0), default=None, help="Replicas in the end.")
 @click.option("--minimum", type=click.IntRange(min=0), default=None, help="Always available.")
 @click.option("--surge", type=click.IntRange(min=0), default=0, help="May be too many on the way.")
@@ -43,7 +49,7 @@ def start(around: Surroundings, target: session.Target, name: str, **options: ob
 
     Say -f TEMPLATE, --restart, or --from OLD --desired N --minimum M.
     """
-    old, filename = str(options["old"]), str(options["filename"])
+    old, filename = str(options["old"] or ""), str(options["filename"])
     if sum((bool(filename), bool(options["restart"]), bool(old))) != 1:
         raise click.UsageError("say -f FILE, --restart or --from OLD, one of the three")
     if old and (options["desired"] is None or options["minimum"] is None):
@@ -143,7 +149,7 @@ async def _clear(opened: session.Session, name: str) -> None:
 
 
 @command.command("status")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("--wait/--no-wait", "waiting", default=True, help="Wait until it is complete.")
 @click.option("--timeout", default="10m", show_default=True, help="For example 30s, 2m, 1h.")
 @session.connected
@@ -210,7 +216,7 @@ def _reconciled(found: Document) -> str:
 
 
 @command.command("pause")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @session.connected
 def pause(around: Surroundings, target: session.Target, name: str) -> None:
     """Stop the rollout of NAME where it is.
@@ -221,7 +227,7 @@ def pause(around: Surroundings, target: session.Target, name: str) -> None:
 
 
 @command.command("resume")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @session.connected
 def resume(around: Surroundings, target: session.Target, name: str) -> None:
     """Let the rollout of NAME go on."""
@@ -241,7 +247,7 @@ async def hold(opened: session.Session, name: str, *, paused: bool) -> int:
 
 
 @command.command("undo")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("--to-revision", type=click.IntRange(min=1), default=None, help="Else the last.")
 @objects.YES
 @session.connected
@@ -276,7 +282,7 @@ def undo(
 
 
 @command.command("history")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @session.connected
 def history(around: Surroundings, target: session.Target, name: str) -> None:
     """List the templates of NAME, the latest last."""

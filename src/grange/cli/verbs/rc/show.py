@@ -54,7 +54,7 @@ async def _cells(
 
 
 @click.command("get")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
 @click.option(
     "-o", "--output", default="yaml", show_default=True, help=f"Format: {documents.FORMATS}."
 )

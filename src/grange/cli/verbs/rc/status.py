@@ -29,7 +29,7 @@ _HASH = "grange.dev/template-hash"
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("-o", "--output", type=click.Choice(["json"]), default=None, help="As a document.")
 @session.connected
 def command(around: Surroundings, target: session.Target, name: str, output: str | None) -> None:

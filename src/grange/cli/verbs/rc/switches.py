@@ -9,7 +9,7 @@ from grange.cli.verbs.rc import objects
 
 
 @click.command("enable")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
 @session.connected
 def enable(around: Surroundings, target: session.Target, names: tuple[str, ...]) -> None:
     """Have NAMES scaled and repaired again."""
@@ -17,7 +17,7 @@ def enable(around: Surroundings, target: session.Target, names: tuple[str, ...])
 
 
 @click.command("disable")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
 @session.connected
 def disable(around: Surroundings, target: session.Target, names: tuple[str, ...]) -> None:
     """Leave NAMES alone: their pods keep running, nothing is scaled or repaired."""
@@ -40,7 +40,7 @@ async def switch(opened: session.Session, names: tuple[str, ...], *, paused: boo
 
 
 @click.command("set-strategy")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.argument("strategy", type=click.Choice(STRATEGIES))
 @objects.OUTPUT
 @session.connected
@@ -58,7 +58,7 @@ def set_strategy(
 
 
 @click.command("update-template")
-@click.argument("name")
+@click.argument("name", callback=objects.CONTROLLER)
 @click.option("-f", "--filename", required=True, help="Pod, pod template or controller; - reads.")
 @objects.YES
 @objects.OUTPUT
