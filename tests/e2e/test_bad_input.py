@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.kubectl import find
 from tests.e2e.planes import Plane, eventually, pod
 
 pytestmark = pytest.mark.e2e
@@ -123,7 +124,7 @@ def test_a_pod_that_fits_nowhere_says_why(plane: Plane) -> None:
 
 
 def test_a_stale_write_and_a_duplicate_are_conflicts(plane: Plane, tmp_path: Path) -> None:
-    kubectl = Path(__file__).resolve().parent.parent.parent / ".cache" / "bin" / "kubectl"
+    kubectl = find()
     import subprocess
 
     def run(*words: str, text: str) -> "subprocess.CompletedProcess[str]":
