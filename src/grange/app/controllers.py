@@ -29,6 +29,13 @@ _NAME_LIMIT = 40
 @click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("--only", default="", help="Controllers to run, by name; all by default.")
 @click.option("--selector", default="", help="Labels of the ReplicationControllers to work on.")
+@click.option(
+    "--scheduler-name",
+    "schedulers",
+    multiple=True,
+    help="Pods with this schedulerName are the scheduler's, may be repeated; by default grange and "
+    "default-scheduler. A cluster that has a scheduler keeps the latter for it.",
+)
 @click.option("--member", default="", help="Name in the farm; made from the host's by default.")
 @alert_webhook
 @log_options
@@ -39,6 +46,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     context: str,
     only: str,
     selector: str,
+    schedulers: tuple[str, ...],
     member: str,
     *,
     alert_webhook: str,
@@ -60,6 +68,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 member or member_name(socket.gethostname(), os.getpid(), rng),
                 names,
                 selector=selector,
+                schedulers=frozenset(schedulers),
                 webhook=alert_webhook,
                 rng=rng,
             )
@@ -78,12 +87,13 @@ async def _serve(
     names: frozenset[str],
     *,
     selector: str,
+    schedulers: frozenset[str],
     webhook: str,
     rng: Stream,
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
     from grange.api.selectors import SelectorError
-    from grange.app.crew import NAMES, Crew, UnknownController
+    from grange.app.crew import NAMES, Crew, UnknownController, scheduler_for
     from grange.client.transports.http import HTTP
     from grange.reconcile.deps import Deps
     from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
@@ -110,6 +120,7 @@ async def _serve(
             FarmConfig(member=member),
             deps,
             names or frozenset(NAMES),
+            scheduler=scheduler_for(schedulers),
             selector=selector,
             alerter=alerting.alerter,
         )

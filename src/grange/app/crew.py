@@ -49,9 +49,23 @@ class UnknownController(GrangeError):
 
 def plain_scheduler(deps: Deps) -> Service:
     """The scheduler with its default settings."""
-    from grange.scheduler.service import Scheduler, SchedulerConfig  # numpy takes its time
+    return scheduler_for(frozenset())(deps)
 
-    return Scheduler(deps, SchedulerConfig())
+
+def scheduler_for(names: frozenset[str]) -> Callable[[Deps], Service]:
+    """How a scheduler is made that has its default settings otherwise.
+
+    Args:
+        names: the ``schedulerName``s whose pods are its own; empty for the default ones.
+    """
+
+    def made(deps: Deps) -> Service:
+        from grange.scheduler.service import Scheduler, SchedulerConfig  # numpy takes its time
+
+        config = SchedulerConfig(scheduler_names=names) if names else SchedulerConfig()
+        return Scheduler(deps, config)
+
+    return made
 
 
 class Crew:

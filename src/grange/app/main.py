@@ -22,6 +22,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 VERBS = {
     "up": Verb("grange.app.up", "Serve a control plane from a data directory."),
     "controllers": Verb("grange.app.controllers", "Run the controllers against a cluster."),
+    "install": Verb("grange.app.install.verb", "Print what a Kubernetes cluster needs to run it."),
     "simulate": Verb("grange.app.simulate.verb", "Compare scheduling policies on a trace."),
     "down": Verb("grange.app.down", "Stop the control plane of a data directory."),
 }

@@ -152,7 +152,7 @@ def find(paths: Sequence[Path], context: str, account: ServiceAccount | None) ->
     Raises:
         KubeconfigError: as ``load`` and ``in_cluster``.
     """
-    if account is None or context or any(path.exists() for path in paths):
+    if account is None or context or any(map(_is_there, paths)):
         return load(paths, context)
     return in_cluster(account.directory, account.host, account.port)
 
@@ -185,6 +185,17 @@ def in_cluster(directory: Path, host: str, port: str) -> Access:
         ca_pem=_bytes_of(directory / "ca.crt", "the cluster's CA"),
         token_file=token_file,
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file; one that may not be looked at is there, and ``load`` says so."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _read(path: Path) -> Document | None:

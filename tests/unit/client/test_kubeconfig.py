@@ -288,3 +288,5 @@ def test_a_kubeconfig_or_a_context_counts_before_the_service_account(tmp_path: P
     assert kubeconfig.find([path], "", account) == kubeconfig.load([path])
     with pytest.raises(KubeconfigError, match="no kubeconfig found"):
         kubeconfig.find([tmp_path / "missing"], "x", account)
+    with pytest.raises(KubeconfigError, match="cannot read it"):
+        kubeconfig.find([tmp_path / ("x" * 300)], "", account)

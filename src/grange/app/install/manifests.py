@@ -1,0 +1,216 @@
+"""The manifests of ``grange install``: a pure function from what was asked for to documents."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from grange import __version__
+from grange.api import crds, names
+from grange.api.kinds import BUILT_IN
+from grange.api.meta import Document
+from grange.app.install import people, rights
+from grange.base.errors import GrangeError
+
+NAMESPACE = "grange-system"
+"""Where the controllers run unless another namespace is named; made along with them."""
+
+SCHEDULER_NAME = "grange"
+"""Pods with this ``schedulerName`` are ours in a cluster that has a scheduler of its own."""
+
+_NAME = "grange-controllers"
+_LABELS = {"app.kubernetes.io/name": "grange", "app.kubernetes.io/managed-by": "grange-install"}
+_SELECTED = {"app.kubernetes.io/name": "grange", "app.kubernetes.io/component": "controllers"}
+_RBAC = "rbac.authorization.k8s.io"
+_USER = 65532  # of no use to anybody; images that say nothing would run as root
+_GRACE_S = 30
+
+
+class BadPlan(GrangeError):
+    """What was asked for cannot be installed; the message names the option and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be installed.
+
+    Attributes:
+        namespace: where the controllers run.
+        image: of a container that has ``grange`` on its path; empty where none is started.
+        replicas: how many processes share the work.
+        controllers: which of ``rights.CONTROLLERS`` they run.
+    """
+
+    namespace: str = NAMESPACE
+    image: str = ""
+    replicas: int = 2
+    controllers: tuple[str, ...] = rights.CONTROLLERS
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        problem = names.check_dns_label(self.namespace)
+        if problem is not None:
+            raise BadPlan(f"--namespace {self.namespace}: {problem}")
+        if self.image != self.image.strip() or any(map(str.isspace, self.image)):
+            raise BadPlan(f"--image {self.image!r}: a reference to an image has no blanks")
+        known = ", ".join(rights.CONTROLLERS)
+        for name in self.controllers:
+            if name not in rights.CONTROLLERS:
+                raise BadPlan(
+                    f"--controllers {name}: of our controllers a cluster of Kubernetes can use "
+                    f"{known}; what else there is to do it does itself"
+                )
+        if not self.controllers:
+            raise BadPlan(f"--controllers: name one at least of {known}")
+
+    @property
+    def rights(self) -> list[rights.Right]:
+        """What the controllers may do."""
+        return [*rights.of(self.controllers)]
+
+
+def documents(plan: Plan, part: str = "") -> list[Document]:
+    """What to apply, in the order in which it is needed.
+
+    Args:
+        plan: what is to be installed.
+        part: one of ``PARTS``; empty for everything.
+
+    Raises:
+        BadPlan: the Deployment is asked for, and no image.
+    """
+    makers = [PARTS[part]] if part else PARTS.values()
+    return [document for make in makers for document in make(plan)]
+
+
+def _crds(plan: Plan) -> Iterator[Document]:
+    """Our kinds."""
+    for info in crds.told(BUILT_IN):
+        document = crds.definition(info)
+        document["metadata"]["labels"] = dict(_LABELS)
+        yield document
+
+
+def _rbac(plan: Plan) -> Iterator[Document]:
+    """Who the controllers are, and what they and the cluster's people may do."""
+    if plan.namespace == NAMESPACE:  # others belong to somebody, who may delete what we print
+        yield _object("v1", "Namespace", NAMESPACE)
+    account = _object("v1", "ServiceAccount", _NAME, plan.namespace)
+    yield {**account, "automountServiceAccountToken": False}
+    for where in rights.namespaces(plan.rights):
+        kind = "Role" if where else "ClusterRole"
+        granted = [right for right in plan.rights if right.namespace == where]
+        yield {**_object(f"{_RBAC}/v1", kind, _NAME, where), "rules": rights.rules(granted)}
+        yield {
+            **_object(f"{_RBAC}/v1", f"{kind}Binding", _NAME, where),
+            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": _NAME},
+            "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": plan.namespace}],
+        }
+    yield from people.roles(crds.told(BUILT_IN), _LABELS)
+
+
+def _deployment(plan: Plan) -> Iterator[Document]:
+    """The controllers."""
+    if not plan.image:
+        raise BadPlan(
+            "--image: name the image to run. Grange publishes none: build one of this version "
+            f"({__version__}) as docs/install.md says, push it where your nodes can fetch it, and "
+            "name it here; --only crds and --only rbac need none"
+        )
+    yield {
+        **_object("policy/v1", "PodDisruptionBudget", _NAME, plan.namespace),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": dict(_SELECTED)}},
+    }
+    yield {
+        **_object("apps/v1", "Deployment", _NAME, plan.namespace),
+        "spec": {
+            "replicas": plan.replicas,
+            "selector": {"matchLabels": dict(_SELECTED)},
+            # Another member may come before one goes: the farm shares the work anew each time.
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
+            },
+            "template": {
+                "metadata": {"labels": {**_LABELS, **_SELECTED}},
+                "spec": _pod(plan),
+            },
+        },
+    }
+
+
+PARTS: Mapping[str, Callable[[Plan], Iterator[Document]]] = {
+    "crds": _crds,
+    "rbac": _rbac,
+    "deployment": _deployment,
+}
+
+
+def _object(version: str, kind: str, name: str, namespace: str = "") -> Document:
+    meta: Document = {"name": name, "labels": dict(_LABELS)}
+    if namespace:
+        meta["namespace"] = namespace
+    return {"apiVersion": version, "kind": kind, "metadata": meta}
+
+
+def _pod(plan: Plan) -> Document:
+    """One member of the farm."""
+    return {
+        "serviceAccountName": _NAME,
+        "automountServiceAccountToken": True,
+        "terminationGracePeriodSeconds": _GRACE_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 100,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": dict(_SELECTED)},
+                        },
+                    }
+                ]
+            }
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(_SELECTED)},
+            }
+        ],
+        "containers": [_container(plan)],
+    }
+
+
+def _container(plan: Plan) -> Document:
+    arguments = ["controllers", f"--only={','.join(plan.controllers)}"]
+    if "scheduler" in plan.controllers:
+        arguments.append(f"--scheduler-name={SCHEDULER_NAME}")
+    arguments += ["--member=$(POD_NAME)", "--log-level=info", "--log-json"]
+    webhook = {"name": "grange-alerts", "key": "webhook-url", "optional": True}
+    return {
+        "name": "controllers",
+        "image": plan.image,
+        "command": ["grange"],
+        "args": arguments,
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "HOME", "value": "/"},  # no kubeconfig of the image's is looked for
+            {"name": "GRANGE_ALERT_WEBHOOK", "valueFrom": {"secretKeyRef": webhook}},
+        ],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "128Mi"},
+            "limits": {"memory": "1Gi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }

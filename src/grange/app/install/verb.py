@@ -1,0 +1,73 @@
+"""``grange install``: print what a cluster of Kubernetes needs to run Grange."""
+
+from typing import Any
+
+import click
+import yaml
+
+from grange.app.install import manifests, rights
+from grange.app.install.manifests import BadPlan, Plan
+
+
+@click.command()
+@click.option(
+    "--namespace",
+    default=manifests.NAMESPACE,
+    show_default=True,
+    help="Where the controllers run; printed along only if it is the default, else it must exist.",
+)
+@click.option(
+    "--image",
+    default="",
+    metavar="IMAGE",
+    help="Image with grange on its PATH. None is published: docs/install.md says how to build one.",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 100),
+    default=2,
+    show_default=True,
+    help="So many processes share the work, and take over from each other.",
+)
+@click.option(
+    "--controllers",
+    default=",".join(rights.CONTROLLERS),
+    show_default=True,
+    metavar="NAME,…",
+    help="What they run; it decides what they may do.",
+)
+@click.option(
+    "--only",
+    type=click.Choice([*manifests.PARTS]),
+    default=None,
+    help="Print one part. crds: our kinds. rbac: accounts and roles. deployment: the controllers.",
+)
+def command(
+    *, namespace: str, image: str, replicas: int, controllers: str, only: str | None
+) -> None:
+    r"""Print CRDs, RBAC and a Deployment for a Kubernetes cluster.
+
+    \b
+      grange install --image registry.example/grange:0.1.0 | kubectl apply -f -
+      grange install --only crds | kubectl apply -f -
+
+    Nothing is asked of any cluster. What is printed depends on the options and on this version of
+    grange alone; applying it again with a newer one is an upgrade.
+    """
+    chosen = tuple(dict.fromkeys(filter(None, controllers.split(","))))
+    try:
+        plan = Plan(namespace=namespace, image=image, replicas=replicas, controllers=chosen)
+        found = manifests.documents(plan, only or "")
+    except BadPlan as error:
+        raise click.UsageError(str(error)) from error
+    text = yaml.dump_all(
+        found, Dumper=_Plain, sort_keys=False, allow_unicode=True, explicit_start=True, width=100
+    )
+    click.echo(text, nl=False)
+
+
+class _Plain(yaml.CSafeDumper):
+    """Writes everything out: what comes twice is not the same thing."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

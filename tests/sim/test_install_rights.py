@@ -1,0 +1,335 @@
+"""``grange install`` gives the controllers what they need in a cluster that is not ours, and no more.
+
+They run against a server that behaves as Kubernetes' does where that can be told, with kubelets that
+say nothing of their pods in their Leases, and may do what their role says. Stories have them use all
+of it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.sim.foreign import Kubelet, Kubernetes, granted
+from tests.sim.test_rollouts import template
+
+from grange.api.farm import OWNER_ANNOTATION
+from grange.api.kinds import (
+    AUDITRECORD,
+    LEASE,
+    NODE,
+    POD,
+    PODGROUP,
+    PRIORITYCLASS,
+    QUEUE,
+    REPLICATIONCONTROLLER,
+    ROLLINGUPDATE,
+)
+from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.api.kinds.queue import QUEUE_LABEL
+from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
+from grange.api.meta import Document, controller_of
+from grange.app.crew import Crew, scheduler_for
+from grange.app.install import rights
+from grange.app.install.manifests import SCHEDULER_NAME
+from grange.base.clock import LoopClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.base.tasks import Nursery, supervise
+from grange.client.transport import Transport
+from grange.controllers.garbagecollector.controller import GarbageCollector
+from grange.reconcile.deps import Deps
+from grange.reconcile.farm.config import FarmConfig
+from grange.scheduler.config import SchedulerConfig
+from grange.sim import builders, population
+from grange.sim.pytest_plugin import EPOCH
+from grange.sim.world import World, simulated
+
+OURS = "ours"
+LIMIT_S = 600.0
+MANY = 24  # more nodes than the replication controller asks for one by one
+KUBE_SCHEDULER = SchedulerConfig(scheduler_names=frozenset({"default-scheduler"}))
+
+
+class Process:
+    """``grange controllers --only NAMES --scheduler-name grange``."""
+
+    def __init__(self, deps: Deps, member: str, names: frozenset[str], group: str) -> None:
+        self._deps = deps
+        self._crew = Crew(
+            FarmConfig(member=member, group=group),
+            lambda _: deps,
+            names,
+            scheduler=scheduler_for(frozenset({SCHEDULER_NAME})),
+        )
+
+    async def run(self) -> None:
+        async with Nursery("process") as nursery:
+            for role in self._crew.roles():
+                clock, log = self._deps.clock, self._deps.log
+                nursery.start(supervise(role.name, role.run, clock=clock, log=log))
+
+
+class Cluster:
+    """A cluster of somebody else with our controllers in it, and what its people do."""
+
+    def __init__(self, world: World, names: frozenset[str]) -> None:
+        self.world = world
+        self.client = world.client
+        self.server = Kubernetes(rights.of(names))
+        self.kubelets: list[Kubelet] = []
+        self._names = names
+        world.taps.append(self._way)
+
+    def _way(self, inner: Transport, name: str) -> Transport:
+        if name.startswith("agent-"):
+            self.kubelets.append(Kubelet(inner))
+            return self.kubelets[-1]
+        return self.server.tap(inner) if name.startswith(OURS) else inner
+
+    async def populate(self, nodes: int) -> None:
+        """Machines, what belongs to Kubernetes, and our controllers: two processes."""
+        for number in range(nodes):
+            population.add_node(self.world, f"n{number:02}")
+        await population.registered(self.world, nodes)
+        self.world.add("kube-controller-manager", GarbageCollector)
+        population.add_scheduler(self.world, KUBE_SCHEDULER)
+        others = frozenset(rights.CONTROLLERS) - self._names
+        if others:  # somebody has to do it, with all rights
+            process = partial(Process, member="other", names=others, group="others")
+            self.world.add("others", process)
+        for member in ("one", "two"):
+            name = f"{OURS}-{member}"
+            process = partial(Process, member=member, names=self._names, group="grange")
+            self.world.add(name, process)
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        async def holds() -> bool:
+            return await condition()
+
+        await self.world.until(holds, limit_s=LIMIT_S)
+
+    async def create(self, name: str, replicas: int, **spec: Any) -> None:
+        document: Document = {
+            "metadata": {"name": name},
+            "spec": {"replicas": replicas, "template": template("web", 1), **spec},
+        }
+        await self.client.create(REPLICATIONCONTROLLER, document, "default")
+
+    async def change(self, name: str, **spec: Any) -> None:
+        await self.client.patch(REPLICATIONCONTROLLER, name, "default", patch={"spec": spec})
+
+    async def settled(self, name: str, replicas: int, version: int = 1) -> None:
+        """Wait until the controller has so many ready pods of a version, and is at rest."""
+
+        async def there() -> bool:
+            one = await self.client.get(REPLICATIONCONTROLLER, name, "default")
+            pods = [
+                pod
+                for pod in (await self.client.list(POD)).items
+                if (owner := controller_of(pod.metadata)) and owner.uid == one.metadata.uid
+            ]
+            versions = {pod.metadata.labels["version"] for pod in pods}
+            status, state = one.status, one.status.rollout
+            return (
+                status.observed_generation == one.metadata.generation
+                and len(pods) == status.ready_replicas == replicas
+                and versions <= {str(version)}
+                and state is not None
+                and state.phase == "Complete"
+                and not status.outbox
+            )
+
+        await self.until(there)
+
+    async def gone(self, *kinds: Any) -> None:
+        """Wait until there is nothing of these kinds."""
+
+        async def over() -> bool:
+            return not any([(await self.client.list(kind)).items for kind in kinds])
+
+        await self.until(over)
+
+    async def owners(self) -> set[str]:
+        """The members that write for controllers."""
+        found = (await self.client.list(REPLICATIONCONTROLLER)).items
+        said = [one.metadata.annotations.get(OWNER_ANNOTATION, "") for one in found]
+        return {name.partition("_")[0] for name in said}
+
+
+# --- the stories -------------------------------------------------------------------------------
+
+
+async def replicate(cluster: Cluster) -> None:
+    """Up, another template under the minimum, adopted, repaired, moved, down."""
+    client = cluster.client
+    rollout = {"minReadySeconds": 1, "maxUnavailable": 1, "maxSurge": 0}
+    await cluster.create("web", MANY, rollout=rollout)
+    await cluster.settled("web", MANY)
+    cluster.server.troubled = True
+    await cluster.change("web", template=template("web", 2))
+    await cluster.settled("web", MANY, 2)
+    await cluster.change("web", replicas=2)
+    await cluster.settled("web", 2, 2)
+    await client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Orphan")
+    await cluster.gone(REPLICATIONCONTROLLER)
+    await cluster.create("web", 2, placement="Packed", template=template("web", 2))
+    await cluster.settled("web", 2, 2)
+    [first, second] = (await client.list(POD)).items
+    for _ in range(3):  # what is said again is counted
+        bare: Document = {"metadata": {"labels": {ID_LABEL: None}}}
+        await client.patch(POD, first.metadata.name, "default", patch=bare)
+        await cluster.world.clock.sleep(3.0)
+    mark: Document = {"metadata": {"labels": {NAME_LABEL: "look"}}}
+    await client.patch(POD, first.metadata.name, "default", patch=mark)
+    await client.delete(POD, second.metadata.name, "default")
+    await cluster.settled("web", 2, 2)
+    await client.delete(POD, first.metadata.name, "default")
+    await cluster.change("web", strategy="Dynamic", nodeSelector={"matchLabels": {"a": "b"}})
+    await client.patch(NODE, "n01", patch={"metadata": {"labels": {"a": "b"}}})
+
+    async def moved() -> bool:
+        pods = (await client.list(POD)).items
+        return len(pods) == 2 and {pod.spec.node_name for pod in pods} == {"n01"}
+
+    await cluster.until(moved)
+    await cluster.change("web", replicas=0)
+    await client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Background")
+    await cluster.gone(REPLICATIONCONTROLLER, POD)
+
+
+async def hand_over(cluster: Cluster) -> None:
+    """A RollingUpdate moves replicas, and is removed; another one is refused."""
+    rollout = {"minReadySeconds": 2}
+    await cluster.create("old", MANY, placement="Packed", rollout=rollout)
+    new = template("web", 2)
+    await cluster.create("new", 0, placement="Packed", rollout=rollout, template=new)
+    await cluster.settled("old", MANY)
+    cluster.server.troubled = True
+    spec = {"old": "old", "new": "new", "desired": MANY, "minimum": MANY - 2, "maxSurge": 2}
+    for name, more in (("roll", {}), ("late", {"startingReplicas": {"old": 9, "new": 9}})):
+        document: Document = {
+            "metadata": {"name": name},
+            "spec": {**spec, **more, "ttlSecondsAfterFinished": 1},
+        }
+        await cluster.client.create(ROLLINGUPDATE, document, "default")
+        await cluster.world.clock.sleep(1.0)
+    for paused in (True, False, True, False):
+        await cluster.client.patch(
+            ROLLINGUPDATE, "roll", "default", patch={"spec": {"paused": paused}}
+        )
+        await cluster.world.clock.sleep(5.0)
+    await cluster.gone(ROLLINGUPDATE)
+    await cluster.settled("new", MANY, 2)
+    [left] = (await cluster.client.list(REPLICATIONCONTROLLER)).items
+    assert left.metadata.name == "new", "the old one is deleted when it is empty"
+
+
+async def schedule(cluster: Cluster) -> None:
+    """Pods and a gang are placed within a quota; a more important pod makes room."""
+    client = cluster.client
+    await client.create(PRIORITYCLASS, {"metadata": {"name": "high"}, "value": 1000})
+    await client.create(QUEUE, {"metadata": {"name": "q"}, "spec": {"capacity": {"cpu": "1"}}})
+    await client.create(
+        PODGROUP, {"metadata": {"name": "crew"}, "spec": {"minMember": 2}}, "default"
+    )
+    cluster.server.troubled = True
+
+    async def add(name: str, cpu: str, priority: str = "", **labels: str) -> None:
+        document = builders.pod_document(
+            name, labels=labels, requests={"cpu": cpu}, priorityClassName=priority
+        )
+        document["spec"]["schedulerName"] = SCHEDULER_NAME
+        document["spec"]["containers"][0]["command"] = ["serve"]
+        await client.create(POD, document, "default")
+
+    async def bound(*names: str) -> None:
+        async def there() -> bool:
+            pods = (await client.list(POD)).items
+            return {pod.metadata.name for pod in pods if pod.spec.node_name} >= {*names}
+
+        await cluster.until(there)
+
+    async def told() -> bool:
+        group = await client.get(PODGROUP, "crew", "default")
+        queue = await client.get(QUEUE, "q")
+        return group.status.phase == "Running" and queue.status.admitted == 1
+
+    await add("queued", "1", **{QUEUE_LABEL: "q"})
+    for _ in range(4):  # what is said again is counted
+        for name in ("a", "b"):
+            await add(name, "1", **{GROUP_LABEL: "crew"})
+        await bound("a", "b", "queued")
+        await cluster.until(told)
+        for name in ("a", "b"):
+            await client.delete(POD, name, "default", grace_period_s=0)
+        await cluster.world.clock.sleep(3.0)
+
+    await add("over", "1", **{QUEUE_LABEL: "q"})
+    for number in range(3):
+        await add(f"large-{number}", "3")
+    await cluster.world.clock.sleep(20.0)
+    await add("vip", "4", "high")
+    await bound("vip")
+    for pod in (await client.list(POD)).items:
+        await client.delete(POD, pod.metadata.name, "default")
+    await cluster.gone(POD)
+
+
+async def grow_old(cluster: Cluster) -> None:
+    """A member dies and is forgotten, and so is what nobody will ask for any more."""
+    ancient: Document = {
+        "metadata": {"name": "ancient"},
+        "spec": {"event": "Retarget", "controller": "web", "time": "2000-01-01T00:00:00Z"},
+    }
+    await cluster.client.create(AUDITRECORD, ancient, "default")
+    cluster.world.crash(f"{OURS}-one")
+    for name in [*cluster.world.components]:
+        if name.startswith("agent-"):
+            cluster.world.crash(name)  # nothing more happens on the nodes
+
+    async def forgotten() -> bool:
+        names = {one.metadata.name for one in (await cluster.client.list(AUDITRECORD)).items}
+        leases = await cluster.client.list(LEASE, "kube-system", labels="grange.dev/farm=grange")
+        return "ancient" not in names and len(leases.items) == 1
+
+    await cluster.world.until(forgotten, limit_s=9000.0, every_s=60.0)
+
+
+Story = Callable[[Cluster], Awaitable[None]]
+STORIES: Mapping[str, tuple[int, Story]] = {
+    "replication": (MANY, replicate),
+    "rollingupdate": (MANY, hand_over),
+    "scheduler": (3, schedule),
+}
+
+
+@pytest.mark.parametrize("name", rights.CONTROLLERS)
+async def test_each_controller_uses_its_rights_and_asks_for_no_more(
+    name: str, clock: LoopClock, rng: Stream, log: Logger
+) -> None:
+    nodes, story = STORIES[name]
+    async with simulated(clock=LoopClock(EPOCH), rng=rng, log=log, limit_s=20_000) as world:
+        cluster = Cluster(world, frozenset({name}))
+        await cluster.populate(nodes)
+        await story(cluster)
+        await grow_old(cluster)
+        server = cluster.server
+        assert sorted({*server.wrongs}) == []
+        assert all(kubelet.silenced for kubelet in cluster.kubelets), "plain Leases were judged by"
+        unseen = granted(right for right in rights.of({name}) if right.unseen)
+        unused = sorted(granted(rights.of({name})) - server.used - unseen)
+        assert unused == [], f"never used: {unused}"
+        assert sorted(unseen & server.used) == [], "a story shows it after all"
+
+
+async def test_all_of_them_together_ask_for_no_more(
+    clock: LoopClock, rng: Stream, log: Logger
+) -> None:
+    """As the Deployment runs them."""
+    async with simulated(clock=LoopClock(EPOCH), rng=rng, log=log) as world:
+        cluster = Cluster(world, frozenset(rights.CONTROLLERS))
+        await cluster.populate(MANY)
+        await hand_over(cluster)
+        assert sorted({*cluster.server.wrongs}) == []
+        assert await cluster.owners() <= {"one", "two"}

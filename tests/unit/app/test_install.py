@@ -1,0 +1,283 @@
+"""``grange install``: what is printed, for whom it is right, and what is refused."""
+
+import re
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from grange.api import crds, schema, yaml_documents
+from grange.api.kinds import AUDITRECORD, BUILT_IN, NAMESPACE, PODDISRUPTIONBUDGET, QUEUE
+from grange.api.meta import Document
+from grange.app import controllers, crew
+from grange.app.install import manifests, rights, verb
+from grange.app.install.manifests import PARTS, BadPlan, Plan, documents
+from grange.reconcile.farm.config import FarmConfig
+
+IMAGE = "registry.example:5000/grange:0.1.0"
+EVERYTHING = Plan(image=IMAGE)
+OF_KUBERNETES = {"namespace", "garbagecollector", "nodelifecycle", "disruption"}
+ROLES = {"Role", "ClusterRole"}
+
+
+def install(*words: str) -> Result:
+    return CliRunner().invoke(verb.command, words)
+
+
+def found(kind: str, plan: Plan = EVERYTHING, part: str = "") -> list[Document]:
+    return [one for one in documents(plan, part) if one["kind"] == kind]
+
+
+def the(kind: str, plan: Plan = EVERYTHING) -> Document:
+    [one] = found(kind, plan)
+    return one
+
+
+def pod() -> Document:
+    spec = the("Deployment")["spec"]["template"]["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+# --- what is printed ---------------------------------------------------------------------------
+
+
+def test_what_is_printed_is_what_was_made_and_the_same_every_time() -> None:
+    first, second = install("--image", IMAGE), install("--image", IMAGE)
+    assert first.exit_code == 0
+    assert first.stdout == second.stdout
+    assert [*yaml.safe_load_all(first.stdout)] == documents(EVERYTHING)
+    assert "&id" not in first.stdout, "every document stands for itself"
+
+
+def test_our_own_reader_takes_what_is_printed() -> None:
+    """It is stricter than others: no repeated keys, no surprises of YAML."""
+    text = install("--image", IMAGE).stdout
+    assert [*yaml_documents.load(text)] == documents(EVERYTHING)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_are_printed_alone_and_together_they_are_everything(part: str) -> None:
+    alone = install("--only", part, *(["--image", IMAGE] if part == "deployment" else []))
+    assert alone.exit_code == 0, alone.output
+    assert [*yaml.safe_load_all(alone.stdout)] == documents(EVERYTHING, part)
+    together = [document for name in PARTS for document in documents(EVERYTHING, name)]
+    assert together == documents(EVERYTHING)
+
+
+def test_what_others_need_comes_first() -> None:
+    """``kubectl apply`` goes through a file from the top."""
+    kinds = [one["kind"] for one in documents(EVERYTHING)]
+    order = [
+        "CustomResourceDefinition",
+        "Namespace",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Deployment",
+    ]
+    assert [kinds.index(kind) for kind in order] == sorted(kinds.index(kind) for kind in order)
+
+
+def test_the_kinds_are_those_that_kubernetes_does_not_know() -> None:
+    names = [one["metadata"]["name"] for one in found("CustomResourceDefinition")]
+    assert names == [info.qualified for info in crds.told(BUILT_IN)]
+
+
+def test_a_namespace_of_somebody_else_is_not_printed() -> None:
+    """Whoever deletes what was printed would delete it."""
+    plan = Plan(namespace="tools", image=IMAGE)
+    assert found("Namespace", plan) == []
+    assert the("Namespace")["metadata"]["name"] == manifests.NAMESPACE
+    places = {one["metadata"].get("namespace", "") for one in documents(plan)}
+    assert places == {"", "tools", "kube-system", "kube-node-lease"}
+    for binding in (*found("RoleBinding", plan), *found("ClusterRoleBinding", plan)):
+        assert [who["namespace"] for who in binding["subjects"]] == ["tools"]
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), r"--image: name the image .* build one .* docs/install\.md"),
+        (("--only", "deployment"), "--image: name the image"),
+        (("--only", "everything"), "'everything' is not one of"),
+        (("--replicas", "0", "--image", IMAGE), "0 is not in the range"),
+        (("--namespace", "A_b", "--image", IMAGE), "--namespace A_b: must be a lower-case label"),
+        (("--image", "a b"), "--image 'a b': .* no blanks"),
+        (("--controllers", "namespace", "--only", "rbac"), "--controllers namespace: .* itself"),
+        (("--controllers", ",", "--only", "rbac"), "--controllers: name one at least"),
+    ],
+)
+def test_what_cannot_be_installed_is_a_usage_error_that_says_what_can(
+    words: tuple[str, ...], message: str
+) -> None:
+    done = install(*words)
+    assert isinstance(done.exception, SystemExit)
+    assert done.exit_code == click.UsageError.exit_code
+    assert re.search(message, " ".join(done.output.split()))
+    assert done.stdout == ""
+
+
+def test_no_image_is_made_up() -> None:
+    with pytest.raises(BadPlan, match="publishes none"):
+        documents(Plan())
+    assert documents(Plan(), "crds")
+    assert documents(Plan(), "rbac")
+
+
+# --- rights ------------------------------------------------------------------------------------
+
+
+def test_each_controller_has_rights_or_is_left_to_kubernetes() -> None:
+    assert {*rights.CONTROLLERS} | OF_KUBERNETES == {*crew.NAMES}
+    assert not {*rights.CONTROLLERS} & OF_KUBERNETES
+
+
+def test_no_rule_says_everything() -> None:
+    for role in (*found("ClusterRole"), *found("Role")):
+        for rule in role["rules"]:
+            words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert "*" not in "".join(words)
+            assert not {"escalate", "bind", "impersonate"} & {*rule["verbs"]}
+            assert not {"secrets", "serviceaccounts", "nodes/proxy", "pods/exec"} & {
+                *rule["resources"]
+            }
+
+
+def test_no_resource_is_named_by_two_rules_of_a_role() -> None:
+    for role in (*found("ClusterRole"), *found("Role")):
+        named = [(*rule["apiGroups"], *rule["resources"]) for rule in role["rules"]]
+        assert len({*named}) == len(named)
+
+
+def test_fewer_controllers_have_fewer_rights() -> None:
+    def said(plan: Plan) -> str:
+        return yaml.safe_dump(documents(plan, "rbac"))
+
+    alone = said(Plan(controllers=("replication",)))
+    assert "pods/binding" not in alone
+    assert "pods/binding" in said(Plan(controllers=("scheduler",)))
+    [role] = [
+        one
+        for one in found("ClusterRole", Plan(controllers=("scheduler",)), "rbac")
+        if one["metadata"]["name"] == "grange-controllers"
+    ]
+    pods = next(rule for rule in role["rules"] if rule["resources"] == ["pods"])
+    assert pods["verbs"] == ["get", "list", "watch", "delete"]
+
+
+def test_every_role_of_the_controllers_is_bound_to_their_account() -> None:
+    account = the("ServiceAccount")["metadata"]
+    roles = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
+        for one in documents(EVERYTHING)
+        if one["kind"] in ROLES and "aggregate" not in str(one["metadata"]["labels"])
+    }
+    bound = set()
+    for one in documents(EVERYTHING):
+        if one["kind"].endswith("Binding"):
+            refers = one["roleRef"]
+            bound.add((refers["kind"], one["metadata"].get("namespace", ""), refers["name"]))
+            assert one["subjects"] == [
+                {
+                    "kind": "ServiceAccount",
+                    "name": account["name"],
+                    "namespace": account["namespace"],
+                }
+            ]
+    assert bound == roles
+    assert pod()["serviceAccountName"] == account["name"]
+
+
+def test_the_farm_finds_its_leases_where_it_may() -> None:
+    [role] = [one for one in found("Role") if "configmaps" in str(one["rules"])]
+    assert role["metadata"]["namespace"] == FarmConfig(member="a").namespace
+
+
+def test_people_of_the_cluster_may_use_our_kinds_and_not_forge_the_audit() -> None:
+    view, edit = (one for one in found("ClusterRole") if "aggregate" in str(one["metadata"]))
+    assert {rule["resources"][0] for rule in view["rules"]} == {
+        info.plural for info in crds.told(BUILT_IN)
+    }
+    written = {rule["resources"][0] for rule in edit["rules"]}
+    assert not written & {AUDITRECORD.plural, QUEUE.plural, "replicationcontrollers/status"}
+    assert "replicationcontrollers/scale" in written
+    assert all({*rule["verbs"]} <= {"get", "list", "watch"} for rule in view["rules"])
+
+
+# --- the deployment ----------------------------------------------------------------------------
+
+
+def test_pods_are_as_restricted_as_kubernetes_knows_how() -> None:
+    """The profile *restricted* of its Pod Security Standards, control by control."""
+    spec = pod()
+    of_pod = spec["securityContext"]
+    assert of_pod["runAsNonRoot"] is True
+    assert of_pod["runAsUser"] != 0
+    assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"} & {*spec}
+    [container] = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"ports", "lifecycle", "volumeMounts"} & {*container}
+
+
+def test_only_the_pods_themselves_get_the_token() -> None:
+    assert the("ServiceAccount")["automountServiceAccountToken"] is False
+    assert pod()["automountServiceAccountToken"] is True
+
+
+def test_the_program_takes_its_arguments() -> None:
+    [container] = pod()["containers"]
+    assert container["command"] == ["grange"]
+    name, *words = container["args"]
+    assert name == "controllers"
+    context = controllers.command.make_context(name, words)
+    assert context.params["only"].split(",") == [*rights.CONTROLLERS]
+    assert context.params["schedulers"] == (manifests.SCHEDULER_NAME,)
+    assert context.params["member"] == "$(POD_NAME)"
+    assert {item["name"] for item in container["env"]} == {
+        "POD_NAME",
+        "HOME",
+        "GRANGE_ALERT_WEBHOOK",
+    }
+
+
+def test_no_scheduler_is_named_where_none_runs() -> None:
+    plan = Plan(image=IMAGE, controllers=("replication",))
+    [container] = the("Deployment", plan)["spec"]["template"]["spec"]["containers"]
+    assert "scheduler" not in " ".join(container["args"])
+
+
+def test_several_share_the_work_and_stay_apart() -> None:
+    deployment = the("Deployment", Plan(image=IMAGE, replicas=3))["spec"]
+    assert deployment["replicas"] == 3
+    marks = deployment["template"]["metadata"]["labels"]
+    budget = the("PodDisruptionBudget")["spec"]
+    terms: list[dict[str, Any]] = [
+        deployment["selector"],
+        budget["selector"],
+        pod()["topologySpreadConstraints"][0]["labelSelector"],
+        pod()["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0][
+            "podAffinityTerm"
+        ]["labelSelector"],
+    ]
+    for selector in terms:
+        assert selector["matchLabels"].items() <= marks.items()
+    assert budget["maxUnavailable"] == 1, "also with one replica its node can be emptied"
+
+
+def test_what_our_own_server_knows_it_takes() -> None:
+    """Namespace, budget and pods are judged by Kubernetes' own schema there."""
+    for kind, info in (("Namespace", NAMESPACE), ("PodDisruptionBudget", PODDISRUPTIONBUDGET)):
+        assert schema.check(the(kind), info) == []
+    template = the("Deployment")["spec"]["template"]
+    assert schema.check_definition(template, "io.k8s.api.core.v1.PodTemplateSpec") == []
