@@ -133,7 +133,7 @@ def test_a_stale_write_and_a_duplicate_are_conflicts(plane: Plane, tmp_path: Pat
             check=False,
             capture_output=True,
             text=True,
-            input=text,
+            input=f"---\n{text}",  # some kubectl take what begins with a brace for JSON
             timeout=30,
         )
 
