@@ -145,6 +145,19 @@ def test_a_controller_that_nobody_has_looked_at_says_where_to_look() -> None:
     assert replicationcontrollers.unseen_lines(seen) == []
 
 
+def test_a_rollout_that_stopped_where_it_was_told_to_says_how_it_goes_on() -> None:
+    def lines(phase: str, **spec: object) -> list[str]:
+        status = {"rollout": {"phase": phase}}
+        found = {"metadata": {"name": "web"}, "spec": spec, "status": status}
+        return replicationcontrollers.waiting_lines(found)
+
+    assert "remove spec.rollout.canary to go on" in lines("Waiting")[0]
+    assert "grange rc rollout resume web" in lines("Paused")[0]
+    assert lines("Paused", paused=True) == [], "Paused=True says it, and resume would not help"
+    assert lines("Progressing") == []
+    assert replicationcontrollers.waiting_lines({"metadata": {"name": "web"}}) == []
+
+
 def test_conditions_that_say_that_something_is_wrong() -> None:
     conditions = [
         {"type": "Ready", "status": "True"},

@@ -23,7 +23,7 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     now = opened.around.clock.now()
     state = readiness.ready(document)
     lines = [f"{kind.singular}/{name}: {state.text}"]
-    lines += [*unseen_lines(document), *anything.unmet_lines(document)]
+    lines += [*unseen_lines(document), *waiting_lines(document), *anything.unmet_lines(document)]
     waiting, others = await _unready(opened, document)
     answers = await _answers(opened, waiting[:_ASKED])
     for found in _alike(answers):
@@ -51,6 +51,17 @@ def unseen_lines(document: Document) -> list[str]:
     if seen >= (document["metadata"].get("generation") or 0):
         return []
     return ["No controller has looked at it as it is now: grange farm status says who works."]
+
+
+def waiting_lines(document: Document) -> list[str]:
+    """That its rollout stopped where it was told to: no condition says how to go on."""
+    state = (document.get("status") or {}).get("rollout") or {}
+    if state.get("phase") == "Waiting":
+        return [f"Its rollout waits: {readiness.at_canaries('spec.rollout.canary')}."]
+    if state.get("phase") == "Paused" and not (document.get("spec") or {}).get("paused"):
+        name = document["metadata"]["name"]
+        return [f"Its rollout is paused: grange rc rollout resume {name} lets it go on."]
+    return []
 
 
 async def _unready(opened: Session, document: Document) -> tuple[list[Document], list[Document]]:
