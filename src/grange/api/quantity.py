@@ -13,12 +13,14 @@ from grange.base.errors import GrangeError
 _FORM = re.compile(
     r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII
 )
-PATTERN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
-"""The same for schemas, in the words that RE2 and JSON Schema share."""
-
 # Twice the digits of the largest value Kubernetes stores; more is an attack on the multiplier.
-_DIGITS_MAX = 40
+DIGITS_MAX = 40
 _EXPONENT_MAX = 60
+PATTERN = (
+    r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+    r"([KMGTPE]i|[numkMGTPE]|[eE][+-]?(00[0-9]|0?([1-5]?[0-9]|60)))?$"
+)
+"""The same for schemas, in the words that RE2 and JSON Schema share; at most ``DIGITS_MAX`` long."""
 
 _SUFFIX: dict[str, Fraction] = {
     "n": Fraction(1, 10**9),
@@ -56,7 +58,7 @@ def _refuse(text: object) -> QuantityError:
 
 @lru_cache(maxsize=8192)
 def _parse(text: str) -> Fraction:
-    match = _FORM.fullmatch(text) if len(text) <= _DIGITS_MAX else None
+    match = _FORM.fullmatch(text) if len(text) <= DIGITS_MAX else None
     if match is None:
         raise _refuse(text)
     sign, whole, fraction, bare, suffix, exponent = match.groups()

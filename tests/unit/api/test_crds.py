@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from tests.unit.api import customresources
 from tests.unit.api.customresources import INT_OR_STRING, KEEPS_UNKNOWN, violations
 from tests.unit.api.documents import controller
@@ -291,7 +291,10 @@ def test_kubernetes_refuses_what_our_schema_refuses_and_takes_what_we_take(
         assert there, [f"{cause.field}: {cause.message}" for cause in ours][:3]
         return
     # What our own programs write to a status is not judged by rules.
-    if all(found.startswith(".status.") and found.endswith(": pattern") for found in there):
+    if all(
+        found.startswith(".status.") and found.endswith((": pattern", ": length"))
+        for found in there
+    ):
         return
     schema.apply_defaults(here, info)
     here["metadata"] = named(info)
@@ -423,11 +426,20 @@ def test_what_only_kubernetes_refuses(info: AnyKind, document: Document) -> None
     assert both(info, document) == (False, True)
 
 
-@given(st.from_regex(quantity.PATTERN, fullmatch=True) | st.text("0123456789.eEkKMGim+- "))
-def test_the_pattern_of_quantities_takes_what_we_can_read(text: str) -> None:
-    part: Document = {INT_OR_STRING: True, "pattern": quantity.PATTERN}
+@given(
+    st.from_regex(quantity.PATTERN, fullmatch=True)
+    | st.text("0123456789.eEkKMGim+- ")
+    | st.from_regex(r"[0-9]{1,2}e[+-]?[0-9]{1,4}", fullmatch=True)
+)
+@example("1e007")
+@example("1e060")
+@example("1e61")
+@example("1" * 41)
+def test_quantities_that_a_schema_takes_are_those_that_we_can_read(text: str) -> None:
+    part = at_path(told(QUEUE), "spec.capacity.cpu")
     try:
         quantity.parse(text)
     except quantity.QuantityError:
-        return
-    assert customresources.faults(part, text) == []
+        assert customresources.faults(part, text)
+    else:
+        assert customresources.faults(part, text) == []

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from grange.api import crds, schema, yaml_documents
-from grange.api.kinds import AUDITRECORD, BUILT_IN, NAMESPACE, PODDISRUPTIONBUDGET, QUEUE
+from grange.api.kinds import AUDITRECORD, BUILT_IN, NAMESPACE, PODDISRUPTIONBUDGET, PODGROUP, QUEUE
 from grange.api.meta import Document
 from grange.app import controllers, crew
 from grange.app.install import manifests, rights, verb
@@ -84,6 +84,16 @@ def test_what_others_need_comes_first() -> None:
 def test_the_kinds_are_those_that_kubernetes_does_not_know() -> None:
     names = [one["metadata"]["name"] for one in found("CustomResourceDefinition")]
     assert names == [info.qualified for info in crds.told(BUILT_IN)]
+
+
+def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
+    """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
+    plan = Plan(image=IMAGE, controllers=("replication", "rollingupdate"))
+    kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
+    assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
+    assert "podgroups" not in str(documents(plan))
+    assert Plan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
+    assert Plan().kinds == crds.told(BUILT_IN)
 
 
 def test_a_namespace_of_somebody_else_is_not_printed() -> None:

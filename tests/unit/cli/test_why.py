@@ -2,6 +2,10 @@
 
 from datetime import UTC, datetime
 
+import pytest
+from tests.unit.cli.sessions import opened
+from tests.unit.controllers.world import world
+
 from grange.api.explanation import (
     Attempt,
     Change,
@@ -11,8 +15,14 @@ from grange.api.explanation import (
     ReasonCount,
     State,
 )
+from grange.api.kinds import POD
+from grange.api.status import ApiError, Forbidden, NotFound
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
 from grange.cli.printers import explanation
-from grange.cli.why import anything, replicationcontrollers
+from grange.cli.why import anything, pods, replicationcontrollers
+from grange.sim import builders
 
 NOW = datetime(2026, 1, 1, 12, 5, 0, tzinfo=UTC)
 
@@ -178,3 +188,18 @@ def test_conditions_that_say_that_something_is_wrong() -> None:
         "Available",
     ]
     assert anything.unmet_lines({}) == []
+
+
+@pytest.mark.parametrize("error", [NotFound, Forbidden])
+async def test_a_server_without_explanations_leaves_what_the_pod_says(
+    error: type[ApiError], clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Kubernetes does not know the path: it says so, or refuses it to who may not ask for it."""
+    async with world(clock, rng, log, hands=False) as there:
+        document = builders.pod_document("p", requests={"cpu": "1"})
+        await there.client.create(POD, document, "default")
+        there.gate = lambda request: error("no") if request.path.endswith("/why") else None
+        session = opened(there.watched, clock=clock, rng=rng, log=log)
+        answer = await pods.ask(session, POD, "p")
+        assert answer.lines[-1] == "(No scheduler answers: no)"
+        assert answer.lines[0].startswith("pod/p: ")

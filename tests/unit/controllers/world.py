@@ -22,7 +22,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document
-from grange.api.scheme import Scheme
+from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.api.wire import Request, Response, User
 from grange.apiserver.application import Application
@@ -49,13 +49,19 @@ class Service(Protocol):
 
 
 class World:
-    """Handles to everything in one test."""
+    """Handles to everything in one test.
+
+    Attributes:
+        kinds: what the server knows.
+    """
+
+    kinds: tuple[AnyKind, ...] = BUILT_IN
 
     def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
         self.clock, self.rng, self.log = clock, rng, log
         self.store = MemoryStore()
         self.application = Application(
-            self.store, Scheme(BUILT_IN), clock=clock, rng=rng, log=log, authn=None
+            self.store, Scheme(self.kinds), clock=clock, rng=rng, log=log, authn=None
         )
         self.gate: Callable[[Request], ApiError | None] = lambda request: None
         self.requests: list[tuple[str, str]] = []

@@ -91,7 +91,7 @@ class _Writer:
         match schema.get("format"):
             case "quantity":
                 _make_int_or_string(result)
-                result.setdefault("pattern", quantity.PATTERN)
+                result |= {"pattern": quantity.PATTERN, "maxLength": quantity.DIGITS_MAX}
             case "int-or-string":
                 _make_int_or_string(result)
         if takes_null(schema):

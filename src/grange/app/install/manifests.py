@@ -7,6 +7,7 @@ from grange import __version__
 from grange.api import crds, names
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
+from grange.api.scheme import AnyKind
 from grange.app.install import people, rights
 from grange.base.errors import GrangeError
 
@@ -62,6 +63,13 @@ class Plan:
             raise BadPlan(f"--controllers: name one at least of {known}")
 
     @property
+    def kinds(self) -> list[AnyKind]:
+        """Our kinds, but for those that only controllers which are left out would look at."""
+        wanted = {right.kind for right in self.rights}
+        left_out = {right.kind for right in rights.of(rights.CONTROLLERS)} - wanted
+        return [info for info in crds.told(BUILT_IN) if info not in left_out]
+
+    @property
     def rights(self) -> list[rights.Right]:
         """What the controllers may do."""
         return [*rights.of(self.controllers)]
@@ -83,7 +91,7 @@ def documents(plan: Plan, part: str = "") -> list[Document]:
 
 def _crds(plan: Plan) -> Iterator[Document]:
     """Our kinds."""
-    for info in crds.told(BUILT_IN):
+    for info in plan.kinds:
         document = crds.definition(info)
         document["metadata"]["labels"] = dict(_LABELS)
         yield document
@@ -104,7 +112,7 @@ def _rbac(plan: Plan) -> Iterator[Document]:
             "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": _NAME},
             "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": plan.namespace}],
         }
-    yield from people.roles(crds.told(BUILT_IN), _LABELS)
+    yield from people.roles(plan.kinds, _LABELS)
 
 
 def _deployment(plan: Plan) -> Iterator[Document]:

@@ -34,7 +34,7 @@ from grange.app.install.manifests import BadPlan, Plan
     default=",".join(rights.CONTROLLERS),
     show_default=True,
     metavar="NAME,…",
-    help="What they run; it decides what they may do.",
+    help="What they run; it decides what they may do, and which kinds are printed.",
 )
 @click.option(
     "--only",

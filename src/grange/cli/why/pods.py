@@ -4,13 +4,16 @@ from grange.api import codec, explanation as wire
 from grange.api.explanation import Explanation, State
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import MethodNotAllowed, NotFound, ServiceUnavailable
+from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from grange.api.wire import Request
 from grange.cli import readiness
 from grange.cli.printers import explanation as printer
 from grange.cli.session import Session
 from grange.cli.why import anything
 from grange.cli.why.answer import Answer
+
+# A server of Kubernetes does not know the path, and refuses it already for that reason to most people.
+_NOBODY = (NotFound, MethodNotAllowed, ServiceUnavailable, Forbidden)
 
 
 async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
@@ -19,7 +22,7 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     now = opened.around.clock.now()
     try:
         found = await explanation(opened, kind, name)
-    except (NotFound, MethodNotAllowed, ServiceUnavailable) as error:
+    except _NOBODY as error:
         fallback = await anything.ask(opened, kind, name)
         note = f"(No scheduler answers: {error.message})"
         return Answer(document, [*fallback.lines, "", note])

@@ -213,25 +213,20 @@ class _Step:
         """Begin, or say why not."""
         spec, old, new = self.spec, self.facts.old, self.facts.new
         if self.facts.rivals:
-            self._advance(Event.REFUSED)
-            message = (
-                f"{', '.join(self.facts.rivals)} already moves replicas of {spec.old or spec.new}"
-            )
-            self.news.append((Reason.ROLLOUT_REFUSED, message))
-            return message
+            rivals = ", ".join(self.facts.rivals)
+            return self._refuse(f"{rivals} already moves replicas of {spec.old or spec.new}")
+        if spec.old == spec.new:  # our own server takes none; others know of no such rule
+            return self._refuse("spec.new must differ from spec.old: it takes two controllers")
         if new is None or (spec.old and old is None):
             missing = spec.new if new is None else spec.old
             return f"waits for controller {missing}, which is not there"
         counts = Counts(self.facts.old_pods.desired, self.facts.new_pods.desired)
         if spec.starting_replicas is not None and spec.starting_replicas != counts:
-            self._advance(Event.REFUSED)
             wanted = spec.starting_replicas
-            message = (
+            return self._refuse(
                 f"spec.startingReplicas: expected {wanted.old} and {wanted.new}, "
                 f"found {counts.old} and {counts.new}: nothing was moved"
             )
-            self.news.append((Reason.ROLLOUT_REFUSED, message))
-            return message
         self._advance(Event.BEGAN)
         self.status = replace(
             self.status,
@@ -245,6 +240,12 @@ class _Step:
         )
         self.news.append((Reason.ROLLOUT_STARTED, f"Moving replicas to {spec.new}"))
         return ""
+
+    def _refuse(self, why: str) -> str:
+        """It never begins."""
+        self._advance(Event.REFUSED)
+        self.news.append((Reason.ROLLOUT_REFUSED, why))
+        return why
 
     # --- on the way ---------------------------------------------------------------------------
 
