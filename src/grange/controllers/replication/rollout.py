@@ -7,12 +7,12 @@ compared-and-set into the status first; then the pods are brought to those count
 between, or another owner, goes on from what is written.
 
 The wanted template is ``spec.template``, except after a rollback: then it is the last one that a
-rollout completed with, for as long as ``spec.template`` is the one that failed. Pods of the old side
-that die are made anew from that same stable template, so a bad new template cannot eat up a good
-old side while it fails; where no stable template is known, the new side gets their places.
+rollout completed with, for as long as ``spec.template`` is the one that failed. Pods of the old
+side that die are made anew from that same stable template, so a bad new template cannot eat up a
+good old side while it fails; where no stable template is known, the new side gets their places.
 
-The deadline is moved by getting further than ever since the spec changed and by such a change, by nothing
-else: a pod that is ready now and then earns it once.
+The deadline is moved by getting further than ever since the spec changed and by such a change, by
+nothing else: a pod that is ready now and then earns it once.
 """
 
 from collections.abc import Collection, Container, Sequence, Set as AbstractSet
@@ -118,8 +118,8 @@ def sources(
     """What pods are made from, by what is written down.
 
     Returns:
-        The controller with the template of new pods; and with that of the pods of the old side, None
-        where there is no such side or they are not made anew.
+        The controller with the template of new pods; and with that of the pods of the old side,
+        None where there is no such side or they are not made anew.
     """
     state = controller.status.rollout
     if state is None:
