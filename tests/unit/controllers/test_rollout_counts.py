@@ -148,56 +148,79 @@ def test_old_pods_that_run_nowhere_are_swapped_at_once() -> None:
 # --- U5: every order of events ---------------------------------------------------------------------
 
 
+SIDES = ("old", "new")
+
+
 class Fleet:
-    """Pods of both sides as counts, and everything that may happen to them.
+    """Pods of both sides as counts, and everything that may happen to them and to what is wanted.
 
     ``overwrite``: what a step removes is gone and what it adds is there at once, as where a new pod
-    takes the place of an old one. Otherwise (strict removal) pods come and go one by one, later,
-    and every removal of a healthy pod asks again whether the minimum allows it.
+    takes the place of an old one. Otherwise (strict removal) pods come and go one by one, later.
+    Nobody asks about the minimum then: whoever removes pods does as the step said, those that are
+    known to serve nobody first, those of which nothing is known next.
     """
 
     def __init__(self, rng: Stream, *, overwrite: bool) -> None:
-        self.rng, self.overwrite = rng, overwrite
+        self.overwrite = overwrite
         self.draw = rng.integer
-        target = self.draw(0, 12)
-        surge = self.draw(0, 3)
-        minimum = self.draw(0, target if surge else max(0, target - 1))
-        self.goal = Goal(target, target, minimum, target + surge)
+        self.surge = self.draw(0, 3)
+        self.unavailable = self.draw(0 if self.surge else 1, 12)
+        self.target = self.draw(0, 12)
+        self.canary = self.draw(0, 12) if self.draw(0, 2) == 0 else None
+        self.paused = False
         before = self.draw(0, 12)
         self.desired = Split(before, 0)
         self.count = {"old": before, "new": 0}
         self.healthy = {"old": self.draw(0, before), "new": 0}
-        self.unknown = self.draw(0, before - self.healthy["old"])
+        self.unknown = {"old": self.draw(0, before - self.healthy["old"]), "new": 0}
 
-    def up(self) -> int:
-        return self.healthy["old"] + self.healthy["new"]
+    def goal(self) -> Goal:
+        updated = self.target if self.canary is None else min(self.canary, self.target)
+        if self.paused:
+            updated = min(self.desired.new, self.target)
+        minimum = max(0, self.target - self.unavailable)
+        return Goal(self.target, updated, minimum, self.target + self.surge)
 
-    def sides(self) -> tuple[Side, Side]:
-        left, right = self.desired.old, self.desired.new
-        known = min(self.count["old"], left) - min(self.healthy["old"], left) - self.unknown
-        return (
-            Side(left, min(self.healthy["old"], left), max(0, known)),
-            Side(right, min(self.healthy["new"], right)),
-        )
+    def kept(self, side: str, desired: int) -> tuple[int, int]:
+        """Healthy and unknown pods of a side once it has no more than are desired."""
+        healthy = min(self.healthy[side], desired)
+        return healthy, min(self.unknown[side], desired - healthy)
+
+    def side(self, side: str) -> Side:
+        desired = self.wanted(side)
+        healthy, unknown = self.kept(side, desired)
+        broken = desired - healthy - unknown
+        idle = self.draw(0, broken) if broken and side == "old" and self.draw(0, 3) == 0 else 0
+        seen = self.healthy[side]  # those that are about to go look healthy, too
+        return Side(desired, seen, broken=broken, idle=idle)
 
     def plan(self) -> bool:
-        old, new = self.sides()
-        after = rolling.step(old, new, self.goal)
-        assert after.old >= 0
-        assert after.new >= 0
-        total = self.desired.old + self.desired.new
-        assert after.old + after.new <= max(total, self.goal.ceiling), (old, new, after)
-        assert after.new <= max(self.goal.target, self.desired.new)
-        moved, self.desired = after != self.desired, after
+        old, new, goal, before = self.side("old"), self.side("new"), self.goal(), self.desired
+        after = rolling.step(old, new, goal)
+        seen = (old, new, goal, after)
+        assert after.old >= 0, seen
+        assert after.new >= 0, seen
+        assert after.old + after.new <= max(before.old + before.new, goal.ceiling), seen
+        assert after.new <= max(goal.updated, before.new), seen
+        self.check_minimum(goal.minimum, before, after)
+        self.desired = after
         if self.overwrite:
             self.settle()
-        return moved
+        return after != before
+
+    def check_minimum(self, minimum: int, before: Split, after: Split) -> None:
+        """What has to go, now and from steps before, leaves the minimum, or puts nothing at risk."""
+        was = [self.kept("old", before.old), self.kept("new", before.new)]
+        now = [self.kept("old", after.old), self.kept("new", after.new)]
+        healthy = sum(item[0] for item in now)
+        assert healthy >= min(minimum, sum(item[0] for item in was)), "a step took what is needed"
+        if healthy < minimum:
+            unknown = sum(item[1] for item in now)
+            assert unknown >= sum(item[1] for item in was), "a step took what may be healthy"
 
     def settle(self) -> None:
         for _ in range(100):
-            if not (
-                self.remove("old") or self.remove("new") or self.make("old") or self.make("new")
-            ):
+            if not any(self.remove(side) or self.make(side) for side in SIDES):
                 return
         raise AssertionError("it never settles")
 
@@ -205,18 +228,13 @@ class Fleet:
         return self.desired.old if side == "old" else self.desired.new
 
     def remove(self, side: str) -> bool:
-        """One pod too many goes, unhealthy ones first, healthy ones while the minimum allows."""
+        """One pod too many goes."""
         if self.count[side] <= self.wanted(side):
             return False
-        if self.count[side] > self.healthy[side]:
-            if side == "old":
-                self.unknown = max(0, min(self.unknown, self.count[side] - self.healthy[side] - 1))
-        elif self.up() > self.goal.minimum:
+        if self.count[side] == self.healthy[side]:
             self.healthy[side] -= 1
-            assert self.up() >= self.goal.minimum, "never under the minimum"
-        else:
-            assert not self.overwrite, "a step took what the minimum needs"
-            return False
+        elif self.count[side] == self.healthy[side] + self.unknown[side]:
+            self.unknown[side] -= 1
         self.count[side] -= 1
         return True
 
@@ -227,36 +245,59 @@ class Fleet:
         return True
 
     def happen(self) -> None:
-        """One event, whichever: a pod comes, goes, gets healthy, fails, or another step."""
-        event = self.draw(0, 11)
-        side = "old" if event % 2 else "new"
+        """One event, whichever: of a pod, another step, or another wish."""
+        event = self.draw(0, 17)
+        side = SIDES[event % 2]
         if event < 4:
-            if self.healthy[side] + (self.unknown if side == "old" else 0) < self.count[side]:
+            if self.healthy[side] + self.unknown[side] < self.count[side]:
                 self.healthy[side] += 1
         elif event < 6:
             self.make(side)
         elif event < 8:
             self.remove(side)
-        elif event == 8:
+        elif event < 10:
             if self.healthy[side]:
                 self.healthy[side] -= 1
+        elif event < 12:
+            self.news(side)
+        elif event == 12:
+            self.wish()
         else:
             self.plan()
 
+    def news(self, side: str) -> None:
+        """Nothing is known any more of a healthy pod, or of one of them something is."""
+        if self.healthy[side] and self.draw(0, 1):
+            self.healthy[side] -= 1
+            self.unknown[side] += 1
+        elif self.unknown[side]:
+            self.unknown[side] -= 1
+
+    def wish(self) -> None:
+        """Somebody pauses it, resumes it, scales it, or wants more canaries, or fewer."""
+        what = self.draw(0, 2)
+        if what == 0:
+            self.paused = not self.paused
+        elif what == 1:
+            self.target = self.draw(0, 12)
+        else:
+            self.canary = self.draw(0, 12) if self.canary is None or self.draw(0, 2) else None
+
     def done(self) -> bool:
-        split = Split(0, self.goal.target)
-        return self.desired == split and self.count == {"old": 0, "new": self.goal.target}
+        goal = self.goal()
+        old, new = goal.target - goal.updated, goal.updated
+        return self.desired == Split(old, new) and self.count == {"old": old, "new": new}
 
     def finish(self) -> None:
-        """Nothing fails any more: it goes on at every turn until it is over."""
-        self.unknown = 0
+        """Nothing fails any more: it goes on at every turn until it is over, or at its canaries."""
+        self.paused = False
         for _ in range(60):
             self.settle()
-            self.healthy = dict(self.count)
+            self.healthy, self.unknown = dict(self.count), {"old": 0, "new": 0}
             if not self.plan():
                 break
         self.settle()
-        assert self.done(), (self.goal, self.desired, self.count)
+        assert self.done(), (self.goal(), self.desired, self.count)
         assert not self.plan(), "over is over"
 
 
@@ -264,6 +305,7 @@ class Fleet:
 def test_check_u5_never_under_the_minimum_nor_over_the_target_and_always_an_end(
     overwrite: bool,
 ) -> None:
+    """While pods come, go, fail and are lost sight of; paused, scaled and with canaries as well."""
     rng = Stream(5)
     for _ in range(FUZZ_RUNS):
         fleet = Fleet(rng, overwrite=overwrite)
