@@ -44,7 +44,10 @@ def has_given(controller: Resource, replicas: int) -> bool:
 
 
 class BadIntent(GrangeError):
-    """An order on an object cannot be read: somebody's hand wrote it; the message says where."""
+    """An order on a controller cannot be read: somebody's hand wrote it.
+
+    The message says where, and how to be rid of it.
+    """
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -96,6 +99,17 @@ def given_up(giver: Resource) -> list[str]:
     return _read(giver, GIVEN_UP_ANNOTATION, list[str]) or []
 
 
+def check_orders(controller: Resource) -> None:
+    """Read everything about transfers of replicas that a controller bears.
+
+    Raises:
+        BadIntent: one of its annotations cannot be read.
+    """
+    transfer_of(controller)
+    received(controller)
+    given_up(controller)
+
+
 def ordered(controller: Resource) -> dict[str, str]:
     """Uids of the pods that were ordered to go, with their names; empty where none is said."""
     text = controller.metadata.annotations.get(REMOVE_ANNOTATION, "")
@@ -125,4 +139,8 @@ def _read(obj: Resource, annotation: str, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
-        raise BadIntent(f"{obj.key}: annotation {annotation} cannot be read: {error}") from error
+        meta = obj.metadata
+        raise BadIntent(
+            f"{obj.key}: annotation {annotation} cannot be read ({error}); take it away with "
+            f"kubectl annotate -n {meta.namespace} grc/{meta.name} {annotation}-"
+        ) from error

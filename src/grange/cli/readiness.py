@@ -151,10 +151,15 @@ def rolling_update(document: Document) -> State:
     failed = phase in ENDED_BADLY
     if phase == "Waiting":
         text += f": {at_canaries('spec.canary')}"
-    elif failed or phase == "Pending":
+    elif failed or phase == "Pending" or _stands_still(document):
         said = condition(document, "RolloutFailed" if failed else "Progressing") or {}
         text += f": {said['message']}" if said.get("message") else ""
     return State(done=phase == "Complete", text=text, failed=failed)
+
+
+def _stands_still(document: Document) -> bool:
+    """Whether an order that nobody can read holds it up: its phase does not tell."""
+    return (condition(document, "Progressing") or {}).get("reason") == "OrderUnreadable"
 
 
 def at_canaries(field: str) -> str:

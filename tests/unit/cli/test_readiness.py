@@ -160,6 +160,21 @@ def test_a_move_of_replicas_is_ready_when_it_is_complete(
     assert state == readiness.State(done=done, text=told, failed=failed)
 
 
+def test_a_rollout_says_what_holds_it_up_although_its_phase_does_not() -> None:
+    said = {"type": "Progressing", "status": "False", "reason": "OrderUnreadable"}
+    state = readiness.ready(
+        {
+            "kind": "RollingUpdate",
+            "spec": {"desired": 3},
+            "status": {
+                "phase": "Progressing",
+                "conditions": [{**said, "message": "kubectl annotate takes it away"}],
+            },
+        }
+    )
+    assert state.text == "Progressing, 0 of 3 moved: kubectl annotate takes it away"
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("30s", 30), ("2m", 120), ("1h", 3600), ("-1s", 604800)]
 )

@@ -7,6 +7,7 @@ only then moves replicas. The move itself is one that whoever looks next can fin
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
 from grange.api.meta import Condition, Document, ObjectKey, controller_of
-from grange.api.replication import GIVEN_ANNOTATION
+from grange.api.replication import GIVEN_ANNOTATION, BadIntent, check_orders
 from grange.api.status import Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
@@ -31,6 +32,7 @@ from grange.controllers.replication.metrics import instruments
 from grange.controllers.replication.phases import Phase
 from grange.controllers.replication.readiness import Readiness
 from grange.controllers.replication.rolling import Split
+from grange.controllers.replication.status import UNREADABLE
 from grange.controllers.replication.writes import owner_key
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
@@ -112,6 +114,13 @@ class RollingUpdateService:
         update = self._updates.store.get(key)
         if update is None:
             return Done()
+        try:
+            return await self._further(update)
+        except BadIntent as error:
+            await self._hold_up(update, str(error))
+            raise
+
+    async def _further(self, update: RollingUpdate) -> Result:
         over = bool(update.status.phase) and Phase(update.status.phase) in OVER
         if update.metadata.deletion_timestamp:
             pair = await self._pair(update, settled=not over)
@@ -121,6 +130,10 @@ class RollingUpdateService:
             left_s = await self._endings.finish(update, (await self._pair(update)).new)
             return Requeue(left_s) if left_s else Done()
         pair = await self._pair(update, settled=True)
+        if _is_held_up(update.status):  # else each try would say first that it goes on
+            for controller in (pair.old, pair.new):
+                if controller is not None:
+                    check_orders(controller)
         update = await self._endings.publish(update, pair.new)
         return await self._step(update, pair)
 
@@ -248,6 +261,33 @@ class RollingUpdateService:
             kind = WARNING if reason in FAILURES else NORMAL
             self._recorder.event(update, kind, reason, message, kind=ROLLINGUPDATE)
 
+    async def _hold_up(self, update: RollingUpdate, why: str) -> None:
+        """Say that it stands still until somebody mends an order on one of its controllers."""
+        meta = update.metadata
+        with suppress(Conflict, NotFound):  # it changes: there is another pass
+            live = await self._client.get(ROLLINGUPDATE, meta.name, meta.namespace)
+            condition = Condition(
+                type="Progressing",
+                status="False",
+                reason=UNREADABLE,
+                message=why,
+                observed_generation=live.metadata.generation,
+            )
+            now = timestamps.rfc3339(self._clock.now())
+            said = conditions.set_condition(live.status.conditions, condition, now)
+            if said == live.status.conditions:
+                return
+            version = live.metadata.resource_version
+            patch = {
+                "metadata": {"uid": meta.uid, "resourceVersion": version},
+                "status": {"conditions": msgspec.to_builtins(said)},
+            }
+            await self._client.patch(
+                ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
+            )
+            if not _is_held_up(live.status):
+                self._instruments.skips.labels(UNREADABLE).inc()
+
     async def _move(
         self,
         update: RollingUpdate,
@@ -363,6 +403,12 @@ class RollingUpdateService:
         mark = f"{controller.namespace}/{controller.name}"
         for update in self._updates.store.by_index(_BY_CONTROLLER, mark):
             self.loop.enqueue(update.key)
+
+
+def _is_held_up(status: RollingUpdateStatus) -> bool:
+    """Whether it was said to stand still because of an order that cannot be read."""
+    said = conditions.find(status.conditions, "Progressing")
+    return said is not None and said.reason == UNREADABLE
 
 
 def _takes(decision: Decision, pair: Pair) -> bool:

@@ -5,7 +5,7 @@ replicas that whoever gave it did not live to finish.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -16,50 +16,74 @@ from grange.client.client import Client
 from grange.client.transfers import settle, tidy
 from grange.controllers.replication import budget, logic
 
+_LOOK_AGAIN_S = 5.0  # what is to be mended may be another controller's, whose news wakes nobody
 
-async def finish_transfer(
-    controller: ReplicationController, *, client: Client, log: Logger
-) -> bool:
-    """Finish a transfer of replicas that is under way.
 
-    Returns:
-        Whether there was one: what the caches show is out of date then, and the pass ends.
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What became of the orders about transfers of replicas that a controller bears.
 
-    Raises:
-        GrangeError: a write failed; to be tried again.
+    Attributes:
+        finished: one was finished: what the caches show is out of date, and the pass ends.
+        written: the controller without notes of transfers that are over, for the next pass, if any
+            was taken away.
+        unreadable: what somebody's hand spoiled, in words; empty for nothing. It concerns this order
+            and nothing else: the pass goes on.
     """
-    meta = controller.metadata
-    try:
-        order = transfer_of(controller)
-    except BadIntent as error:  # somebody's hand: it concerns this order and nothing else
-        log.warning("order ignored", key=str(controller.key), error=error)
-        return False
-    if order is None or order.refused:
-        return False
-    await settle(client, meta.namespace, meta.name)
-    return True
+
+    finished: bool = False
+    written: ReplicationController | None = None
+    unreadable: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the pass has to wait for the news of what was written."""
+        return self.finished or self.written is not None
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds until it is worth another look without news; None where it is not."""
+        return _LOOK_AGAIN_S if self.unreadable else None
 
 
-async def forget_transfers(
-    controller: ReplicationController, *, client: Client, log: Logger
-) -> ReplicationController | None:
-    """Take away the notes of replicas received in transfers that are over.
-
-    Returns:
-        The controller as it is then, for the next pass; None if nothing was written.
+async def follow(controller: ReplicationController, *, client: Client, log: Logger) -> Followed:
+    """Finish a transfer of replicas that is under way, or forget those that are over.
 
     Raises:
         GrangeError: a request failed; to be tried again.
     """
+    unreadable = ""
+    try:
+        if await _finish_transfer(controller, client):
+            return Followed(finished=True)
+    except BadIntent as error:
+        log.warning("order ignored", key=str(controller.key), error=error)
+        unreadable = str(error)
+    try:
+        return Followed(written=await _forget_transfers(controller, client), unreadable=unreadable)
+    except BadIntent as error:
+        log.warning("note ignored", key=str(controller.key), error=error)
+        return Followed(unreadable=unreadable or str(error))
+
+
+async def _finish_transfer(controller: ReplicationController, client: Client) -> bool:
+    """Whether there was one."""
+    order = transfer_of(controller)
+    if order is None or order.refused:
+        return False
+    await settle(client, controller.metadata.namespace, controller.metadata.name)
+    return True
+
+
+async def _forget_transfers(
+    controller: ReplicationController, client: Client
+) -> ReplicationController | None:
     if not has_received(controller):
         return None
     try:
         return await tidy(client, controller)
-    except BadIntent as error:  # as above
-        log.warning("note ignored", key=str(controller.key), error=error)
     except (Conflict, NotFound):
-        pass  # whoever carried it out does it, or the news is on its way
-    return None
+        return None  # whoever carried it out does it, or the news is on its way
 
 
 def has_received(controller: ReplicationController) -> bool:

@@ -98,7 +98,10 @@ class Passes:
             return Done()
         if controller.metadata.deletion_timestamp and farewell.is_held(controller):
             return await self._leave(controller)
-        return await self._pass(controller)
+        try:
+            return await self._pass(controller)
+        except logic.InvalidController as error:
+            await self._refuse(controller, error)
 
     async def _pass(self, controller: ReplicationController) -> Result:
         uid = controller.metadata.uid
@@ -108,7 +111,8 @@ class Passes:
             return Requeue(wait_s)
         claim = logic.claim(controller, self._caches.candidates(controller))
         noted = orders.has_received(controller)
-        if await self._obeys_orders(controller):
+        followed = await self._follow_orders(controller)
+        if followed.changed:
             return Requeue(_AGAIN_S)  # their news comes sooner
         adopted: list[Pod] = []
         failure: Exception | None = None
@@ -151,15 +155,12 @@ class Passes:
             failure=str(failure) if failure is not None and not is_quiet(failure) else "",
             cause=_cause(failure, trouble),
         )
-        outcome = replace(outcome, lacking=recorded.lacking)
+        outcome = replace(outcome, lacking=recorded.lacking, unreadable=followed.unreadable)
         written = await self._write_status(outcome, left, recorded.members)
         if failure is not None and not is_quiet(failure):
             raise failure
-        waits = [
-            wait
-            for wait in (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s)
-            if wait is not None
-        ]
+        due = (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s, followed.wait_s)
+        waits = [wait for wait in due if wait is not None]
         if failure is not None or not written or plan != wished or noted:
             waits.append(_AGAIN_S)
         if recorded.lacking:
@@ -201,14 +202,11 @@ class Passes:
             return False
         return await namesakes.unseen(self._client, controller, owned)
 
-    async def _obeys_orders(self, controller: ReplicationController) -> bool:
-        """Whether a transfer of replicas was finished, or its note taken away."""
-        if await orders.finish_transfer(controller, client=self._client, log=self._log):
-            return True
-        written = await orders.forget_transfers(controller, client=self._client, log=self._log)
-        if written is not None:
-            self._memory.echoes.wrote(written)
-        return written is not None
+    async def _follow_orders(self, controller: ReplicationController) -> orders.Followed:
+        followed = await orders.follow(controller, client=self._client, log=self._log)
+        if followed.written is not None:
+            self._memory.echoes.wrote(followed.written)
+        return followed
 
     async def _audited(self, situation: logic.Situation) -> audit.Recorded:
         """The members that are recorded, once everything up to now is that the server takes."""
@@ -280,10 +278,7 @@ class Passes:
         now = self._clock.now()
         going = orders.granted(situation, minimum)
         waiting = len(orders.condemned(situation.controller, situation.owned)) - len(going)
-        try:
-            plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
-        except logic.InvalidController as error:
-            self._refuse(situation.controller, error)
+        plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
         if not moves.known:
             plan = logic.careful(plan, situation.controller)
         ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
@@ -389,7 +384,7 @@ class Passes:
         try:
             eligible, earlier = await placing.asked(self._scheduler, controller)
         except (SelectorError, msgspec.ValidationError) as error:
-            self._refuse(controller, error)
+            raise logic.InvalidController(str(error)) from error
         except GrangeError as error:
             trouble = error  # what needs no further node goes on
             eligible, earlier = sorted({identity.node_of(pod) for pod in owned} - {""}), None
@@ -415,10 +410,15 @@ class Passes:
         )
         return situation.without(drained_nodes(controller)), due_s, trouble
 
-    def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
+    async def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
         self._recorder.event(
             controller, WARNING, Reason.INVALID, str(error), kind=REPLICATIONCONTROLLER
         )
+        wanted = status.refused(controller, str(error), self._clock.now())
+        with suppress(Conflict, NotFound):  # it changed meanwhile: there is another pass
+            if wanted != controller.status:
+                await self._patch_status(controller, status.patch_of(controller, wanted))
+                self._count_skips(controller, wanted.conditions)
         raise Terminal(f"{controller.key}: {error}") from error
 
     async def _write_status(
@@ -437,10 +437,13 @@ class Passes:
             return True
         except Conflict:
             return False
-        for reason in status.skips(controller.status.conditions, wanted.conditions):
-            self._instruments.skips.labels(reason).inc()
+        self._count_skips(controller, wanted.conditions)
         self._tell_shortage(controller, wanted.conditions)
         return True
+
+    def _count_skips(self, controller: ReplicationController, said: Sequence[Condition]) -> None:
+        for reason in status.skips(controller.status.conditions, said):
+            self._instruments.skips.labels(reason).inc()
 
     def _tell_shortage(
         self, controller: ReplicationController, now_said: Sequence[Condition]

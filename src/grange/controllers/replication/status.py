@@ -30,6 +30,7 @@ from grange.controllers.replication import (
     unrecorded,
 )
 from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.events import Reason
 from grange.controllers.replication.phases import Phase
 from grange.controllers.replication.readiness import Readiness
 
@@ -55,6 +56,7 @@ class Outcome:
         minimum: how many shall be available at any time.
         rolling: whether pods are being replaced for another template.
         lacking: what the audit lacks because the server refused it, in words; empty for nothing.
+        unreadable: which of its orders somebody's hand spoiled, in words; empty for none.
     """
 
     controller: ReplicationController
@@ -70,6 +72,7 @@ class Outcome:
     minimum: int = 0
     rolling: bool = False
     lacking: str = ""
+    unreadable: str = ""
 
     @property
     def replicas(self) -> int:
@@ -134,8 +137,8 @@ def _available(outcome: Outcome) -> Verdict:
 
 def _reconciled(outcome: Outcome) -> Verdict:
     wanted, have = outcome.replicas, len(outcome.active)
-    if outcome.failure:
-        return "False", outcome.cause, outcome.failure
+    if outcome.failure or outcome.unreadable:
+        return _in_trouble(outcome)
     if outcome.controller.spec.paused:
         return "False", "Paused", "neither scaled nor repaired while spec.paused is true"
     if outcome.plan.short:
@@ -149,6 +152,12 @@ def _reconciled(outcome: Outcome) -> Verdict:
     if outcome.updated < have:
         return _outdated(outcome)
     return "True", "AsWanted", f"{wanted} replicas exist as wanted"
+
+
+def _in_trouble(outcome: Outcome) -> Verdict:
+    if outcome.failure:
+        return "False", outcome.cause, outcome.failure
+    return "False", UNREADABLE, outcome.unreadable  # nothing but a person ends it
 
 
 def _waits(outcome: Outcome) -> Verdict | None:
@@ -278,11 +287,16 @@ def _tried_again(moves: Advance) -> str:
     return ""
 
 
+UNREADABLE = "OrderUnreadable"
+"""Why something stands still that an order was given for: the order cannot be read."""
+
 _HELD_UP = frozenset(
     {
         "Budget",
         "DeletionsHeld",
+        Reason.INVALID.value,
         "NodesUnknown",
+        UNREADABLE,
         "Paused",
         "PodsKeepEnding",
         "RolledBack",
@@ -327,6 +341,24 @@ def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
         available_replicas=outcome.available,
         conditions=said,
     )
+
+
+def refused(
+    controller: ReplicationController, why: str, now: datetime
+) -> ReplicationControllerStatus:
+    """The status of a controller that cannot be acted on: as it was, and that it cannot."""
+    condition = Condition(
+        type="Reconciled",
+        status="False",
+        reason=Reason.INVALID.value,
+        message=f"{why}: correct the spec; until then nothing is touched",
+        observed_generation=controller.metadata.generation,
+    )
+    said = conditions.set_condition(
+        controller.status.conditions, condition, timestamps.rfc3339(now)
+    )
+    generation = controller.metadata.generation
+    return replace(controller.status, observed_generation=generation, conditions=said)
 
 
 def skips(before: Sequence[Condition], now: Sequence[Condition]) -> list[str]:

@@ -1,0 +1,137 @@
+"""What somebody's hand spoiled is told where people look, with the remedy, until it is mended."""
+
+from functools import partial
+
+import pytest
+from tests.unit.controllers.test_rolling_update import begun, phase, roll, update
+from tests.unit.controllers.test_unruled_objects import Foreign
+from tests.unit.controllers.world import World, world
+
+from grange.api import conditions
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.replication import (
+    GIVEN_UP_ANNOTATION,
+    RECEIVED_ANNOTATION,
+    TRANSFER_ANNOTATION,
+    Transfer,
+    written,
+)
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.controllers.replication.controller import ReplicationService
+
+
+async def annotate(there: World, name: str, **notes: str | None) -> None:
+    """Annotations of a controller, by the last part of their names."""
+    known = {
+        "order": TRANSFER_ANNOTATION,
+        "received": RECEIVED_ANNOTATION,
+        "given_up": GIVEN_UP_ANNOTATION,
+    }
+    patch = {"metadata": {"annotations": {known[key]: text for key, text in notes.items()}}}
+    await there.client.patch(REPLICATIONCONTROLLER, name, "default", patch=patch)
+
+
+def skipped(there: World, reason: str) -> float:
+    labels = {"reason": reason}
+    return there.deps.metrics.get_sample_value("grange_replication_skips_total", labels) or 0.0
+
+
+async def says(there: World, reason: str, name: str = "web") -> bool:
+    return (await there.said("Reconciled", name)).reason == reason
+
+
+@pytest.mark.parametrize("note", ["order", "received"])
+async def test_an_order_that_cannot_be_read_is_a_condition_until_it_is_gone(
+    note: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.add_controller(replicas=1)
+        await annotate(there, "web", **{note: "{"})
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(1))
+        await there.until(lambda: says(there, "OrderUnreadable"))
+        said = await there.said("Reconciled")
+        name = TRANSFER_ANNOTATION if note == "order" else RECEIVED_ANNOTATION
+        assert said.status == "False"
+        assert f"kubectl annotate -n default grc/web {name}-" in said.message
+        await there.settle(15.0)
+        assert skipped(there, "OrderUnreadable") == 1.0
+        await annotate(there, "web", **{note: None})
+        await there.until(lambda: says(there, "AsWanted"), limit_s=5.0)
+
+
+async def test_a_giver_is_healed_while_the_notes_of_its_receiver_cannot_be_read(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Its order waits, and nothing else."""
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.add_controller("one", replicas=1, placement="Packed")
+        await there.add_controller("two", replicas=0, placement="Packed")
+        uid = (await there.controller("two")).metadata.uid
+        waiting = Transfer(id="t", to="two", to_uid=uid, to_start=0, add=1, remove=0)
+        await annotate(there, "two", received="{")
+        await annotate(there, "one", order=written(waiting))
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(1, "one"))
+        for name in ("one", "two"):
+            await there.until(partial(says, there, "OrderUnreadable", name))
+            assert "grc/two" in (await there.said("Reconciled", name)).message
+        await annotate(there, "two", received=None)
+        await there.until(lambda: there.ready(1, "two"), limit_s=20.0)
+        await there.until(lambda: says(there, "AsWanted", "one"), limit_s=5.0)
+
+
+@pytest.mark.parametrize("note", ["order", "received", "given_up"])
+async def test_a_rollout_says_which_order_holds_it_up_and_goes_on_without(
+    note: str, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await begun(there, 3)
+        spoiled = "two" if note == "received" else "one"
+        if note == "given_up":  # it is read when the next order follows on one that was given up
+            one = Transfer(id="t", to="x", to_uid="", to_start=0, add=1, remove=1, refused=True)
+            await annotate(there, spoiled, order=written(one))
+        await annotate(there, spoiled, **{note: "{"})
+        await roll(there)
+        await there.until(lambda: held_up(there))
+        said = conditions.find((await update(there)).status.conditions, "Progressing")
+        assert said is not None
+        assert (said.status, said.reason) == ("False", "OrderUnreadable")
+        assert f"kubectl annotate -n default grc/{spoiled}" in said.message
+        before = (await update(there)).metadata.resource_version
+        await there.settle(15.0)
+        assert (await update(there)).metadata.resource_version == before, "told once"
+        assert skipped(there, "OrderUnreadable") >= 1.0
+        await annotate(there, spoiled, **{note: None})
+        await there.until(lambda: phase(there, "Complete"), limit_s=30.0)
+        assert not await held_up(there)
+
+
+async def held_up(there: World) -> bool:
+    said = conditions.find((await update(there)).status.conditions, "Progressing")
+    return said is not None and said.reason == "OrderUnreadable"
+
+
+async def test_a_controller_that_nobody_can_act_on_says_so_until_it_is_corrected(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, kind=Foreign) as there:
+        await there.add_node("a")
+        await there.add_controller(replicas=1)
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(1))
+        unknown = {"key": "disk", "operator": "Like", "values": ["ssd"]}
+        await there.change(nodeSelector={"matchExpressions": [unknown]})
+        await there.until(lambda: says(there, "InvalidController"))
+        said, seen = await there.said("Reconciled"), await there.controller()
+        assert said.status == "False"
+        assert said.message.endswith("correct the spec; until then nothing is touched")
+        assert seen.status.observed_generation == seen.metadata.generation
+        await there.settle(15.0)
+        assert skipped(there, "InvalidController") == 1.0
+        await there.change(nodeSelector=None)
+        await there.until(lambda: says(there, "AsWanted"), limit_s=5.0)
