@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from tests.unit.controllers import builders
+from tests.unit.controllers import builders, test_rolling_update as moves
 from tests.unit.controllers.test_rollout_service import (
     PACKED,
     Sick,
@@ -12,8 +12,9 @@ from tests.unit.controllers.test_rollout_service import (
     tools,
     version,
 )
-from tests.unit.controllers.world import world
+from tests.unit.controllers.world import World, world
 
+from grange.api import conditions
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
@@ -67,18 +68,48 @@ def test_the_first_that_says_anything_speaks_and_not_for_long() -> None:
     assert symptoms.told([]) == ""
 
 
+async def complain(there: World, label: str) -> None:
+    """What agents would say of the pods of a version whose program is not there."""
+    said = container(state={"waiting": {"reason": "x"}}, lastState={"terminated": NO_FILE})
+    facts = {"ready": False, "restartCount": 3, "image": "", "imageID": ""}
+    patch = {"status": {"containerStatuses": [{**item, **facts} for item in said]}}
+    for item in await there.pods():
+        if item.metadata.labels["v"] == label:
+            where = (item.metadata.name, item.metadata.namespace)
+            await there.client.patch(POD, *where, patch=patch, subresource="status")
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_rollout_between_two_controllers_says_why_it_failed(
+    tools: Tools, *, back: bool
+) -> None:
+    """Also when it went back, and the pods that could say it are gone."""
+    async with world(*tools, kind=Sick) as there:
+        await moves.begun(there, 3, healthy=False)
+        await moves.roll(there, progressDeadlineSeconds=30, autoRollback=back)
+        await there.settle(5.0)
+        await complain(there, "2")
+        await there.until(lambda: moves.phase(there, "RolledBack" if back else "Failed"))
+        said = (await moves.update(there)).status.conditions
+        told = conditions.find(said, "RolloutFailed")
+        assert told is not None
+        assert "two 0 of 3 healthy" in told.message
+        assert told.message.endswith("; two-0: main: no such file: /no/such/program")
+        await there.settle()
+        (event,) = await there.events("RollingBack" if back else "RolloutFailed")
+        assert "/no/such/program" in event.message
+        if not back:
+            await there.change("two", template=version(2))
+            await there.until(lambda: moves.phase(there, "Complete"), limit_s=120.0)
+            assert (await moves.update(there)).status.message == ""
+
+
 async def test_a_rollout_that_went_back_says_why_its_pods_were_not_available(tools: Tools) -> None:
     async with world(*tools, kind=Sick) as there:
         await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60, autoRollback=True)
         await there.change(template=version(2, ready=False))
         await there.settle(5.0)
-        said = container(state={"waiting": {"reason": "x"}}, lastState={"terminated": NO_FILE})
-        facts = {"ready": False, "restartCount": 3, "image": "", "imageID": ""}
-        patch = {"status": {"containerStatuses": [{**item, **facts} for item in said]}}
-        for item in await there.pods():
-            if item.metadata.labels["v"] == "2":
-                where = (item.metadata.name, item.metadata.namespace)
-                await there.client.patch(POD, *where, patch=patch, subresource="status")
+        await complain(there, "2")
         await there.until(lambda: phase_is(there, "RolledBack"), limit_s=120.0)
         message = (await there.said("RolloutFailed")).message
         assert "0 of its 4 replicas are available; web-" in message

@@ -67,6 +67,7 @@ class RollingUpdateStatus(View, frozen=True):
         began: the counts that it began with.
         replicas: the counts that the controllers are to have now.
         going_back: it was turned round, by policy or by hand.
+        message: why it failed or goes back, in the words of a pod; empty where none said anything.
         mark: the furthest that it got; only going further moves the deadline.
         started_at, progressed_at, finished_at: when it began, last got further, and was over; RFC
             3339.
@@ -81,6 +82,7 @@ class RollingUpdateStatus(View, frozen=True):
     began: Counts | None = None
     replicas: Counts | None = None
     going_back: bool = False
+    message: str = ""
     mark: int = 0
     started_at: str = ""
     progressed_at: str = ""
@@ -189,6 +191,7 @@ DEFINITIONS: dict[str, Document] = {
                 f"{_NAME}Counts", "Counts that the controllers are to have now."
             ),
             "goingBack": described.flag("It was turned round, by policy or by hand."),
+            "message": described.text("Why it failed or goes back, in the words of a pod."),
             "mark": described.whole(
                 "The furthest that it got; only going further moves the deadline."
             ),

@@ -23,7 +23,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate, RollingUpdateStatus
 from grange.base.statemachine import advance
-from grange.controllers.replication import health, identity, rolling, rollout
+from grange.controllers.replication import health, identity, rolling, rollout, symptoms
 from grange.controllers.replication.events import Reason
 from grange.controllers.replication.phases import ROLLOUT, Event, Phase
 from grange.controllers.replication.readiness import Readiness
@@ -44,6 +44,7 @@ class Census:
         healthy: real ones that are available.
         unhealthy: real ones that say they are not ready.
         unknown: real ones without news, or with stale news, and pods that are not there yet.
+        said: why one of those that are not available is not, in its own words; empty where none says.
     """
 
     desired: int = 0
@@ -52,6 +53,7 @@ class Census:
     healthy: int = 0
     unhealthy: int = 0
     unknown: int = 0
+    said: str = ""
 
 
 def census(
@@ -84,7 +86,8 @@ def census(
     desired = max(0, controller.spec.replicas)
     missing = max(0, desired - len(active))
     unknown = len(real) - healthy - unhealthy + missing
-    return Census(desired, len(active), len(real), healthy, unhealthy, unknown)
+    said = symptoms.told(pod for pod in real if pod.metadata.uid not in available)
+    return Census(desired, len(active), len(real), healthy, unhealthy, unknown, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,8 @@ class _Step:
             split = None
         if split is not None:
             self.status = replace(self.status, replicas=Counts(split.old, split.new))
+        if self.phase in {Phase.PROGRESSING, Phase.WAITING, Phase.COMPLETE}:
+            self.status = replace(self.status, message="")
         return Decision(
             self.status,
             self._message(),
@@ -292,8 +297,9 @@ class _Step:
                 self._advance(Event.ADVANCED)
         elif self._remaining_s() == 0.0:
             why = f"no further for {self.spec.progress_deadline_seconds} s"
+            self.status = replace(self.status, message=self.facts.new_pods.said)
             if self.spec.auto_rollback:
-                self._go_back(why)
+                self._go_back(f"{why}{self._said()}")
             else:
                 self._advance(Event.LATE)
                 self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
@@ -387,11 +393,15 @@ class _Step:
 
     def _message(self) -> str:
         if self.phase is Phase.FAILED:
-            return f"{self._counts()}{self._paused_sides()}"
+            return f"{self._counts()}{self._paused_sides()}{self._said()}"
         if self.phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK} and not self.spec.undo:
             deadline_s = self.spec.progress_deadline_seconds
-            return f"goes back because it got no further for {deadline_s} s: {self._counts()}"
+            why = f"goes back because it got no further for {deadline_s} s"
+            return f"{why}: {self._counts()}{self._said()}"
         return self._counts()
+
+    def _said(self) -> str:
+        return f"; {self.status.message}" if self.status.message else ""
 
     def _paused_sides(self) -> str:
         """Who is told to leave its pods alone: a likely reason for getting no further."""
