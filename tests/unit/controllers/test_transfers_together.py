@@ -1,17 +1,24 @@
-"""Node transfers at the same time: what one gives up, no other counts on."""
+"""Node transfers at the same time: what one gives up, no other counts on, and each has a pod of its own.
+
+Names of packed pods are ordinals, so a pod that does not count any more could lose its own to a new one.
+"""
 
 import msgspec
-from tests.unit.controllers.test_replication_transfer import nodes
+import pytest
+from msgspec.structs import replace
+from tests.unit.controllers import builders
+from tests.unit.controllers.test_replication_transfer import label, moved, nodes, started, transfers
 from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import NodeTransfer
+from grange.api.replication import REMOVE_ANNOTATION
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication import podtemplate
+from grange.controllers.replication import logic, orders, podtemplate, transfer
 from grange.controllers.replication.controller import ReplicationService
 
 
@@ -71,3 +78,59 @@ async def started_by(there: World, owner: Nursery) -> None:
     owner.start(ReplicationService(there.deps).run())
     await there.until(lambda: there.ready(2))
     await there.settle(1.0)
+
+
+async def test_packed_pods_that_move_at_once_have_a_successor_each(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Two that find their nodes in one pass were promised one name: one pod came for both."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=4, placement="Packed", rollout={"maxSurge": 2})
+        await nodes(there, "b")
+        most = 0
+
+        async def watch() -> bool:
+            nonlocal most
+            promised = [item.new_pod for item in await transfers(there) if item.new_pod]
+            assert len({*promised}) == len(promised)
+            most = max(most, len(promised))
+            return await moved(there, *"bbbb")
+
+        await label(there, "a", fits=False)
+        await there.until(watch, limit_s=120)
+        assert most == 2
+        audit = (await there.client.list(AUDITRECORD)).items
+        assert sum(len(record.spec.added) for record in audit) == 8
+
+
+def test_an_old_pod_that_is_there_yet_keeps_its_name() -> None:
+    """It waits for the budget, say, while more replicas are asked for."""
+    owner = builders.controller(replicas=3, placement="Packed")
+    old, other, new = (builders.pod(owner, name=f"web-{at}", node="a") for at in range(3))
+    row = NodeTransfer(
+        id="t",
+        phase="Finishing",
+        old="a",
+        old_pod="web-0",
+        old_uid=old.metadata.uid,
+        new_pod="web-2",
+        deadline="2030-01-01T00:00:00Z",
+    )
+    situation = logic.Situation(owner, [old, other, new], ["a", "b"])
+    plan = logic.plan(transfer.hidden(situation, [row]))
+    assert [addition.name for addition in plan.create] == ["web-3"]
+
+
+@pytest.mark.parametrize(("placement", "names"), [("Packed", ["web-2"]), ("OnePerNode", [])])
+def test_a_pod_that_was_ordered_to_go_keeps_its_name_and_its_node_until_it_has_gone(
+    placement: str, names: list[str]
+) -> None:
+    owner = builders.controller(replicas=2, placement=placement)
+    pods = [
+        builders.pod(owner, name=f"web-{at}" if placement == "Packed" else "", node=node)
+        for at, node in enumerate("ab")
+    ]
+    order = {REMOVE_ANNOTATION: pods[0].metadata.uid}
+    owner = replace(owner, metadata=replace(owner.metadata, annotations=order))
+    situation = orders.obeyed(logic.Situation(owner, pods, ["a", "b"]))
+    assert [addition.name for addition in logic.plan(situation).create] == names

@@ -55,6 +55,17 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class _Besides:
+    """Names that are taken, and some more."""
+
+    taken: object
+    more: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.more or name in self.taken  # type: ignore[operator]  # a Container
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that a plan depends on.
 
@@ -97,6 +108,21 @@ class Situation:
             return replace(self, eligible=left)
         earlier = [name for name in self.earlier if name not in nodes]
         return replace(self, eligible=left, earlier=earlier)
+
+    def hiding(self, hidden: Collection[Pod], names: AbstractSet[str] = frozenset()) -> "Situation":
+        """The same without pods that do not count: nobody gets their names, or their nodes where one pod fits.
+
+        Args:
+            hidden: pods of the controller.
+            names: that are promised to others that are not there yet.
+        """
+        names = names | {pod.metadata.name for pod in hidden}
+        uids = {pod.metadata.uid for pod in hidden}
+        left = [pod for pod in self.owned if pod.metadata.uid not in uids]
+        same = replace(self, owned=left, taken=_Besides(self.taken, frozenset(names)))
+        if self.controller.spec.placement != "OnePerNode":
+            return same
+        return same.without({identity.node_of(pod) for pod in hidden})
 
 
 @dataclass(frozen=True, slots=True)

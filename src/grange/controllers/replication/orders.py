@@ -112,12 +112,11 @@ def granted(situation: logic.Situation, minimum: int) -> list[Pod]:
 
 
 def obeyed(situation: logic.Situation) -> logic.Situation:
-    """The situation once the pods that were ordered to go are gone: nobody counts on them."""
+    """The situation in which nobody counts on the pods that were ordered to go."""
     going = condemned(situation.controller, situation.owned)
     if not going:
         return situation
     available = situation.available
     if available is not None:
         available = available - {pod.metadata.uid for pod in going}
-    owned = [pod for pod in situation.owned if pod not in going]
-    return replace(situation, owned=owned, available=available)
+    return replace(situation, available=available).hiding(going)

@@ -268,15 +268,28 @@ def spare_node(
 
 
 def found(
-    transfer: NodeTransfer, node: str, situation: logic.Situation, *, allocated: bool
+    transfer: NodeTransfer,
+    node: str,
+    situation: logic.Situation,
+    transfers: Sequence[NodeTransfer],
+    *,
+    allocated: bool,
 ) -> NodeTransfer:
-    """The transfer once it has a node (empty: the scheduler chooses) and the name of its pod."""
+    """The transfer once it has a node (empty: the scheduler chooses) and the name of its pod.
+
+    Args:
+        transfer: which.
+        node: of its new pod.
+        situation: with all pods of the controller.
+        transfers: all, as they are now: what they have promised in this pass is not stored yet.
+        allocated: whether the node was allocated for it.
+    """
     controller = situation.controller
     if node:
         name = identity.name_for_node(controller, node, situation.taken)
     else:
         ours = {pod.metadata.name for pod in situation.owned}
-        ours |= {other.new_pod for other in controller.status.node_transfers}
+        ours |= {other.new_pod for other in transfers}
         names = identity.ordinal_names(controller, situation.taken)
         name = next(name for name in names if name not in ours)
     after = step(transfer, Event.FOUND)
@@ -286,17 +299,6 @@ def found(
 # --- what the rest of the controller sees ------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Besides:
-    """Names that are taken, and those that transfers have promised to their pods."""
-
-    taken: object
-    promised: frozenset[str]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.promised or name in self.taken  # type: ignore[operator]  # a Container
-
-
 def hidden(situation: logic.Situation, transfers: Sequence[NodeTransfer]) -> logic.Situation:
     """The situation without the pods that do not count and the nodes that are promised."""
     if not transfers:
@@ -304,17 +306,10 @@ def hidden(situation: logic.Situation, transfers: Sequence[NodeTransfer]) -> log
     names = {item.new_pod for item in transfers if phase_of(item) in _BEFORE_SWITCH}
     nodes = {item.new for item in transfers if phase_of(item) in _BEFORE_SWITCH}
     uids = {item.old_uid for item in transfers if phase_of(item) is Phase.FINISHING}
-    if situation.controller.spec.placement == "OnePerNode":  # not free before the old pod is gone
-        nodes.update(identity.node_of(pod) for pod in situation.owned if pod.metadata.uid in uids)
-    return replace(
-        situation.without(nodes),
-        owned=[
-            pod
-            for pod in situation.owned
-            if pod.metadata.name not in names and pod.metadata.uid not in uids
-        ],
-        taken=_Besides(situation.taken, frozenset(names)),
-    )
+    uncounted = [
+        pod for pod in situation.owned if pod.metadata.name in names or pod.metadata.uid in uids
+    ]
+    return situation.without(nodes).hiding(uncounted, names)
 
 
 def without_given_up(

@@ -147,11 +147,11 @@ class Transfers:
         controller, old = situation.controller, transfer.old_pod(item, situation.owned)
         packed = controller.spec.placement == "Packed"
         if packed and situation.nodes_for(old):
-            return transfer.found(item, "", situation, allocated=False)
+            return transfer.found(item, "", situation, current, allocated=False)
         avoid = backoffs.of(result.backoffs, item.old).avoid
         spare = transfer.spare_node(situation, current, avoid, old)
         if spare is not None:
-            return transfer.found(item, spare, situation, allocated=False)
+            return transfer.found(item, spare, situation, current, allocated=False)
         try:
             demand = _demand(situation, old)
             given = await scheduler.allocate_nodes(demand, 1, request_id=item.id)
@@ -160,7 +160,7 @@ class Transfers:
             result.failures["AllocationRefused" if refused else "AllocationFailed"] = str(error)
             result.due(_RELEASE_AGAIN_S)
             return item
-        return transfer.found(item, given[0], situation, allocated=True)
+        return transfer.found(item, given[0], situation, current, allocated=True)
 
     async def _leave(
         self, node: str, situation: logic.Situation, scheduler: Scheduler, result: Advance
