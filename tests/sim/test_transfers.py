@@ -28,15 +28,15 @@ FITS = {"web": "y"}
 
 
 class Births:
-    """Counts the pods that were created, by name."""
+    """Counts the pods that were created, by name; ``uids`` are theirs."""
 
     def __init__(self) -> None:
         self.names: Counter[str] = Counter()
-        self._seen: set[str] = set()
+        self.uids: set[str] = set()
 
     def see(self, change: Change) -> None:
-        if change.concerns(POD) and change.uid not in self._seen:
-            self._seen.add(change.uid)
+        if change.concerns(POD) and change.uid not in self.uids:
+            self.uids.add(change.uid)
             self.names[change.document["metadata"]["name"]] += 1
 
 
