@@ -20,6 +20,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, orders, podtemplate, transfer
 from grange.controllers.replication.controller import ReplicationService
+from grange.sim.machinepool import SimulatedPool
 
 
 async def begun(there: World, at: int, phase: str, old: str, new: str) -> NodeTransfer:
@@ -134,3 +135,17 @@ def test_a_pod_that_was_ordered_to_go_keeps_its_name_and_its_node_until_it_has_g
     owner = replace(owner, metadata=replace(owner.metadata, annotations=order))
     situation = orders.obeyed(logic.Situation(owner, pods, ["a", "b"]))
     assert [addition.name for addition in logic.plan(situation).create] == names
+
+
+@pytest.mark.parametrize("other", ["b", ""], ids=["another node fits", "no node fits"])
+async def test_packed_pods_ask_the_pool_only_when_no_node_is_eligible(
+    clock: Clock, rng: Stream, log: Logger, other: str
+) -> None:
+    """Whether nodes are full is the scheduler's to know."""
+    pool = SimulatedPool(["p"])
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=1, pool=pool, placement="Packed")
+        await nodes(there, *([other] if other else ["p"]))
+        await label(there, "a", fits=False)
+        await there.until(lambda: moved(there, other or "p"), limit_s=60)
+        assert bool(pool.requests) == (not other)

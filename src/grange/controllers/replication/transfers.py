@@ -146,7 +146,7 @@ class Transfers:
         """A spare node first; else ask for one, under the transfer's id."""
         controller, old = situation.controller, transfer.old_pod(item, situation.owned)
         packed = controller.spec.placement == "Packed"
-        if packed and situation.nodes_for(old):
+        if packed and situation.nodes_for(old):  # full or not: that is the scheduler's to know
             return transfer.found(item, "", situation, current, allocated=False)
         avoid = backoffs.of(result.backoffs, item.old).avoid
         spare = transfer.spare_node(situation, current, avoid, old)
