@@ -18,7 +18,12 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.auditevents import EVENTS, RETARGET
+from grange.api.kinds.auditevents import (
+    EVENTS,
+    RETARGET,
+    ROLLOUT_COMPLETED,
+    ROLLOUT_STARTED,
+)
 from grange.api.kinds.auditrecord import SCHEMA_VERSION, AuditRecord, AuditSpec
 from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
@@ -453,6 +458,36 @@ async def test_a_pod_whose_name_is_given_up_in_a_later_pass_is_not_recorded_befo
 
 async def held(there: World, count: int) -> bool:
     return len(await there.pods()) == count
+
+
+@pytest.mark.parametrize("crash_after", range(7))
+async def test_each_record_names_the_members_after_its_own_event(
+    crash_after: int, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A rollout begins in the pass that makes its first pod: it begins before that pod is there."""
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.add_controller(replicas=2, placement="Packed")
+        async with Nursery("first owner") as first:
+            first.start(ReplicationService(there.deps).run())
+            await there.until(lambda: there.ready(2))
+            await there.settle()
+            there.gate = dies_after(crash_after, first)
+            labels = {"labels": {"app": "web", "v": "2"}}
+            await there.change(template={**builders.TEMPLATE, "metadata": labels})
+            await clock.sleep(3.0)
+            first.cancel()
+        there.gate = lambda request: None
+        there.start(ReplicationService(there.deps))
+        await there.settle(30.0)
+        found = (await there.client.list(AUDITRECORD)).items
+        found.sort(key=lambda item: int(item.metadata.resource_version))
+        events = [item.spec.event for item in found]
+        assert (events.count(ROLLOUT_STARTED), events.count(ROLLOUT_COMPLETED)) == (1, 1)
+        told: set[str] = set()
+        for item in found:
+            told = told.difference(names(item.spec.removed)).union(names(item.spec.added))
+            assert set(names(item.spec.members)) == told, (events, item.spec.event)
 
 
 async def test_a_late_view_does_not_become_the_record(

@@ -239,6 +239,32 @@ def fingerprint(found: Iterable[Member]) -> str:
     return names.digest(*pods) if pods else ""
 
 
+def _members_before(
+    now: Sequence[Member], done: Sequence[OutboxEntry], audited: str
+) -> Sequence[Member]:
+    """The members before entries came true; those of now where others came or went, too.
+
+    Args:
+        now: as they are.
+        done: the entries.
+        audited: ``fingerprint`` of the members before them.
+    """
+    came = {item.pod for one in done for item in one.added}
+    kept = [item for item in now if item.pod not in came]
+    before = [*kept, *(item for one in done for item in one.removed)]
+    return before if fingerprint(before) == audited else now
+
+
+def _documents(
+    controller: ReplicationController,
+    done: Sequence[OutboxEntry],
+    before: Sequence[Member],
+    after: Sequence[Member],
+) -> list[Document]:
+    """Records of what one pass did: what begins or ends in it does so before pods come and go."""
+    return [record(controller, one, after if one.event == RETARGET else before) for one in done]
+
+
 def _member(pod: Pod) -> Member:
     return Member(pod.metadata.name, identity.node_of(pod), pod.metadata.uid)
 
@@ -339,7 +365,8 @@ class Journal:
             due.append(entry(controller, RETARGET, self._clock.now(), number=-1, message=message))
         if due:
             await self._check_current(controller)
-        documents = [record(controller, done, members) for done in due]
+        before = _members_before(members, due, controller.status.audited)
+        documents = _documents(controller, due, before, members)
         refused = await write(self._client, documents)
         return Recorded(now_members, tuple(live), refused)
 
@@ -383,8 +410,8 @@ class Journal:
         Raises:
             ApiError: not all records are written; the entries must stay in the outbox.
         """
-        members = members_after(owned, entries)
-        documents = [record(controller, done, members) for done in entries]
+        before, members = members_after(owned, ()), members_after(owned, entries)
+        documents = _documents(controller, entries, before, members)
         refused = await write(self._client, documents)
         return Recorded(fingerprint(members), refused=refused)
 
