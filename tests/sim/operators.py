@@ -131,12 +131,9 @@ class Operators:
         owner = controller_of(pod.metadata)
         name = owner.name if owner is not None else self._draw.choice(self._names)
 
-        async def remove() -> ReplicationController | None:
+        async def remove() -> ReplicationController:
             # Names come back: another pod may have it by the time an order is given again.
-            there = await self._world.client.get(POD, pod.metadata.name, NAMESPACE)
-            if there.metadata.uid != pod.metadata.uid:
-                return None
-            return await self._ops.remove_pod(name, pod.metadata.name)
+            return await self._ops.remove_pod(name, pod.metadata.name, uid=pod.metadata.uid)
 
         await self._insist(f"removes {pod.metadata.name} of {name}", remove)
 

@@ -289,18 +289,31 @@ class ReplicationControllers:
 
         await _again(attempt)
 
-    async def remove_pod(self, name: str, pod: str) -> ReplicationController:
+    async def remove_pod(self, name: str, pod: str, *, uid: str = "") -> ReplicationController:
         """Ask for one replica less, and for this pod to be the one that goes: in one write.
 
+        Names of pods come back. Given the uid, the same order can be given again when its answer was
+        lost, and never means the successor.
+
+        Args:
+            name: of the controller.
+            pod: its name.
+            uid: of the pod that is meant; empty for the one that has the name now.
+
         Raises:
-            Refused: the pod is not the controller's, it is on its way out already, or the
-                controller is disabled.
+            Refused: the pod is not the controller's or not the one that is meant, it is on its way
+                out already, or the controller is disabled.
             Conflict: others kept changing the controller.
         """
+        meant = uid
 
         async def attempt() -> ReplicationController:
+            nonlocal meant
             seen = await self.get(name)
             going = await self._client.get(POD, pod, self._namespace)
+            meant = meant or going.metadata.uid
+            if going.metadata.uid != meant:
+                raise Refused(f"the pod that was {pod} is gone: another one has the name now")
             _check_removal(seen, going)
             if going.metadata.uid in ordered(seen):
                 return seen

@@ -320,6 +320,25 @@ async def test_remove_pod_is_refused_where_it_could_not_do_what_it_says(
     assert await replicas(there) == 1
 
 
+async def test_remove_pod_given_again_never_means_the_successor(
+    there: World, ops: ReplicationControllers
+) -> None:
+    """The first answer was lost; the pod is gone meanwhile, and its name came back."""
+    for name in ("a", "b"):
+        await there.add_node(name)
+    await there.add_controller(replicas=3)
+    there.start(ReplicationService(there.deps))
+    await there.until(lambda: there.ready(2))
+    meant = {item.metadata.name: item.metadata.uid for item in await there.pods()}["web-a"]
+    done = await ops.remove_pod("web", "web-a", uid=meant)
+    assert (await ops.remove_pod("web", "web-a", uid=meant)).spec == done.spec, "still under way"
+    await there.settle(10)
+    assert "web-a" in await there.names()
+    with pytest.raises(Refused, match="another one has the name"):
+        await ops.remove_pod("web", "web-a", uid=meant)
+    assert await replicas(there) == 2
+
+
 # --- transfers of replicas --------------------------------------------------------------------
 
 

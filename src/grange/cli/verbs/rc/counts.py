@@ -126,7 +126,8 @@ def remove_pod(around: Surroundings, target: session.Target, pod: str, *, yes: b
                 f"pod {pod} belongs to no ReplicationController: grange delete pod {pod}"
             )
         confirm(f"Remove {pod}, and one replica of {owner.name} with it?", yes=yes)
-        done = await objects.operations(opened).remove_pod(owner.name, pod)
+        ops = objects.operations(opened)
+        done = await ops.remove_pod(owner.name, pod, uid=found.metadata.uid)
         click.echo(f"pod/{pod} removed; {owner.name} asks for {done.spec.replicas}")
         return 0
 
