@@ -69,6 +69,24 @@ async def test_a_template_that_no_node_fits_does_not_keep_pods_from_being_replac
         assert (await there.said("Misplaced")).status == "False"
 
 
+async def test_a_rollout_that_turns_back_makes_no_pod_where_the_good_template_has_no_node(
+    tools: Tools,
+) -> None:
+    """Not even in the pass in which it turns."""
+    async with world(*tools) as there:
+        disks = {"a": "soft", "b": "soft", "c": "hard", "d": "hard", "e": "hard"}
+        for name in "ab":
+            await there.hold_ready(name)
+        rules = {"maxUnavailable": 1, "maxSurge": 0, "autoRollback": True}
+        await started(there, disks, rollout=rules)
+        await there.change(template=wanting("soft"))
+        await there.until(lambda: phase(there, "RolledBack"))
+        records = (await there.client.list(AUDITRECORD)).items
+        added = {item.pod for record in records for item in record.spec.added}
+        assert added == {"web-a", "web-c", "web-d"}
+        assert [disk for _, disk in await places(there)] == ["hard", "hard"]
+
+
 async def test_each_side_of_a_rollout_is_placed_by_its_own_template(tools: Tools) -> None:
     async with world(*tools) as there:
         disks = {"a": "soft", "b": "soft", "c": "hard", "d": "hard", "e": "hard"}

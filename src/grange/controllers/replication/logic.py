@@ -101,6 +101,21 @@ class Situation:
             return self.eligible
         return self.earlier
 
+    def decided(self, controller: ReplicationController) -> "Situation":
+        """The same for a rollout that may have turned back in this pass.
+
+        New pods are then made from the template of the earlier ones, and go where that fits.
+
+        Args:
+            controller: with the template that pods are to be made from now.
+        """
+        template = identity.template_hash(controller)
+        if self.earlier is None or template == self.template:
+            return replace(self, controller=controller)
+        return replace(
+            self, controller=controller, template=template, eligible=self.earlier, earlier=None
+        )
+
     def without(self, nodes: Container[str]) -> "Situation":
         """The same without some of the eligible nodes."""
         left = [name for name in self.eligible if name not in nodes]

@@ -121,9 +121,9 @@ class Passes:
         situation, held_s, trouble = await self._situation(controller, [*claim.owned, *adopted])
         audited = await self._audited(situation)
         moves, decision = await self._judge(situation, known=trouble is None)
+        situation = transfer.without_given_up(situation, moves.after).without(moves.released)
         situation = replace(
-            transfer.without_given_up(situation, moves.after).without(moves.released),
-            controller=decision.controller,
+            situation.decided(decision.controller),
             limits=decision.limits if decision.sides is not None else None,
             sides=decision.sides,
         )
