@@ -68,6 +68,13 @@ def test_the_first_that_says_anything_speaks_and_not_for_long() -> None:
     assert symptoms.told([]) == ""
 
 
+@pytest.mark.parametrize("kind", ["PodScheduled", "Ready"])
+def test_a_condition_speaks_no_longer_than_a_container(kind: str) -> None:
+    """Any agent or scheduler may write it; it goes into a status, and into every later event."""
+    loud = {"type": kind, "status": "False", "message": "no\nroom " + "x" * 9000}
+    assert symptoms.told([pod(conditions=[loud])]) == "a: " + ("no room " + "x" * 9000)[:200]
+
+
 async def complain(there: World, label: str) -> None:
     """What agents would say of the pods of a version whose program is not there."""
     said = container(state={"waiting": {"reason": "x"}}, lastState={"terminated": NO_FILE})

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 
 from grange.api.kinds.pod import ContainerStateTerminated, ContainerStatus, Pod
 
-_LONGEST = (
-    200  # of what a program said itself; the message is a status's, an event's and an alert's
-)
+_LONGEST = 200  # of what somebody said; the message is a status's, an event's and an alert's
 
 
 def told(pods: Iterable[Pod]) -> str:
@@ -24,12 +22,17 @@ def _symptom(pod: Pod) -> str:
     status = pod.status
     for item in (*status.init_container_statuses, *status.container_statuses):
         if text := _of_container(item):
-            return f"{item.name}: {' '.join(text.split())[:_LONGEST]}"
+            return f"{item.name}: {_short(text)}"
     for kind in ("PodScheduled", "Ready"):
         for said in status.conditions:
             if said.type == kind and said.status == "False" and said.message:
-                return said.message
+                return _short(said.message)
     return ""
+
+
+def _short(text: str) -> str:
+    """One line of it."""
+    return " ".join(text.split())[:_LONGEST]
 
 
 def _of_container(item: ContainerStatus) -> str:
