@@ -20,6 +20,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication.controller import ReplicationService
+from grange.sim.pytest_plugin import Records
 
 
 async def annotate(there: World, name: str, **notes: str | None) -> None:
@@ -44,7 +45,7 @@ async def says(there: World, reason: str, name: str = "web") -> bool:
 
 @pytest.mark.parametrize("note", ["order", "received"])
 async def test_an_order_that_cannot_be_read_is_a_condition_until_it_is_gone(
-    note: str, clock: Clock, rng: Stream, log: Logger
+    note: str, clock: Clock, rng: Stream, log: Logger, records: Records
 ) -> None:
     async with world(clock, rng, log) as there:
         await there.add_node("a")
@@ -57,8 +58,11 @@ async def test_an_order_that_cannot_be_read_is_a_condition_until_it_is_gone(
         name = TRANSFER_ANNOTATION if note == "order" else RECEIVED_ANNOTATION
         assert said.status == "False"
         assert f"kubectl annotate -n default grc/web {name}-" in said.message
-        await there.settle(15.0)
+        await there.settle(1.0)
+        logged = [event for event, _ in records].count("order ignored")
+        await there.settle(14.0)
         assert skipped(there, "OrderUnreadable") == 1.0
+        assert [event for event, _ in records].count("order ignored") == logged > 0
         await annotate(there, "web", **{note: None})
         await there.until(lambda: says(there, "AsWanted"), limit_s=5.0)
 

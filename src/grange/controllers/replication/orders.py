@@ -7,6 +7,7 @@ replicas that whoever gave it did not live to finish.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from grange.api import conditions
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, doomed, transfer_of
@@ -57,13 +58,20 @@ async def follow(controller: ReplicationController, *, client: Client, log: Logg
         if await _finish_transfer(controller, client):
             return Followed(finished=True)
     except BadIntent as error:
-        log.warning("order ignored", key=str(controller.key), error=error)
         unreadable = str(error)
+    forgotten: ReplicationController | None = None
     try:
-        return Followed(written=await _forget_transfers(controller, client), unreadable=unreadable)
+        forgotten = await _forget_transfers(controller, client)
     except BadIntent as error:
-        log.warning("note ignored", key=str(controller.key), error=error)
-        return Followed(unreadable=unreadable or str(error))
+        unreadable = unreadable or str(error)
+    if unreadable and not _is_told(controller, unreadable):  # else each look would say it again
+        log.warning("order ignored", key=str(controller.key), error=unreadable)
+    return Followed(written=forgotten, unreadable=unreadable)
+
+
+def _is_told(controller: ReplicationController, unreadable: str) -> bool:
+    said = conditions.find(controller.status.conditions, "Reconciled")
+    return said is not None and said.message == unreadable
 
 
 async def _finish_transfer(controller: ReplicationController, client: Client) -> bool:
