@@ -5,6 +5,7 @@ from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Server, configm
 
 from grange.api import wire
 from grange.api.kinds import CONFIGMAP
+from grange.api.meta import Document
 from grange.api.validation.podspec import PROGRAMS
 from grange.apiserver import stored
 from grange.store.interface import Entry
@@ -12,7 +13,7 @@ from grange.store.interface import Entry
 GRCS = "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers"
 
 
-def controller(replicas: int = 1) -> dict[str, object]:
+def controller(replicas: int = 1) -> Document:
     return {
         "metadata": {"name": "web"},
         "spec": {"replicas": replicas, "template": {"spec": pod()["spec"]}},
@@ -165,7 +166,7 @@ async def test_faults_of_one_sort_hide_none_of_another(
     spec: dict[str, object], fields: list[str], server: Server
 ) -> None:
     """Who mends one fault should not be told of the next one only then."""
-    asked = {"metadata": {"name": "web"}, "spec": {**controller()["spec"], **spec}}  # type: ignore[dict-item]  # JSON
+    asked = {"metadata": {"name": "web"}, "spec": {**controller()["spec"], **spec}}
     answer = await server.create(GRCS, asked)
     assert answer.code == 422
     assert answer.fields == fields
@@ -183,10 +184,10 @@ async def test_faults_of_one_sort_hide_none_of_another(
     ],
 )
 async def test_what_is_missing_is_told_with_what_the_rules_advise(
-    part: dict[str, object], told: str, server: Server
+    part: Document, told: str, server: Server
 ) -> None:
     """The schema finds it first, and knows no more than that it is missing."""
-    spec = {**controller()["spec"], **part}  # type: ignore[dict-item]  # JSON
+    spec = {**controller()["spec"], **part}
     answer = await server.create(GRCS, {"metadata": {"name": "web"}, "spec": spec})
     assert (answer.code, len(answer.fields)) == (422, 1)
     assert told in answer.message

@@ -58,11 +58,11 @@ class Claim:
 class _Besides:
     """Names that are taken, and some more."""
 
-    taken: object
+    taken: Container[str]
     more: frozenset[str]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.more or name in self.taken  # type: ignore[operator]  # a Container
+        return name in self.more or name in self.taken
 
 
 @dataclass(frozen=True, slots=True)
