@@ -5,9 +5,11 @@ reasons and messages are refined.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
+from grange.api import timestamps
 from grange.api.meta import Condition
 
 
@@ -46,3 +48,27 @@ def set_condition(
     if old is None:
         return (*conditions, stamped)
     return tuple(stamped if item.type == new.type else item for item in conditions)
+
+
+def judged(
+    conditions: Sequence[Condition],
+    kind: str,
+    verdict: tuple[str, str, str],
+    *,
+    generation: int,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """The conditions with a verdict set, as ``set_condition`` does.
+
+    Args:
+        conditions: as they are; not changed.
+        kind: the condition's type.
+        verdict: status, reason and message.
+        generation: of the object when it was judged.
+        now: wall time.
+    """
+    status, reason, message = verdict
+    new = Condition(
+        type=kind, status=status, reason=reason, message=message, observed_generation=generation
+    )
+    return set_condition(conditions, new, timestamps.rfc3339(now))

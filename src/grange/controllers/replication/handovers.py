@@ -8,6 +8,7 @@ only then moves replicas. The move itself is one that whoever looks next can fin
 
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE, no
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
-from grange.api.meta import Condition, Document, ObjectKey, controller_of
+from grange.api.meta import Document, ObjectKey, controller_of
 from grange.api.replication import GIVEN_ANNOTATION, BadIntent, check_orders
 from grange.api.status import Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
@@ -240,7 +241,7 @@ class RollingUpdateService:
     async def _store(self, update: RollingUpdate, pair: Pair, decision: Decision) -> None:
         """Write the decision and what is to be recorded of it, unless the rollout changed meanwhile."""
         now = self._clock.now()
-        status = _with_conditions(update, decision, timestamps.rfc3339(now))
+        status = _with_conditions(update, decision, now)
         if Phase(status.phase) in OVER:
             status = replace(status, finished_at=timestamps.rfc3339(now))
         status = replace(status, outbox=endings.entries(update, pair, decision.news, now))
@@ -266,15 +267,13 @@ class RollingUpdateService:
         meta = update.metadata
         with suppress(Conflict, NotFound):  # it changes: there is another pass
             live = await self._client.get(ROLLINGUPDATE, meta.name, meta.namespace)
-            condition = Condition(
-                type="Progressing",
-                status="False",
-                reason=UNREADABLE,
-                message=why,
-                observed_generation=live.metadata.generation,
+            said = conditions.judged(
+                live.status.conditions,
+                "Progressing",
+                ("False", UNREADABLE, why),
+                generation=live.metadata.generation,
+                now=self._clock.now(),
             )
-            now = timestamps.rfc3339(self._clock.now())
-            said = conditions.set_condition(live.status.conditions, condition, now)
             if said == live.status.conditions:
                 return
             version = live.metadata.resource_version
@@ -419,7 +418,9 @@ def _takes(decision: Decision, pair: Pair) -> bool:
     return any(item is not None and count < item.spec.replicas for item, count in counts)
 
 
-def _with_conditions(update: RollingUpdate, decision: Decision, now: str) -> RollingUpdateStatus:
+def _with_conditions(
+    update: RollingUpdate, decision: Decision, now: datetime
+) -> RollingUpdateStatus:
     phase = Phase(decision.status.phase)
     verdicts = {
         "Progressing": phase in {Phase.PROGRESSING, Phase.ROLLING_BACK},
@@ -429,14 +430,8 @@ def _with_conditions(update: RollingUpdate, decision: Decision, now: str) -> Rol
     }
     said = update.status.conditions
     for kind, verdict in verdicts.items():
-        condition = Condition(
-            type=kind,
-            status=str(verdict),
-            reason=phase.value,
-            message=decision.message,
-            observed_generation=update.metadata.generation,
-        )
-        said = conditions.set_condition(said, condition, now)
+        told = str(verdict), phase.value, decision.message
+        said = conditions.judged(said, kind, told, generation=update.metadata.generation, now=now)
     return replace(decision.status, conditions=said)
 
 

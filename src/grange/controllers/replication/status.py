@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from grange.api import conditions, timestamps
+from grange.api import conditions
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import (
     ReplicationController,
@@ -320,17 +320,9 @@ RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
 def status_of(outcome: Outcome, now: datetime) -> ReplicationControllerStatus:
     """The status that the controller should have; equal to the old one when nothing changed."""
     controller = outcome.controller
-    said = controller.status.conditions
+    said, generation = controller.status.conditions, controller.metadata.generation
     for kind, rule in RULES:
-        verdict, reason, message = rule(outcome)
-        condition = Condition(
-            type=kind,
-            status=verdict,
-            reason=reason,
-            message=message,
-            observed_generation=controller.metadata.generation,
-        )
-        said = conditions.set_condition(said, condition, timestamps.rfc3339(now))
+        said = conditions.judged(said, kind, rule(outcome), generation=generation, now=now)
     return replace(
         controller.status,
         observed_generation=controller.metadata.generation,
@@ -347,17 +339,10 @@ def refused(
     controller: ReplicationController, why: str, now: datetime
 ) -> ReplicationControllerStatus:
     """The status of a controller that cannot be acted on: as it was, and that it cannot."""
-    condition = Condition(
-        type="Reconciled",
-        status="False",
-        reason=Reason.INVALID.value,
-        message=f"{why}: correct the spec; until then nothing is touched",
-        observed_generation=controller.metadata.generation,
-    )
-    said = conditions.set_condition(
-        controller.status.conditions, condition, timestamps.rfc3339(now)
-    )
-    generation = controller.metadata.generation
+    message = f"{why}: correct the spec; until then nothing is touched"
+    said, generation = controller.status.conditions, controller.metadata.generation
+    verdict = "False", Reason.INVALID.value, message
+    said = conditions.judged(said, "Reconciled", verdict, generation=generation, now=now)
     return replace(controller.status, observed_generation=generation, conditions=said)
 
 

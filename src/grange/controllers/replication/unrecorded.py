@@ -8,7 +8,7 @@ the record is given up, and that is told: by an event that names it, and by a co
 from collections.abc import Sequence
 from datetime import datetime
 
-from grange.api import conditions, timestamps
+from grange.api import conditions
 from grange.api.meta import Condition, Resource
 from grange.base.clock import Clock
 
@@ -54,15 +54,8 @@ def said_of(
     obj: Resource, said: Sequence[Condition], missing: str, now: datetime
 ) -> tuple[Condition, ...]:
     """An object's conditions with this one."""
-    status, reason, message = verdict(missing)
-    condition = Condition(
-        type=CONDITION,
-        status=status,
-        reason=reason,
-        message=message,
-        observed_generation=obj.metadata.generation,
-    )
-    return conditions.set_condition(said, condition, timestamps.rfc3339(now))
+    generation = obj.metadata.generation
+    return conditions.judged(said, CONDITION, verdict(missing), generation=generation, now=now)
 
 
 class Patience:
