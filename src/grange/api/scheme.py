@@ -90,6 +90,8 @@ class KindInfo(Generic[R]):
         name_rule: check of ``metadata.name``: a message, or None when it is fine.
         immutable: paths (``spec.nodeName``) that may be set once but not changed.
         graceful: deletion waits for an agent (pods) when the object is at work.
+        returns_deleted: the answer to a deletion is the object as it was last, as Kubernetes has it
+            for some kinds and typed clients expect it; the others are answered with a ``Status``.
     """
 
     group: str
@@ -112,6 +114,7 @@ class KindInfo(Generic[R]):
     name_rule: Callable[[str], str | None] = names.check_dns_subdomain
     immutable: tuple[str, ...] = ()
     graceful: Callable[[Document], bool] | None = None
+    returns_deleted: bool = False
 
     @property
     def api_version(self) -> str:

@@ -36,7 +36,20 @@ def main(kubeconfig: str, pod: dict[str, Any]) -> None:
             assert json.loads(error.body)["reason"] == "AlreadyExists", error.body
         else:
             raise AssertionError("a duplicate was accepted")
-        core.delete_namespaced_pod(name, "default")
+        gone = core.delete_namespaced_pod(name, "default")
+        assert (gone.kind, gone.metadata.name) == ("Pod", name), gone
+        config = {"metadata": {"name": "official"}, "data": {"a": "b"}}
+        core.create_namespaced_config_map("default", config)
+        assert core.delete_namespaced_config_map("official", "default")["status"] == "Success"
+        service = {"metadata": {"name": "official"}, "spec": {"ports": [{"port": 80}]}}
+        core.create_namespaced_service("default", service)
+        assert core.delete_namespaced_service("official", "default").metadata.name == "official"
+        core.create_namespace({"metadata": {"name": "official"}})
+        core.delete_namespace("official")
+        waiting = {**pod, "metadata": {"name": "now"}}
+        core.create_namespaced_pod("default", waiting)
+        now = core.delete_namespaced_pod("now", "default", grace_period_seconds=0)
+        assert now.metadata.name == "now", now
 
 
 main(sys.argv[1], json.loads(sys.argv[2]))

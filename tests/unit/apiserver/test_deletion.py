@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, NAMESPACES, PODS, Server, configmap, pod
 
-from grange.api.kinds import CONFIGMAP, NAMESPACE, POD
+from grange.api.kinds import BUILT_IN, CONFIGMAP, NAMESPACE, POD
 from grange.api.meta import Document
 from grange.apiserver.deletion import Keep, Mark, Remove, decide, is_complete
 from grange.apiserver.options import DeleteOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SERVICES = "/api/v1/namespaces/default/services"
+PORT = {"port": 80}
 
 
 def scheduled(phase: str = "Running", grace: int = 30, **meta: object) -> Document:
@@ -126,8 +128,36 @@ async def test_scheduled_pod_stays_until_its_agent_deletes_it(server: Server) ->
     assert marked.body["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:30Z"
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": made["metadata"]["uid"]}}
     gone = await server.delete(f"{PODS}/web", options)
-    assert gone.body["kind"] == "Status"
+    # Typed clients decode the answer as a Pod, whether or not it still exists.
+    assert (gone.body["kind"], gone.body["metadata"]["name"]) == ("Pod", "web")
     assert (await server.get(f"{PODS}/web")).code == 404
+
+
+KINDS_THAT_RETURN_WHAT_IS_DELETED = {"Pod", "Service", "ServiceAccount"}
+
+
+def test_kinds_that_return_what_is_deleted() -> None:
+    """As Kubernetes' OpenAPI has it: the other kinds are answered with a Status."""
+    found = {info.kind for info in BUILT_IN if info.returns_deleted}
+    assert found == KINDS_THAT_RETURN_WHAT_IS_DELETED & {info.kind for info in BUILT_IN}
+
+
+async def test_delete_of_a_service_returns_it(server: Server) -> None:
+    made = await server.made(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [PORT]}})
+    gone = await server.delete(f"{SERVICES}/web")
+    assert (gone.code, gone.body["kind"]) == (200, "Service")
+    assert gone.body["metadata"]["uid"] == made["metadata"]["uid"]
+    assert (await server.get(f"{SERVICES}/web")).code == 404
+
+
+async def test_delete_again_of_what_waits_returns_it(server: Server) -> None:
+    held = configmap()
+    held["metadata"]["finalizers"] = ["x.y/z"]
+    await server.made(CONFIGMAPS, held)
+    for _ in range(2):
+        answer = await server.delete(f"{CONFIGMAPS}/settings")
+        assert (answer.code, answer.body["kind"]) == (200, "ConfigMap")
+        assert answer.body["metadata"]["deletionTimestamp"]
 
 
 async def test_removed_object_is_answered_with_a_status_that_names_it(server: Server) -> None:

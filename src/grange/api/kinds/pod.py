@@ -415,4 +415,5 @@ POD = KindInfo(
     default=default_pod,
     validate=_validate,
     graceful=_at_work,
+    returns_deleted=True,
 )

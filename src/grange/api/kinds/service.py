@@ -191,4 +191,5 @@ SERVICE = KindInfo(
     default=_default,
     validate=_validate,
     name_rule=names.check_dns_1035_label,
+    returns_deleted=True,
 )

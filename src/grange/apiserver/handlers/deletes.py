@@ -9,9 +9,11 @@ from grange.apiserver.registry import Place
 
 
 async def delete(call: Call) -> Response:
-    """An object removed (a ``Status``) or sent on its way (the object)."""
+    """Delete an object: returns it while it still exists, then what its kind returns when removed."""
     outcome = await call.registry.delete(call.place, _options(call))
-    return success(call.place, outcome.value) if outcome.removed else call.written(outcome)
+    if outcome.removed and not call.target.info.returns_deleted:
+        return success(call.place, outcome.value)
+    return call.written(outcome)
 
 
 async def delete_collection(call: Call) -> Response:
