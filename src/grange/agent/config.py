@@ -17,6 +17,7 @@ class Timing:
         restart_backoff_reset_s: a container that ran so long starts over with the first restart.
         retry_initial_s: wait before trying again to create what could not be created; doubles.
         retry_cap_s: no such wait is longer.
+        retry_lasting_s: the wait where the container cannot be created on this node at all.
         probe_fast_s: wait between the first readiness and startup probes of a container without
             ``initialDelaySeconds``; it grows by a quarter each time up to ``periodSeconds``, and
             these probes do not use up ``failureThreshold`` faster than the period would.
@@ -31,6 +32,7 @@ class Timing:
     restart_backoff_reset_s: float = 600.0
     retry_initial_s: float = 0.5
     retry_cap_s: float = 10.0
+    retry_lasting_s: float = 300.0
     probe_fast_s: float = 0.03
     vanished_grace_s: float = 2.0
     heartbeat_s: float = 10.0

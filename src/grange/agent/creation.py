@@ -32,6 +32,7 @@ class Creator:
             NotCreatableError: something is missing, or the runtime or the API cannot do it now.
         """
         meta = pod.metadata
+        environment.check_program(track.spec)
         try:
             found = await sources.fetch(
                 self._client,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from grange.agent.errors import NotCreatableError
+from grange.agent.errors import IMAGE_ERROR, NotCreatableError
 from grange.agent.sources import Reference, Sources
 from grange.api import quantity
 from grange.api.kinds.pod import Container, EnvVar, EnvVarSource, Pod
@@ -55,13 +55,28 @@ def command_of(container: Container, variables: Mapping[str, str]) -> tuple[str,
     Raises:
         NotCreatableError: no program is named.
     """
+    check_program(container)
     words = tuple(expand(word, variables) for word in (*container.command, *container.args))
-    if not container.command or not words[0]:
-        raise NotCreatableError(
-            f'container "{container.name}" names no program: pods run as processes here, '
-            "so spec.containers[].command is needed"
-        )
+    if not words[0]:
+        raise NotCreatableError(f'container "{container.name}" names no program: command[0] is ""')
     return words
+
+
+def check_program(container: Container) -> None:
+    """Check that the container names its program itself.
+
+    Raises:
+        NotCreatableError: its image would name it.
+    """
+    if not container.command:
+        what = f'image "{container.image}"' if container.image else "a container without command"
+        raise NotCreatableError(
+            f'container "{container.name}": this node cannot run {what}: it runs pods as processes '
+            "and has no image runtime; set command to a program of this machine, or run the pod on "
+            "a node that has one",
+            IMAGE_ERROR,
+            lasting=True,
+        )
 
 
 def build(pod: Pod, container: Container, sources: Sources, facts: Facts) -> dict[str, str]:

@@ -12,6 +12,7 @@ from grange.base.errors import GrangeError
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"
+IMAGE_ERROR = "ImageRuntimeUnavailable"
 
 
 class NotCreatableError(GrangeError):
@@ -20,9 +21,11 @@ class NotCreatableError(GrangeError):
     Args:
         message: what is missing, by name, and where it was referred to.
         reason: for ``state.waiting.reason``.
+        lasting: whether only another pod or another node can help, so that retries may be rare.
     """
 
-    def __init__(self, message: str, reason: str = CONFIG_ERROR) -> None:
+    def __init__(self, message: str, reason: str = CONFIG_ERROR, *, lasting: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.lasting = lasting
         self.message = message

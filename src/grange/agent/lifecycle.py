@@ -106,12 +106,15 @@ class Track:
         self.started = self.ready = False
         self.probes.clear()
 
-    def on_refused(self, reason: str, message: str, now: datetime, timing: Timing) -> None:
-        """It could not be created; it will be tried again."""
+    def on_refused(
+        self, reason: str, message: str, now: datetime, timing: Timing, *, lasting: bool = False
+    ) -> None:
+        """It could not be created; it will be tried again, rarely if the cause is a lasting one."""
         self.state = statemachine.advance(states.CONTAINER, self.state, Event.REFUSED)
         self.tries += 1
         self.reason, self.message = reason, message
-        self.due = now + timedelta(seconds=timing.retries.delay(self.tries))
+        wait_s = timing.retry_lasting_s if lasting else timing.retries.delay(self.tries)
+        self.due = now + timedelta(seconds=wait_s)
 
     def on_stop(self, now: datetime) -> None:
         """It was sent SIGTERM."""

@@ -172,7 +172,9 @@ def _containers_ready(
     if not unready:
         return Condition("Ready", "True")
     message = f"containers with unready status: [{' '.join(unready)}]"
-    said = [f"{name}: {troubles[name]}" for name in unready if troubles.get(name)]
+    blocked = {track.name: track.message for track in serving if track.state is State.BLOCKED}
+    causes = {**blocked, **troubles}
+    said = [f"{name}: {causes[name]}" for name in unready if causes.get(name)]
     return Condition("Ready", "False", "ContainersNotReady", "; ".join([message, *said]))
 
 

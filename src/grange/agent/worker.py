@@ -308,7 +308,7 @@ class PodWorker:
         try:
             sandbox, run = await self._tools.creator.create(self.pod, track)
         except NotCreatableError as error:
-            track.on_refused(error.reason, error.message, now, self._timing)
+            track.on_refused(error.reason, error.message, now, self._timing, lasting=error.lasting)
             self._tools.metrics.starts.labels("refused").inc()
             self._event(WARNING, Reason.FAILED, error.message)
         else:

@@ -101,9 +101,17 @@ def test_only_what_was_defined_before_is_known() -> None:
 def test_program_and_arguments_are_expanded() -> None:
     view = pod(container(program="run", args=["--ip=$(POD_IP)", "$$(X)"])).spec.containers[0]
     assert environment.command_of(view, {"POD_IP": "1"}) == ("run", "--ip=1", "$(X)")
-    nameless = pod({"name": "main", "args": ["x"]}).spec.containers[0]
+    empty = pod({"name": "main", "command": [""]}).spec.containers[0]
     with pytest.raises(NotCreatableError, match=r'container "main" names no program'):
-        environment.command_of(nameless, {})
+        environment.command_of(empty, {})
+
+
+@pytest.mark.parametrize("image", ["", "nginx:1.27"])
+def test_container_without_command_needs_an_image_runtime(image: str) -> None:
+    view = pod({"name": "main", "image": image, "args": ["x"]}).spec.containers[0]
+    with pytest.raises(NotCreatableError, match=r"set command to a program") as raised:
+        environment.command_of(view, {})
+    assert (raised.value.reason, raised.value.lasting) == ("ImageRuntimeUnavailable", True)
 
 
 # --- where values come from ------------------------------------------------------------------------

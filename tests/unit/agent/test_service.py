@@ -12,7 +12,7 @@ from grange.agent.probes import Answer
 from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import Script
 from grange.api import timestamps
-from grange.api.kinds import CONFIGMAP, LEASE, NODE, POD, SECRET
+from grange.api.kinds import CONFIGMAP, EVENT, LEASE, NODE, POD, SECRET
 from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.kinds.pod import condition
 from grange.api.status import NotFound, ServiceUnavailable, TooLarge
@@ -45,6 +45,26 @@ async def test_a_bound_pod_runs_and_is_ready(tools: Tools) -> None:
         assert (status.ready, status.started, status.restart_count) == (True, True, 0)
         assert status.state.running is not None
         assert status.container_id.startswith("process://")
+
+
+async def test_pod_that_needs_an_image_waits_with_remedy(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document({"name": "main", "image": "nginx", "args": ["x"]}))
+        await there.clock.sleep(600)
+        pod, status = await there.pod(), await there.main()
+        waiting = status.state.waiting
+        assert waiting is not None
+        assert waiting.reason == "ImageRuntimeUnavailable"
+        assert "nginx" in waiting.message
+        assert "set command to a program of this machine" in waiting.message
+        assert (pod.status.phase, status.restart_count) == ("Pending", 0)
+        ready = condition(pod, "ContainersReady")
+        assert ready is not None
+        assert "image runtime" in ready.message
+        assert there.machine.starts == []
+        told = await there.client.list(EVENT, "default")
+        counts = [item.count for item in told.items if item.reason == "Failed"]
+        assert 1 <= sum(counts) <= 3
 
 
 async def test_a_pod_of_another_node_is_left_alone(tools: Tools) -> None:

@@ -20,7 +20,7 @@ DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 PORT_MAX = 65_535
 _SECONDS_MAX = 2**31 - 1  # 68 years; what is added to a time must still give one
-NO_COMMAND = "this control plane runs pods as processes: name the program to run"
+NO_COMMAND = "name the program to run, or an image that has one"
 _CHANGEABLE = (
     "activeDeadlineSeconds",
     "schedulingGates",
@@ -146,9 +146,11 @@ def _check_container(
         if name in taken:
             faults.duplicate(f"{path}.name", name)
         taken.add(name)
-    command = container.get("command")
-    if not command or not command[0]:
+    image, command = container.get("image"), container.get("command")
+    if not image and not (command and command[0]):
         faults.required(f"{path}.command{'[0]' if command else ''}", NO_COMMAND)
+    if image and image != image.strip():
+        faults.invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     policy = container.get("imagePullPolicy")
     if policy not in (None, "", *PULL_POLICIES):
         faults.not_supported(f"{path}.imagePullPolicy", policy, PULL_POLICIES)
