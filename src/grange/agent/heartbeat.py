@@ -3,7 +3,8 @@
 The Lease is renewed often and is small, and the Node is read with it. The Node's status is written
 every few minutes, and as soon as the server says something else about the node than the agent does:
 a control plane that lost sight of it marks it Unknown, and only the agent can say that this is over.
-A Node that somebody deleted is registered again.
+A Node that somebody deleted is registered again. Conditions are patched by their type, so that those
+which others have set on the Node stay.
 """
 
 import os
@@ -192,7 +193,9 @@ class Heartbeat:
 
     async def _write_status(self, node: Node) -> None:
         patch = {"status": status(self._config, node, self._clock.now())}
-        await self._client.patch(NODE, self._config.name, patch=patch, subresource="status")
+        await self._client.patch(
+            NODE, self._config.name, patch=patch, type="strategic", subresource="status"
+        )
         self._status_due = self._clock.monotonic() + self._config.timing.status_heartbeat_s
 
     async def _renew(self) -> None:

@@ -1,10 +1,16 @@
-"""Writes a pod's status to the API: only when it changed, and only to the very object it is of."""
+"""Writes a pod's status to the API: only when it changed, and only to the very object it is of.
+
+Status is written as a strategic merge patch: conditions merge by their type, so that those which
+other writers have set stay, also those that the agent has not seen yet.
+"""
 
 from enum import Enum
 
 import msgspec
 
 from grange.agent.metrics import Instruments
+from grange.agent.status import OWN_CONDITIONS
+from grange.api import conditions
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, PodStatus
 from grange.api.meta import Condition, Document
@@ -13,7 +19,6 @@ from grange.base.log import Logger
 from grange.client.client import Client
 
 _FOR_GOOD = frozenset({400, 403, 413, 422})  # asking again changes nothing
-_OURS = frozenset({"Initialized", "ContainersReady", "Ready"})
 
 
 class Outcome(Enum):
@@ -59,10 +64,10 @@ class Reporter:
         Our conditions are those judged last, also where writing them failed: a pod that broke and
         recovered meanwhile has been ready since it recovered.
         """
-        theirs = [item for item in pod.status.conditions if item.type not in _OURS]
+        theirs = [item for item in pod.status.conditions if item.type not in OWN_CONDITIONS]
         ours = self._judged
         if ours is None:
-            ours = tuple(item for item in self.status.conditions if item.type in _OURS)
+            ours = tuple(item for item in self.status.conditions if item.type in OWN_CONDITIONS)
         status = msgspec.structs.replace(self.status, conditions=(*theirs, *ours))
         return msgspec.structs.replace(pod, status=status)
 
@@ -71,16 +76,16 @@ class Reporter:
 
         The patch is fenced by the UID: a status never reaches another pod of the same name.
         """
-        judged = [item for item in document.get("conditions", ()) if item["type"] in _OURS]
+        judged = [item for item in document.get("conditions", ()) if item["type"] in OWN_CONDITIONS]
         self._judged = msgspec.convert(judged, tuple[Condition, ...])
         self.is_behind = document != self._written
         if not self.is_behind:
             return Outcome.UNCHANGED
         meta = pod.metadata
-        patch: Document = {"metadata": {"uid": meta.uid}, "status": document}
+        patch: Document = {"metadata": {"uid": meta.uid}, "status": self._status_patch(document)}
         try:
             answer = await self._client.patch(
-                POD, meta.name, meta.namespace, patch=patch, subresource="status"
+                POD, meta.name, meta.namespace, patch=patch, type="strategic", subresource="status"
             )
         except (NotFound, Conflict):
             self.is_behind = False
@@ -96,3 +101,12 @@ class Reporter:
             outcome = Outcome.WRITTEN
         self._metrics.status_writes.labels(outcome.value).inc()
         return outcome
+
+    def _status_patch(self, document: Document) -> Document:
+        patch = dict(document)
+        if self._judged:
+            patch["conditions"] = [conditions.patch_item(item) for item in self._judged]
+        for field in ("podIPs", "hostIPs"):
+            if field in patch:  # these merge by address: an earlier one would stay
+                patch[field] = [{"$patch": "replace"}, *patch[field]]
+        return patch

@@ -15,6 +15,9 @@ from grange.api.kinds.pod import Container, Pod
 from grange.api.meta import Condition, Document
 from grange.base import statemachine
 
+OWN_CONDITIONS = frozenset({"PodScheduled", "Initialized", "ContainersReady", "Ready"})
+"""The conditions of a pod that its agent writes."""
+
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -74,7 +77,7 @@ def build(
 ) -> Document:
     """The whole status that this agent is responsible for.
 
-    Conditions of others are kept; times of conditions move only with their status.
+    Conditions of others are not part of it; times of conditions move only with their status.
 
     Args:
         pod: the newest object.
@@ -138,7 +141,7 @@ def _conditions(
         if _has_restarted(conditions.find(result, name), serving, stamp):
             result = tuple(item for item in result if item.type != name)
         result = conditions.set_condition(result, msgspec.structs.replace(ready, type=name), stamp)
-    return [msgspec.to_builtins(item) for item in result]
+    return [msgspec.to_builtins(item) for item in result if item.type in OWN_CONDITIONS]
 
 
 def _has_restarted(known: Condition | None, serving: Sequence[Track], stamp: str) -> bool:

@@ -7,10 +7,11 @@ reasons and messages are refined.
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec.structs import replace
 
 from grange.api import timestamps
-from grange.api.meta import Condition
+from grange.api.meta import Condition, Document
 
 
 def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
@@ -72,3 +73,11 @@ def judged(
         type=kind, status=status, reason=reason, message=message, observed_generation=generation
     )
     return set_condition(conditions, new, timestamps.rfc3339(now))
+
+
+def patch_item(condition: Condition) -> Document:
+    """The condition as an item of a strategic merge patch, which merges items by their type.
+
+    An empty reason or message is removed from the stored condition, not left as it was.
+    """
+    return {"reason": None, "message": None, **msgspec.to_builtins(condition)}

@@ -1,14 +1,18 @@
 """Gangs and queues through a real API server: status, events, bindings that fail, restarts."""
 
 import asyncio
+from typing import Any
 
+import msgspec
+import pytest
 from tests.unit.scheduler.gangworld import names
 from tests.unit.scheduler.world import Handler, World, refusal, world
 
 from grange.api.kinds import EVENT, POD, PODGROUP, QUEUE
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.kinds.queue import Queue
-from grange.api.meta import Document
+from grange.api.meta import Condition, Document
+from grange.api.scheme import KindInfo
 from grange.api.status import Timeout
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
@@ -269,3 +273,34 @@ async def test_books_are_right_after_the_cache_was_built_anew(
         await made.settle()
         assert scheduler.gangs.quotas.used("q") == {}
         assert (await group(made, "g")).status.phase == "Pending"
+
+
+@pytest.mark.parametrize(("kind", "name"), [(PODGROUP, "g"), (QUEUE, "q")])
+async def test_status_keeps_conditions_of_others(
+    clock: Clock, rng: Stream, log: Logger, kind: KindInfo[Any], name: str
+) -> None:
+    """Set between what the scheduler read and what it writes."""
+    theirs = Condition("Audited", "True", "Reviewed", "by hand", "2026-01-01T00:00:00Z")
+    namespace = "default" if kind.namespaced else ""
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        await made.start()
+        queue: Document = {"metadata": {"name": "q"}, "spec": {"capacity": {"cpu": "1"}}}
+        await made.client.create(QUEUE, queue)
+        written: list[str] = []
+
+        async def gate(request: Request, server: Handler) -> Response:
+            if request.path.endswith(f"/{kind.plural}/{name}/status") and not written:
+                written.append(request.path)
+                patch = {"status": {"conditions": [msgspec.to_builtins(theirs)]}}
+                await made.client.patch(kind, name, namespace, patch=patch, subresource="status")
+            return await server(request)
+
+        made.gate = gate
+        await add_group(made, "g", 2, queue="q")
+        await members(made, "g", "p0", "p1")
+        await made.settle(10.0)
+        assert written
+        found = (await made.client.get(kind, name, namespace)).status.conditions
+        assert theirs in found
+        assert len(found) == 2

@@ -157,8 +157,11 @@ class StatusWriter:
             for what in waiting:
                 try:
                     await self._write(what, units)
-                except (NotFound, Conflict):
-                    continue  # it is gone, or another of its name: the informer will tell
+                except NotFound:
+                    continue  # the informer will tell
+                except Conflict:
+                    self.changed(what)  # written by others: once more, on what they wrote
+                    failed = True
                 except Invalid as error:
                     self._log.warning("status refused", what=_name(what), error=error)
                 except ApiError as error:
@@ -188,7 +191,7 @@ class StatusWriter:
                 group.metadata.name,
                 group.metadata.namespace,
                 patch={
-                    "metadata": {"uid": group.metadata.uid},
+                    "metadata": _fence(group),
                     "status": _whole(status, PodGroupStatus()),
                 },
                 subresource="status",
@@ -203,7 +206,7 @@ class StatusWriter:
         await self._client.patch(
             QUEUE,
             queue.metadata.name,
-            patch={"metadata": {"uid": queue.metadata.uid}, "status": document},
+            patch={"metadata": _fence(queue), "status": document},
             subresource="status",
         )
 
@@ -229,6 +232,12 @@ class StatusWriter:
 
 def _name(what: Gang | str) -> str:
     return what if isinstance(what, str) else str(what.key)
+
+
+def _fence(what: PodGroup | Queue) -> dict[str, object]:
+    """Only the very object that was read: a merge patch replaces all conditions at once."""
+    meta = what.metadata
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
 
 
 def _whole(status: msgspec.Struct, blank: msgspec.Struct) -> dict[str, object]:

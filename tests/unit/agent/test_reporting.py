@@ -1,0 +1,110 @@
+"""What is written of a pod leaves alone what others wrote meanwhile."""
+
+import msgspec
+import pytest
+from tests.unit.agent.builders import container, document
+from tests.unit.agent.world import World, world
+
+from grange.agent.metrics import instruments
+from grange.agent.reporting import Outcome, Reporter
+from grange.api import conditions
+from grange.api.kinds import NODE, POD
+from grange.api.kinds.pod import Pod
+from grange.api.meta import Condition, Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.metrics import registry
+from grange.base.rng import Stream
+
+GATE: Document = {
+    "type": "example.com/gate",
+    "status": "True",
+    "reason": "Checked",
+    "lastProbeTime": "2026-01-01T00:00:00Z",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+READY = Condition("Ready", "False", "ContainersNotReady", "containers with unready status: [main]")
+
+
+async def add_gate(there: World) -> None:
+    """Another writer puts a condition on the pod."""
+    await there.client.patch(
+        POD,
+        "web",
+        "default",
+        patch={"status": {"conditions": [GATE]}},
+        type="strategic",
+        subresource="status",
+    )
+
+
+async def stored(there: World) -> list[Document]:
+    found: list[Document] = (await there.client.get_document(POD, "web", "default"))["status"][
+        "conditions"
+    ]
+    return found
+
+
+def reporter(there: World, pod: Pod) -> Reporter:
+    metrics = instruments(registry())
+    return Reporter(pod, client=there.client, metrics=metrics, log=there.log)
+
+
+def status_with(*found: Condition, **fields: object) -> Document:
+    return {"conditions": [msgspec.to_builtins(item) for item in found], **fields}
+
+
+async def test_write_keeps_conditions_not_seen_yet(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log, agent=False) as there:
+        stale = await there.create(document(container()))
+        await add_gate(there)
+        assert await reporter(there, stale).write(stale, status_with(READY)) is Outcome.WRITTEN
+        assert GATE in await stored(there)
+
+
+async def test_write_clears_its_own_reason_and_message(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, agent=False) as there:
+        pod = await there.create(document(container()))
+        writer = reporter(there, pod)
+        await writer.write(pod, status_with(READY))
+        await writer.write(pod, status_with(Condition("Ready", "True")))
+        ready = conditions.find((await there.pod()).status.conditions, "Ready")
+        assert ready == Condition("Ready", "True")
+        assert "reason" not in next(item for item in await stored(there) if item["type"] == "Ready")
+
+
+async def test_write_replaces_addresses(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log, agent=False) as there:
+        pod = await there.create(document(container()))
+        writer = reporter(there, pod)
+        for address in ("127.1.0.1", "127.1.0.2"):
+            await writer.write(pod, status_with(READY, podIP=address, podIPs=[{"ip": address}]))
+        found = await there.client.get_document(POD, "web", "default")
+        assert found["status"]["podIPs"] == [{"ip": "127.1.0.2"}]
+
+
+@pytest.mark.parametrize("kind", ["pod", "node"])
+async def test_agent_keeps_conditions_of_others(
+    clock: Clock, rng: Stream, log: Logger, kind: str
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.create(document(container()))
+        await there.until_ready()
+        if kind == "pod":
+            await add_gate(there)
+            there.machine.lose(there.starts()[0], there.clock.now())
+            await there.clock.sleep(10)
+            assert GATE in await stored(there)
+            return
+        gate = {"type": "example.com/gate", "status": "True", "reason": "Checked"}
+        await there.client.patch(
+            NODE,
+            "node-1",
+            patch={"status": {"conditions": [gate]}},
+            type="strategic",
+            subresource="status",
+        )
+        await there.clock.sleep(600)
+        assert gate in (await there.client.get_document(NODE, "node-1"))["status"]["conditions"]
