@@ -23,7 +23,7 @@ from grange.apiserver import authz, discovery, request_info, stored, subresource
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
-from grange.apiserver.authn import Authenticator
+from grange.apiserver.authn import Authenticator, check_impersonation
 from grange.apiserver.call import Call, failure
 from grange.apiserver.expiry import Expiry
 from grange.apiserver.explaining import Explainer
@@ -224,6 +224,7 @@ class Application:
                 request.user = user
             elif request.headers.get("authorization"):
                 raise Unauthorized("the credential in the Authorization header is not known")
+        check_impersonation(request.headers)
         return request.user
 
     def _handler(self, target: Target) -> Callable[[Call], Awaitable[Response]]:

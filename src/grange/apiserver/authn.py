@@ -4,8 +4,10 @@ import hmac
 from collections.abc import Mapping
 from typing import Protocol
 
+from grange.api.status import Forbidden
 from grange.api.wire import User
 
+_IMPERSONATION = "impersonate-"
 _AUTHENTICATED = "system:authenticated"
 
 
@@ -49,3 +51,19 @@ def bearer_token(headers: Mapping[str, str]) -> str:
     """The bearer token of a request, or nothing."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def check_impersonation(headers: Mapping[str, str]) -> None:
+    """Refuse a request that asks to be served as another user.
+
+    Ignoring these headers would serve a deliberately restricted caller with its full rights.
+
+    Raises:
+        Forbidden: a header whose name begins with ``Impersonate-`` is set.
+    """
+    for name in headers:
+        if name[:1] in "iI" and name.lower().startswith(_IMPERSONATION):
+            raise Forbidden(
+                f"impersonation is not supported: the header {name[:64]} is refused; "
+                "send the request without it, with a credential of that user"
+            )
