@@ -6,7 +6,7 @@ and the store.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -26,6 +26,9 @@ class Retention:
     """How often to look, in seconds."""
     step_revisions: int = 100
     """Do not bother the disk for less than this, so that an idle machine stays idle."""
+    quiet_s: float = 3_600.0
+    """After so many seconds without a compaction compact for any revision: what is deleted from a
+    store with few writes leaves the disk, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class Compactor:
         self._log = log
         self._retention = retention or Retention()
         self._observations: deque[Observation] = deque()
+        self._compacted_at = clock.monotonic()
 
     async def run(self) -> None:
         """Compact now and then until cancelled, or until the store is closed.
@@ -99,10 +103,14 @@ class Compactor:
         now = self._clock.monotonic()
         self._observations.append(Observation(now, self._store.revision))
         compacted = self._store.compacted
-        target = mark(self._retention, self._observations, now=now, compacted=compacted)
+        retention = self._retention
+        if now - self._compacted_at >= retention.quiet_s:
+            retention = replace(retention, step_revisions=1)
+        target = mark(retention, self._observations, now=now, compacted=compacted)
         oldest_needed = now - self._retention.keep_s
         while len(self._observations) > 1 and self._observations[1].at <= oldest_needed:
             self._observations.popleft()
         if target > compacted:
             await self._store.compact(target)
+            self._compacted_at = now
             self._log.debug("history compacted", revision=target)

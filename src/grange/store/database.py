@@ -24,6 +24,8 @@ APPLICATION_ID = 0x47524E47  # "GRNG" in the file's header: a database of ours
 FORMAT = 1
 PAGE_BYTES = 8192  # five pods of 1.4 KB a page; with 4096 it would be two and a third wasted
 
+_BUSY_WAIT_MS = 5_000
+_CHECKPOINT_WAIT_MS = 100  # writes wait as long, and a later checkpoint does as well
 _COLUMNS = 7
 _SCHEMA = """
 CREATE TABLE log (
@@ -112,7 +114,9 @@ def _checksum(revision: int, value: bytes) -> int:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=5.0)
+    return sqlite3.connect(
+        file, isolation_level=None, check_same_thread=False, timeout=_BUSY_WAIT_MS / 1000
+    )
 
 
 class Database:
@@ -157,6 +161,7 @@ class Database:
             )
         self._run("PRAGMA journal_mode = WAL")
         self._run("PRAGMA synchronous = FULL")
+        self._run("PRAGMA secure_delete = ON")  # deleted Secrets are overwritten, not only unlinked
         self._run("PRAGMA journal_size_limit = 16777216")  # a burst's WAL shrinks back to 16 MB
         if max_bytes:
             self._run(f"PRAGMA max_page_count = {max(1, max_bytes // PAGE_BYTES)}")
@@ -287,6 +292,21 @@ class Database:
         # A row without columns comes for each page; only executescript reads on behind the first.
         self._connection.executescript(f"PRAGMA incremental_vacuum({min(spare, pages)})")
         return max(0, spare - pages)
+
+    def truncate_wal(self) -> bool:
+        """Move the write-ahead log into the file and empty it, so that no old frame stays on disk.
+
+        Returns:
+            False when a reader kept it busy; nothing is lost then, and a later call can do it.
+
+        Raises:
+            sqlite3.Error: the log could not be moved.
+        """
+        self._run(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MS}")
+        try:
+            return self._number("PRAGMA wal_checkpoint(TRUNCATE)") == 0
+        finally:
+            self._run(f"PRAGMA busy_timeout = {_BUSY_WAIT_MS}")
 
     def close(self) -> None:
         """Check the log into the file and release it; idempotent."""

@@ -405,6 +405,8 @@ class SQLiteStore:
                 self._swept = await self._lanes.writer.run(piece)
                 return
             left = await self._lanes.writer.run(partial(database.vacuum, settings.vacuum_pages))
+            if not left and target == self._compacted:
+                await self._lanes.writer.run(database.truncate_wal)
         except sqlite3.Error as error:
             failure = translated(error, database.file)
             self._log.error("compaction refused", revision=target, error=failure)

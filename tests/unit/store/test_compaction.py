@@ -103,3 +103,15 @@ async def test_compactor_tries_again_after_a_refusal(
         assert store.compacted == 1000
         nursery.cancel()
     assert [event for event, _ in records if event == "compaction failed"] == ["compaction failed"]
+
+
+async def test_compactor_compacts_few_revisions_in_the_end(clock: Clock, log: Logger) -> None:
+    store = MemoryStore()
+    async with Nursery() as nursery:
+        nursery.start(Compactor(store, clock=clock, log=log, retention=POLICY).run())
+        await write(store, 2)
+        await clock.sleep(POLICY.quiet_s - 20)
+        assert store.compacted == 0
+        await clock.sleep(40)
+        assert store.compacted == 2
+        nursery.cancel()

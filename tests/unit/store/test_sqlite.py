@@ -643,3 +643,31 @@ async def test_close_gives_up_a_compaction(tmp_path: Path, log: Logger) -> None:
         assert 0 < again.compacted < 50
         await again.compact(50)
     assert rows(tmp_path) == 1
+
+
+def bytes_on_disk(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+
+
+@pytest.mark.parametrize("size", [40, 1_000, 30_000])
+async def test_deleted_values_leave_the_disk(tmp_path: Path, log: Logger, size: int) -> None:
+    """Rows of every size: in a page, and with pages of their own."""
+
+    def value(name: str, number: int) -> Callable[[int], bytes]:
+        body = f"{name}-{number:05}-".encode() * (size // 10)
+        return lambda _revision: body
+
+    async with opened(tmp_path, log) as store:
+        for number in range(60):
+            await store.put(f"/secrets/{number}", value("secret", number))
+            await store.put(f"/others/{number}", value("public", number))
+        for number in range(0, 60, 2):
+            await store.put(f"/secrets/{number}", lambda _: b"rotated")
+        for number in range(60):
+            await store.delete(f"/secrets/{number}", value=lambda _: b"gone")
+        assert b"secret-000" in bytes_on_disk(tmp_path)
+        await store.compact(store.revision)
+        left = bytes_on_disk(tmp_path)
+        assert b"secret-000" not in left
+        assert b"public-000" in left
+    assert b"secret-000" not in bytes_on_disk(tmp_path)
