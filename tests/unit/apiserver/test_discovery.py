@@ -142,7 +142,10 @@ async def test_readiness_fails_by_name_and_liveness_does_not(server: Server) -> 
 
 async def test_server_is_not_ready_before_its_namespaces_are(server: Server) -> None:
     server.application.health.bootstrapped = False
-    assert "bootstrap" in (await server.get("/readyz")).text
+    answer = await server.get("/readyz")
+    assert answer.code == 500
+    assert "[-]bootstrap failed" in answer.text
+    assert (await server.get("/livez")).code == 200
 
 
 async def test_metrics_count_requests_and_watches(server: Server) -> None:

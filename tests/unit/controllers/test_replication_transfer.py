@@ -231,6 +231,37 @@ class PoolDown(GrangeError):
     """What a pool says that has trouble of its own."""
 
 
+class AnswerLost(SimulatedPool):
+    """A pool that carries out its first claim and loses the answer."""
+
+    lost = False
+
+    async def claim(self, request_id: str, **rest: Any) -> Sequence[str]:
+        given = await super().claim(request_id, **rest)
+        if not self.lost:
+            self.lost = True
+            raise PoolDown("connection reset")
+        return given
+
+
+async def test_y3_allocation_with_lost_answer_claims_one_machine(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The machines have no Node yet, so that only the request id leads back to the first claim."""
+    pool = AnswerLost(["p", "q"])
+    async with world(clock, rng, log) as there:
+        await started(there, "a", replicas=1, pool=pool)
+        await label(there, "a", fits=False)
+        await there.settle(20.0)
+        assert pool.lost
+        (item,) = await transfers(there)
+        assert list(pool.requests) == [item.id]
+        holder = (await there.controller("web")).metadata.uid
+        assert await pool.holders() == {"p": holder, "q": ""}
+        await nodes(there, "p")
+        await there.until(lambda: moved(there, "p"))
+
+
 async def test_x7_a_node_that_cannot_be_released_is_told_and_never_forgotten(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
