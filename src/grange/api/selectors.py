@@ -19,12 +19,21 @@ OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 NODE_OPERATORS = (*OPERATORS, GREATER, LESS)
 
 _TOKEN = re.compile(r"\s*(==|!=|[=<>!,()]|[^\s=<>!,()]+)")
-_INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
+_INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _TEXT_MAX = 16_384
 
 
 class SelectorError(GrangeError):
     """The selector cannot be read; the message names the position."""
+
+
+def as_integer(text: str) -> int | None:
+    """The integer that Gt and Lt compare, leading zeros allowed; None when no int64."""
+    found = _INTEGER.fullmatch(text)
+    if found is None:
+        return None
+    number = int(found[1] + found[2])
+    return number if -(2**63) <= number < 2**63 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +60,10 @@ class Requirement:
                 return held is not None and self._compare(held)
 
     def _compare(self, held: str) -> bool:
-        if not self.values or not (_INTEGER.fullmatch(held) and _INTEGER.fullmatch(self.values[0])):
+        number, bound = as_integer(held), as_integer(self.values[0]) if self.values else None
+        if number is None or bound is None:
             return False
-        bound = int(self.values[0])
-        return int(held) > bound if self.operator == GREATER else int(held) < bound
+        return number > bound if self.operator == GREATER else number < bound
 
     def __str__(self) -> str:
         match self.operator:
@@ -220,7 +229,7 @@ class _LabelParser:
     def _bound(self, key: str, operator: str) -> Requirement:
         position = self._peek()[1]
         bound = self._value()
-        if not _INTEGER.fullmatch(bound):
+        if as_integer(bound) is None:
             raise self._fault(position, f'"{operator}" needs an integer, not "{bound}"')
         return Requirement(key, GREATER if operator == ">" else LESS, (bound,))
 

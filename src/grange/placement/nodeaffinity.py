@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from grange.api.kinds.pod import NodeAffinity, NodeSelectorTerm, PodSpec, SelectorRequirement
+from grange.api.selectors import as_integer
 
 NAME_FIELD = "metadata.name"
 
@@ -89,15 +90,6 @@ def of_terms(given: NodeAffinity) -> Affinity:
         None if must is None else tuple(_term(term) for term in must.node_selector_terms),
         tuple(Weighted(item.weight, _term(item.preference)) for item in should if item.weight),
     )
-
-
-def as_integer(text: str) -> int | None:
-    """The integer that Gt and Lt compare, within int64; None when it is none."""
-    body = text[1:] if text[:1] in {"+", "-"} else text
-    if not (body.isascii() and body.isdigit()) or len(body) > 19:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def _compare(requirement: Requirement, value: str | None) -> bool:
