@@ -1,18 +1,29 @@
 """What a pod asks of a node, in whole units: milli-CPU, bytes, and integers for everything else.
 
 The rules are those of kube-scheduler: containers run together, init containers one after another
-beside the sidecars declared before them; amounts round up; what is left unsaid counts as zero when
-fitting, and as a small default (the non-zero view) when scoring.
+beside the sidecars declared before them; amounts add exactly and the sum rounds up; what is left
+unsaid counts as zero when fitting, and as a small default (the non-zero view) when scoring.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from types import MappingProxyType
 
 import msgspec
 
 from grange.api import quantity
-from grange.api.kinds.pod import Container, PodSpec, Scalar
+from grange.api.kinds.pod import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+    Scalar,
+    condition,
+)
 from grange.api.meta import Document
 
 CPU = "cpu"
@@ -27,6 +38,9 @@ DEFAULT_MEMORY_BYTES = 200 * 2**20
 # integers of a double. A request may exceed every node, hence its higher ceiling.
 AMOUNT_MAX = 2**53
 REQUEST_MAX = 2**54
+
+Exact = int | Fraction
+"""An amount before it is rounded: thousandths of a CPU, units of all else."""
 
 NO_SCALARS: Mapping[str, int] = MappingProxyType({})
 _NONE: Document = {}
@@ -87,6 +101,22 @@ def _amounts(given: Mapping[str, Scalar], ceiling: int) -> dict[str, int]:
     }
 
 
+@lru_cache(maxsize=8192)
+def _exact_amount(name: str, given: Scalar) -> Exact:
+    # Kubernetes keeps no digits below a nano: parsing rounds them up.
+    exact = Fraction(ceil(quantity.parse(given) * 10**9), 10**9) * (1000 if name == CPU else 1)
+    clamped = max(Fraction(0), min(Fraction(REQUEST_MAX), exact))
+    return clamped.numerator if clamped.denominator == 1 else clamped
+
+
+def _exact_amounts(given: Mapping[str, Scalar]) -> dict[str, Exact]:
+    return {
+        name: _exact_amount(name, amount)
+        for name, amount in given.items()
+        if name in _PLAIN or is_scalar(name)
+    }
+
+
 def _resources(amounts: Mapping[str, int]) -> Resources:
     scalars = {name: amount for name, amount in amounts.items() if name not in _PLAIN}
     return Resources(
@@ -114,27 +144,27 @@ def allocatable(given: Mapping[str, Scalar]) -> Resources:
     return _offer(tuple(given.items()))
 
 
-def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _add(total: dict[str, Exact], amounts: Mapping[str, Exact]) -> None:
     for name, amount in amounts.items():
         total[name] = min(REQUEST_MAX, total.get(name, 0) + amount)
 
 
-def _raise_to(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _raise_to(total: dict[str, Exact], amounts: Mapping[str, Exact]) -> None:
     for name, amount in amounts.items():
         total[name] = max(total.get(name, 0), amount)
 
 
 def _aggregate(
     containers: Iterable[Container], init: Iterable[Container], missing: Mapping[str, int]
-) -> dict[str, int]:
+) -> dict[str, Exact]:
     """The most that runs at once; ``missing`` stands in for requests a container leaves out."""
-    running: dict[str, int] = {}
+    running: dict[str, Exact] = {}
     for container in containers:
-        _add(running, {**missing, **_amounts(container.resources.requests, REQUEST_MAX)})
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
+        _add(running, {**missing, **_exact_amounts(container.resources.requests)})
+    sidecars: dict[str, Exact] = {}
+    peak: dict[str, Exact] = {}
     for container in init:
-        own = {**missing, **_amounts(container.resources.requests, REQUEST_MAX)}
+        own = {**missing, **_exact_amounts(container.resources.requests)}
         if container.restart_policy == "Always":
             _add(running, own)
             _add(sidecars, own)
@@ -146,10 +176,10 @@ def _aggregate(
     return running
 
 
-def _pod_level(spec: PodSpec) -> dict[str, int]:
+def _pod_level(spec: PodSpec) -> dict[str, Exact]:
     if spec.resources is None:
         return {}
-    amounts = _amounts(spec.resources.requests, REQUEST_MAX)
+    amounts = _exact_amounts(spec.resources.requests)
     return {
         name: amount
         for name, amount in amounts.items()
@@ -196,10 +226,88 @@ def pod_request(spec: PodSpec) -> Request:
         missing = dict(_DEFAULTS)
     seen = _aggregate(spec.containers, spec.init_containers, missing)
     seen.update(level)
-    overhead = _amounts(spec.overhead, REQUEST_MAX)
+    overhead = _exact_amounts(spec.overhead)
     _add(real, overhead)
     _add(seen, overhead)
-    return _shared(tuple(real.items()), seen.get(CPU, 0), seen.get(MEMORY, 0))
+    whole = tuple((name, ceil(amount)) for name, amount in real.items())
+    return _shared(whole, ceil(seen.get(CPU, 0)), ceil(seen.get(MEMORY, 0)))
+
+
+def _reported(status: ContainerStatus | PodStatus | None) -> list[Mapping[str, Scalar]]:
+    """The requests that a node has allocated and set, where it reports them."""
+    if status is None:
+        return []
+    found = [status.allocated_resources, status.resources and status.resources.requests]
+    return [requests for requests in found if requests]
+
+
+def _largest(
+    asked: Mapping[str, Scalar], reported: Sequence[Mapping[str, Scalar]], *, infeasible: bool
+) -> Mapping[str, Scalar]:
+    """The most of each resource; ``asked`` itself where that is what was asked for."""
+    largest: dict[str, Scalar] = {} if infeasible else dict(asked)
+    for requests in reported:
+        for name, amount in requests.items():
+            if name not in largest or quantity.parse(amount) > quantity.parse(largest[name]):
+                largest[name] = amount
+    return asked if largest == asked else largest
+
+
+def effective_spec(pod: Pod) -> PodSpec:
+    """The pod's spec with the requests that its node must be charged with during a resize.
+
+    Each request is the largest of what the spec asks for, what the node has allocated and what is
+    in force; a resize that the node has found infeasible does not count (KEP-1287, and KEP-5419 for
+    requests of the whole pod). The spec itself is returned where the status adds nothing.
+
+    Raises:
+        quantity.QuantityError: an amount is no quantity.
+    """
+    spec, status = pod.spec, pod.status
+    pending = condition(pod, "PodResizePending")
+    infeasible = pending is not None and pending.reason == "Infeasible"
+    statuses = {
+        item.name: item for item in (*status.container_statuses, *status.init_container_statuses)
+    }
+
+    def resized(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+        found = []
+        for container in containers:
+            asked = container.resources.requests
+            reported = _reported(statuses.get(container.name))
+            largest = _largest(asked, reported, infeasible=infeasible) if reported else asked
+            if largest is not asked:
+                given = msgspec.structs.replace(container.resources, requests=dict(largest))
+                container = msgspec.structs.replace(container, resources=given)  # noqa: PLW2901  # the changed one takes its place
+            found.append(container)
+        return (
+            containers if all(a is b for a, b in zip(found, containers, strict=True)) else (*found,)
+        )
+
+    changes: dict[str, object] = {}
+    if statuses:
+        for name in ("containers", "init_containers"):
+            before = getattr(spec, name)
+            if (after := resized(before)) is not before:
+                changes[name] = after
+    if spec.resources is not None and spec.resources.requests and (whole := _reported(status)):
+        asked = spec.resources.requests
+        largest = _largest(
+            asked, [_less(item, spec.overhead) for item in whole], infeasible=infeasible
+        )
+        if largest is not asked:
+            changes["resources"] = ResourceRequirements(dict(largest), spec.resources.limits)
+    return msgspec.structs.replace(spec, **changes) if changes else spec
+
+
+def _less(given: Mapping[str, Scalar], overhead: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """A pod's reported amounts include its overhead, its spec's do not."""
+    return {
+        name: quantity.format_decimal(quantity.parse(amount) - quantity.parse(overhead[name]))
+        if name in overhead
+        else amount
+        for name, amount in given.items()
+    }
 
 
 def spec_request(spec: Document) -> Request:

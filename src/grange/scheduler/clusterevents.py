@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
 
+from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.scheduler.nodeinfo import PodInfo
@@ -125,7 +126,8 @@ def pod_update(old: Pod, new: Pod, subject: Subject) -> ClusterEvent | None:
         action |= Action.POD_TOLERATION
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         action |= Action.POD_GATES
-    if old.spec.containers != new.spec.containers and shrank(old, new):
+    before, after = effective_spec(old), effective_spec(new)
+    if before.containers != after.containers and shrank(old, new):
         action |= Action.POD_SCALE_DOWN
     if not action and old.spec != new.spec:
         action |= Action.UPDATE

@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 
+from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.placement import devices, images, loads, nodeaffinity, podaffinity, requests, spread
@@ -72,7 +73,7 @@ class PodInfo(msgspec.Struct, gc=False):
             SelectorError: a selector about other pods cannot be read.
         """
         spec = pod.spec
-        request = requests.pod_request(spec)
+        request = requests.pod_request(effective_spec(pod))
         near = far = False
         if spec.affinity is not None:
             near = spec.affinity.pod_affinity is not None
@@ -103,7 +104,7 @@ class PodInfo(msgspec.Struct, gc=False):
         )
 
     def seen_as(self, pod: Pod) -> Self:
-        """The same for another version of the pod, computed anew only if the spec differs.
+        """The same for another version of the pod, computed again only where it differs.
 
         Raises:
             QuantityError: a request is no quantity.
@@ -113,7 +114,10 @@ class PodInfo(msgspec.Struct, gc=False):
         # Labels decide whether a pod counts for its own spread, and what "the same label" means.
         labelled = bool(self.spread) or self.has_affinity
         if same and (not labelled or pod.metadata.labels == self.pod.metadata.labels):
-            return msgspec.structs.replace(self, pod=pod, kin=None)
+            request = self.request
+            if pod.status.container_statuses or self.pod.status.container_statuses:
+                request = requests.pod_request(effective_spec(pod))
+            return msgspec.structs.replace(self, pod=pod, request=request, kin=None)
         return self.of(pod)
 
     def charged_alike(self, other: Self) -> bool:

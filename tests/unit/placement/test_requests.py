@@ -1,9 +1,12 @@
 """Requests: the accounting rules of spec/scheduling.md §2.5."""
 
+from typing import Any
+
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from grange.api.kinds.pod import PodSpec
+from grange.api.amounts import effective_spec
+from grange.api.kinds.pod import Pod, PodSpec
 from grange.placement import requests
 from grange.placement.ports import host_ports
 from grange.placement.requests import IDLE, Resources, charged, discharged, pod_request
@@ -77,6 +80,81 @@ def test_pod_level_requests_override_the_containers() -> None:
 def test_amounts_round_up() -> None:
     need = pod_request(spec(containers=[container("a", {"cpu": "1u", "memory": "100m"})]))
     assert (need.resources.cpu_milli, need.resources.memory_bytes) == (1, 1)
+
+
+def test_fractions_of_containers_are_summed_before_rounding() -> None:
+    """Quantities add exactly, and the sum rounds up once (kube-scheduler's PodRequests)."""
+    half: dict[str, object] = {"cpu": "500u", "memory": "500m", "example.com/gpu": "500m"}
+    need = pod_request(
+        spec(
+            containers=[container("a", half), container("b", half)],
+            initContainers=[container("s", half, restartPolicy="Always")],
+            overhead={"memory": "1500m"},
+        )
+    )
+    assert need.resources.cpu_milli == 2  # 1.5
+    assert need.resources.memory_bytes == 3
+    assert need.nonzero_memory_bytes == 3
+    assert need.resources.scalars["example.com/gpu"] == 2  # 1.5
+
+
+def test_quantities_below_nano_round_up_to_it() -> None:
+    """A Quantity holds nothing smaller than a nano."""
+    least: dict[str, object] = {"memory": "0.00000000001"}
+    need = pod_request(spec(containers=[container("a", least), container("b", {"memory": "1"})]))
+    assert need.resources.memory_bytes == 2
+
+
+def resized(spec_cpu: str, *, pending: str = "", **reported: Any) -> Pod:
+    conditions = []
+    if pending:
+        conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}]
+    status = {"containerStatuses": [{"name": "a", **reported}], "conditions": conditions}
+    body = {"spec": {"containers": [container("a", {"cpu": spec_cpu})]}, "status": status}
+    return msgspec.convert(body, Pod)
+
+
+def charged_cpu(pod: Pod) -> int:
+    return pod_request(effective_spec(pod)).resources.cpu_milli
+
+
+def test_resize_in_progress_is_charged_at_the_largest() -> None:
+    """KEP-1287: the largest of spec, allocated and actual requests."""
+    held: dict[str, Any] = {
+        "resources": {"requests": {"cpu": "3"}},
+        "allocatedResources": {"cpu": "2"},
+    }
+    assert charged_cpu(resized("1", **held)) == 3000
+    assert charged_cpu(resized("1", allocatedResources={"cpu": "2"})) == 2000
+    assert charged_cpu(resized("4", **held)) == 4000
+    assert charged_cpu(resized("4", pending="Deferred", **held)) == 4000
+
+
+def test_infeasible_resize_is_not_charged() -> None:
+    held: dict[str, Any] = {
+        "resources": {"requests": {"cpu": "1"}},
+        "allocatedResources": {"cpu": "2"},
+    }
+    assert charged_cpu(resized("64", pending="Infeasible", **held)) == 2000
+    assert charged_cpu(resized("64", pending="Infeasible")) == 64_000
+
+
+def test_status_that_adds_nothing_leaves_the_spec_itself() -> None:
+    pod = resized("1", allocatedResources={"cpu": "1000m"}, resources={"requests": {"cpu": 1}})
+    assert effective_spec(pod) is pod.spec
+
+
+def test_resize_of_a_whole_pod_leaves_out_its_overhead() -> None:
+    """KEP-5419: the status counts the overhead, the spec does not."""
+    body = {
+        "spec": {
+            "containers": [container("a", {"cpu": "1"})],
+            "overhead": {"cpu": "100m"},
+            "resources": {"requests": {"cpu": "2"}},
+        },
+        "status": {"allocatedResources": {"cpu": "3100m"}},
+    }
+    assert charged_cpu(msgspec.convert(body, Pod)) == 3100
 
 
 def test_only_recognised_names_are_kept() -> None:

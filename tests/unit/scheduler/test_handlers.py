@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import ContainerStatus, Pod, PodStatus
 from grange.base.log import Logger
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
+from grange.scheduler.clusterevents import Action, Subject, pod_update
 from grange.scheduler.framework import Profile
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.pools import Pool
@@ -117,6 +118,48 @@ def test_the_deletion_of_a_pod_calls_those_that_wait_for_room(scene: Scene) -> N
     scene.queue.turn_down(waiting, frozenset({"NodeResourcesFit"}), 0.0)
     scene.handlers.pod_updated(pod("n"), finished("n"))
     assert scene.queue.pool_of(waiting.uid) is Pool.BACKOFF
+
+
+def test_node_is_charged_for_a_resize_until_it_is_over(scene: Scene) -> None:
+    def running(asked: str, allocated: str, pending: str = "") -> Pod:
+        found = pod("n", requests={"cpu": asked})
+        conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}]
+        body = {
+            "containerStatuses": [
+                {"name": found.spec.containers[0].name, "allocatedResources": {"cpu": allocated}}
+            ],
+            "conditions": conditions if pending else [],
+        }
+        return msgspec.structs.replace(found, status=msgspec.convert(body, PodStatus))
+
+    def charged() -> int:
+        info = scene.cache.info(pod().metadata.uid)
+        assert info is not None
+        return info.request.resources.cpu_milli
+
+    steps = [
+        (running("1", "1"), 1000),
+        (running("1", "2"), 2000),  # shrinking: the node has not given it back yet
+        (running("8", "2"), 8000),
+        (running("8", "2", "Infeasible"), 2000),
+        (running("2", "2"), 2000),
+    ]
+    before = pod("n", requests={"cpu": "1"})
+    scene.handlers.pod_added(before)
+    for after, cpu in steps:
+        scene.handlers.pod_updated(before, after)
+        assert charged() == cpu
+        before = after
+
+
+def test_end_of_a_resize_calls_those_that_wait_for_room(scene: Scene) -> None:
+    old = pod("n", requests={"cpu": "1"})
+    status = ContainerStatus(old.spec.containers[0].name, allocated_resources={"cpu": "2"})
+    shrinking = msgspec.structs.replace(old, status=PodStatus(container_statuses=(status,)))
+    event = pod_update(shrinking, old, Subject.ASSIGNED_POD)
+    assert event is not None
+    assert event.action & Action.POD_SCALE_DOWN
+    assert pod_update(old, shrinking, Subject.ASSIGNED_POD) is None
 
 
 def test_amounts_that_make_no_sense_leave_the_rest_alone(

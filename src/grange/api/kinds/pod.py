@@ -287,7 +287,12 @@ class ContainerState(View, frozen=True):
 
 
 class ContainerStatus(View, frozen=True):
-    """What became of one container."""
+    """What became of one container.
+
+    Attributes:
+        allocated_resources: requests that the node has set aside for it, also during a resize.
+        resources: what its cgroup has now.
+    """
 
     name: str
     ready: bool = False
@@ -298,6 +303,8 @@ class ContainerStatus(View, frozen=True):
     image: str = ""
     image_id: str = msgspec.field(name="imageID", default="")
     container_id: str = msgspec.field(name="containerID", default="")
+    allocated_resources: dict[str, Scalar] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class PodStatus(View, frozen=True):
@@ -314,6 +321,8 @@ class PodStatus(View, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
+    allocated_resources: dict[str, Scalar] | None = None
+    resources: ResourceRequirements | None = None
 
 
 class Pod(Resource, frozen=True):

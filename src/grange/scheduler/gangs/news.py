@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.kinds.podgroup import PodGroup
@@ -257,7 +258,7 @@ class News:
 
     def _charge(self, pod: Pod, queue: str) -> None:
         try:
-            need = requests.pod_request(pod.spec).resources
+            need = requests.pod_request(effective_spec(pod)).resources
         except QuantityError:
             return  # such a pod is left out everywhere
         self._quotas.charge(pod.metadata.uid, queue, quotas.amounts(need))
