@@ -20,6 +20,9 @@ from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
 from grange.base.clock import Clock
 
+# As in Kubernetes; clients refuse header fields above 8 KiB.
+_WARNING_MAX_CHARS, _WARNINGS_MAX_CHARS = 256, 4096
+
 
 @dataclass(slots=True)
 class Call:
@@ -100,11 +103,16 @@ def warning_headers(warnings: Sequence[str]) -> Mapping[str, str]:
     """The ``Warning`` header of RFC 7234 that clients show; code 299 is Kubernetes'."""
     if not warnings:
         return {}
-    texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings]
-    shown = ", ".join(f'299 - "{text}"' for text in texts)
-    # Field names come from the caller: nothing of them may end the header.
-    printable = "".join(char if " " <= char <= "~" else "?" for char in shown)
-    return {"Warning": printable}
+    shown, size = [], 0
+    for text in warnings:
+        # Field names come from the caller: nothing of them may end the header.
+        cut = "".join(char if " " <= char <= "~" else "?" for char in text[:_WARNING_MAX_CHARS])
+        size += len(cut)
+        if size > _WARNINGS_MAX_CHARS:
+            break
+        escaped = cut.replace("\\", "\\\\").replace('"', '\\"')
+        shown.append(f'299 - "{escaped}"')
+    return {"Warning": ", ".join(shown)}
 
 
 class _Identity(msgspec.Struct):

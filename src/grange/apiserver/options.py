@@ -18,12 +18,13 @@ class WriteOptions:
 
     Attributes:
         dry_run: do everything but the write.
-        field_validation: what to do about unknown fields: ``Strict`` refuses them (the default
-            here, as kubectl's), ``Warn`` drops them with a warning, ``Ignore`` drops them.
+        field_validation: what to do about unknown and duplicate fields: ``Strict`` refuses them,
+            ``Warn`` drops them with a warning, ``Ignore`` drops them. As in Kubernetes the default
+            is ``Warn``; kubectl asks for ``Strict``.
     """
 
     dry_run: bool = False
-    field_validation: str = STRICT
+    field_validation: str = WARN
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def write_options(query: Mapping[str, str]) -> WriteOptions:
     """
     if not query:
         return _PLAIN
-    validation = query.get("fieldValidation") or STRICT
+    validation = query.get("fieldValidation") or WARN
     if validation not in {STRICT, WARN, IGNORE}:
         raise BadRequest(f'fieldValidation must be Strict, Warn or Ignore, not "{validation}"')
     return WriteOptions(_dry_run(query.get("dryRun") or ""), validation)

@@ -229,7 +229,7 @@ async def opened(around: Surroundings, target: Target) -> AsyncIterator[Session]
 
     chosen = around.access(target.kubeconfig, target.context)
     transport = HTTP.from_access(chosen, clock=around.clock)
-    client = Client(transport)
+    client = Client(transport, strict=True)
     namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")
     try:
         yield Session(client, namespace, around)

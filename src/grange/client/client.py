@@ -7,6 +7,7 @@ queue is the one layer that retries. Reads wait and ask again when the server sa
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from grange.api.bindings import Binding
@@ -29,6 +30,7 @@ Outcomes: TypeAlias = list[ApiError | None]  # inside the class, ``list`` is the
 
 _READ_ATTEMPTS = 5
 _LONGEST_WAIT_S = 30
+_OBJECT_WRITES = frozenset({"POST", "PUT", "PATCH"})
 _BINDINGS_AT_ONCE = 32  # of one group: each is a connection
 
 
@@ -42,10 +44,15 @@ class Client:
     Args:
         transport: what carries the requests.
         clock: for the waits that a server asks of reads; the running loop's by default.
+        strict: have the server refuse fields that it does not know, as kubectl does; by default it
+            drops them with a warning.
     """
 
-    def __init__(self, transport: Transport, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, transport: Transport, *, clock: Clock | None = None, strict: bool = False
+    ) -> None:
         self._transport = transport
+        self._strict = strict
         self._clock = clock or LoopClock()
         self._groups_served = True  # as far as we know
 
@@ -357,7 +364,7 @@ class Client:
         Raises:
             ServiceUnavailable, Timeout: there was no answer.
         """
-        return await self._transport.send(request)
+        return await self._send(request)
 
     async def _read(self, request: Request) -> bytes:
         attempt = 1
@@ -371,8 +378,14 @@ class Client:
             await self._clock.sleep(wait_s)
             attempt += 1
 
+    async def _send(self, request: Request) -> Response:
+        if self._strict and request.method in _OBJECT_WRITES:
+            query = {"fieldValidation": "Strict", **request.query}
+            request = replace(request, query=query)
+        return await self._transport.send(request)
+
     async def _write(self, request: Request) -> bytes:
-        response = await self._transport.send(request)
+        response = await self._send(request)
         body = response.body if response.chunks is None else await _collect(response.chunks)
         error = requests.failure(response, body)
         if error is not None:

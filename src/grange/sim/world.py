@@ -88,7 +88,7 @@ class World:
         self._clocks: dict[str, SuspendableClock] = {}
         self._lives: dict[str, int] = {}
         self._running: dict[str, Child[None]] = {}
-        self.client = Client(InProcess(self._handle, ADMIN), clock=clock)
+        self.client = Client(InProcess(self._handle, ADMIN), clock=clock, strict=True)
 
     # --- the API server -----------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class World:
         transport: Transport = self.network.transport(way, name, self._life(name))
         for tap in self.taps:
             transport = tap(transport, name)
-        client = Client(transport, clock=clock)
+        client = Client(transport, clock=clock, strict=True)
         informers = InformerFactory(client, clock=clock, rng=rng.fork("informers"), log=log)
         deps = Deps(client, informers, clock, rng.fork("service"), log, metrics.registry())
         service = factory(deps)

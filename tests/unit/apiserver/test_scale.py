@@ -124,7 +124,7 @@ async def test_nonsense_is_refused_with_its_field(
 ) -> None:
     await make(server)
     before = server.store.revision
-    answer = await server.update(SCALE, {**body(0), "spec": spec})
+    answer = await server.update(SCALE, {**body(0), "spec": spec}, fieldValidation="Strict")
     assert (answer.code, answer.fields) == (code, fields), answer.text
     if code == 422:
         details = answer.body["details"]

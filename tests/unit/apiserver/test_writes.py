@@ -203,19 +203,42 @@ async def test_rules_that_stumble_over_a_document_that_does_not_fit_are_left_out
     assert {"spec.containers[0].name", "spec.volumes"} <= {*answer.fields}
 
 
-@pytest.mark.parametrize("query", [{}, {"fieldValidation": "Strict"}])
-async def test_unknown_field_is_refused_by_default(server: Server, query: dict[str, str]) -> None:
-    answer = await server.create(PODS, pod(nodeNam="x"), **query)
+async def test_unknown_field_is_refused_when_strict(server: Server) -> None:
+    answer = await server.create(PODS, pod(nodeNam="x"), fieldValidation="Strict")
     assert (answer.code, answer.fields) == (400, ["spec.nodeNam"])
     assert 'unknown field "spec.nodeNam"' in answer.message
 
 
-async def test_unknown_field_is_dropped_with_a_warning_when_asked(server: Server) -> None:
-    answer = await server.create(PODS, pod(nodeNam="x"), fieldValidation="Warn")
+@pytest.mark.parametrize("query", [{}, {"fieldValidation": "Warn"}])
+async def test_unknown_field_is_dropped_with_a_warning(
+    server: Server, query: dict[str, str]
+) -> None:
+    answer = await server.create(PODS, pod(nodeNam="x"), **query)
     assert answer.code == 201
     told = 'unknown field \\"spec.nodeNam\\"; did you mean \\"nodeName\\"?'
     assert answer.headers["Warning"] == f'299 - "{told}"'
     assert "nodeNam" not in answer.body["spec"]
+
+
+async def test_status_patched_onto_a_configmap_is_dropped_with_a_warning(server: Server) -> None:
+    """Operators keep a status on what they watch; on a kind without one it must not fail."""
+    await server.made(CONFIGMAPS, configmap())
+    change = {"status": {"seen": "yes"}, "metadata": {"annotations": {"a": "b"}}}
+    answer = await server.patch(f"{CONFIGMAPS}/settings", change)
+    assert answer.code == 200, answer.text
+    assert answer.headers["Warning"] == '299 - "unknown field \\"status\\""'
+    assert answer.body["metadata"]["annotations"] == {"a": "b"}
+    assert "status" not in answer.body
+
+
+async def test_warnings_are_bounded(server: Server) -> None:
+    """Clients refuse headers above 8 KiB."""
+    asked = pod()
+    asked["spec"] |= {f"x{number}" * 100: 1 for number in range(40)}
+    answer = await server.create(PODS, asked)
+    assert answer.code == 201, answer.text
+    assert len(answer.headers["Warning"]) < 6_000
+    assert answer.headers["Warning"].count("299 - ") < 40
 
 
 async def test_unknown_field_is_dropped_silently_when_asked(server: Server) -> None:

@@ -86,6 +86,19 @@ async def test_writes_are_sent_once_whatever_comes_back() -> None:
         assert len(transport.requests) == 5
 
 
+async def test_strict_client_has_unknown_fields_refused() -> None:
+    for strict, validation in ((False, None), (True, "Strict")):
+        transport = Scripted(*[Response(200, POD_A)] * 4)
+        client = Client(transport, strict=strict)
+        await client.get(POD, "a", "ns")
+        await client.create(POD, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+        await client.patch(POD, "a", "ns", patch={})
+        await client.raw(Request("PUT", "/api/v1/namespaces/ns/pods/a"))
+        asked = [sent.query.get("fieldValidation") for sent in transport.requests]
+        assert asked == [None, validation, validation, validation]
+        assert transport.requests[1].query["dryRun"] == "All"
+
+
 async def test_failures_of_the_transport_pass_through() -> None:
     transport = Scripted(status.Timeout("no answer"), status.ServiceUnavailable("no way"))
     client = Client(transport)
