@@ -1,5 +1,6 @@
 """How long to wait before trying again: pure values, no clock and no task."""
 
+import math
 from dataclasses import dataclass
 
 from grange.base.rng import Stream
@@ -79,11 +80,18 @@ class FailureLimiter:
         self._bucket = bucket or TokenBucket(rate_per_s=10.0, burst=100)
         self._failures: dict[object, int] = {}
 
-    def when(self, item: object, now: float) -> float:
-        """Count one more failure of the item and return the seconds to wait."""
+    def when(self, item: object, now: float, *, cap_s: float = math.inf) -> float:
+        """Count one more failure of the item and return the seconds to wait.
+
+        Args:
+            item: what failed.
+            now: monotonic seconds.
+            cap_s: the item's own delay is not longer this time.
+        """
         failures = self._failures.get(item, 0) + 1
         self._failures[item] = failures
-        return max(self._exponential.delay(failures), self._bucket.reserve(now))
+        delay_s = min(cap_s, self._exponential.delay(failures))
+        return max(delay_s, self._bucket.reserve(now))
 
     def failures(self, item: object) -> int:
         """Consecutive failures of the item so far."""

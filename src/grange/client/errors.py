@@ -5,7 +5,8 @@
     GrangeError
     ├── KubeconfigError    the message names the file and the field: correct it, or choose another
     └── ApiError … ServiceUnavailable
-        └── Unreachable    no server answered at that address: start it, or choose another
+        ├── Unreachable    no server answered at that address: start it, or choose another
+        └── StreamBroken   a watch or a log that had begun ended early: resume it
 """
 
 from grange.api.status import ServiceUnavailable
@@ -18,3 +19,7 @@ class KubeconfigError(GrangeError):
 
 class Unreachable(ServiceUnavailable):
     """No connection to the server could be made; the message names its address."""
+
+
+class StreamBroken(ServiceUnavailable):
+    """A stream that the server had begun to send broke off."""

@@ -17,10 +17,10 @@ from grange.api.status import (
     Expired,
     Gone,
     InternalError,
-    ServiceUnavailable,
     from_status,
 )
 from grange.client import requests
+from grange.client.errors import StreamBroken
 
 R = TypeVar("R", bound=Resource)
 
@@ -118,10 +118,10 @@ class Frames(Generic[R]):
         """The stream ended.
 
         Raises:
-            ServiceUnavailable: in the middle of an event.
+            StreamBroken: in the middle of an event.
         """
         if self._held and self.error is None:
-            raise ServiceUnavailable(
+            raise StreamBroken(
                 f"watch of {self._kind.qualified}: the stream broke off inside an event"
             )
 

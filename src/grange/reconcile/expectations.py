@@ -7,27 +7,56 @@ them again.
 
 The notes are names (creations) and UIDs (deletions) kept for the UID of the owner, not counters:
 an observation counts once however often it is delivered, somebody else's object never satisfies
-ours, and an owner that was deleted and created again starts clean. The time limit is a net for
-lost events, not a means of flow control.
+ours, and an owner that was deleted and created again starts clean.
+
+Each expectation has a time from which the server is to be asked about it (``unanswered`` does
+that): at once after a write whose outcome is unknown, else when the cache has not shown it for
+some seconds. The time limit is a net for what that misses, not a means of flow control.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from grange.api.status import Timeout
+from grange.api.status import ApiError, InsufficientStorage
 from grange.base.clock import Clock
+from grange.client.errors import Unreachable
 
 TIMEOUT_S = 300.0
+OVERDUE_S = 5.0
+"""The cache shows a write much sooner; after so long the server is asked."""
 # Who asks again after ``remaining_s`` must not be a rounding error too early: where time does not
 # move by itself (virtual time) it would ask for ever.
 _RESOLUTION_S = 1e-3
 
 
 @dataclass(slots=True)
+class _Deletion:
+    kind: str
+    name: str
+    read_at: float
+
+
+@dataclass(slots=True)
 class _Record:
     since: float
-    creations: dict[tuple[str, str], None]
-    deletions: dict[str, None]
+    creations: dict[tuple[str, str], float]  # when to ask the server
+    deletions: dict[str, _Deletion]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """A write about which the server is to be asked.
+
+    Attributes:
+        kind: the plural, as the expectation was noted with.
+        name: of the object.
+        uid: of the object to be deleted; empty for a creation.
+    """
+
+    kind: str
+    name: str
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +95,20 @@ class Expectations:
         """
         record = self._record(owner_uid)
         for name in names:
-            record.creations[kind, name] = None
+            record.creations[kind, name] = self._overdue_at()
         self._drop_if_met(owner_uid, record)
 
-    def expect_deletions(self, owner_uid: str, uids: Iterable[str]) -> None:
-        """Wait for these objects to go; call before deleting them. Restarts the time limit."""
+    def expect_deletions(self, owner_uid: str, names: Mapping[str, str], *, kind: str = "") -> None:
+        """Wait for these objects to go; call before deleting them. Restarts the time limit.
+
+        Args:
+            owner_uid: whose.
+            names: of the objects, by UID.
+            kind: the plural, where one owner makes several kinds.
+        """
         record = self._record(owner_uid)
-        for uid in uids:
-            record.deletions[uid] = None
+        for uid, name in names.items():
+            record.deletions[uid] = _Deletion(kind, name, self._overdue_at())
         self._drop_if_met(owner_uid, record)
 
     def creation_observed(self, owner_uid: str, name: str, *, kind: str = "") -> None:
@@ -93,14 +128,53 @@ class Expectations:
     def creation_failed(
         self, owner_uid: str, name: str, error: BaseException, *, kind: str = ""
     ) -> None:
-        """A create did not happen, so nobody will see it; kept if the outcome is not known."""
+        """A create did not happen; if the outcome is not known, the server is to be asked at once."""
         if not outcome_unknown(error):
             self.creation_observed(owner_uid, name, kind=kind)
+            return
+        record = self._records.get(owner_uid)
+        if record is not None and (kind, name) in record.creations:
+            record.creations[kind, name] = self._clock.monotonic()
 
     def deletion_failed(self, owner_uid: str, uid: str, error: BaseException) -> None:
-        """A delete did not happen, so nobody will see it; kept if the outcome is not known."""
+        """A delete did not happen; if the outcome is not known, the server is to be asked at once."""
         if not outcome_unknown(error):
             self.deletion_observed(owner_uid, uid)
+            return
+        record = self._records.get(owner_uid)
+        if record is not None and uid in record.deletions:
+            record.deletions[uid].read_at = self._clock.monotonic()
+
+    def doubtful(self, owner_uid: str) -> tuple[Doubtful, ...]:
+        """The writes about which the server is to be asked now."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return ()
+        now = self._clock.monotonic() + _RESOLUTION_S
+        creations = [Doubtful(*key) for key, at in record.creations.items() if at <= now]
+        deletions = [
+            Doubtful(item.kind, item.name, uid)
+            for uid, item in record.deletions.items()
+            if item.read_at <= now
+        ]
+        return (*creations, *deletions)
+
+    def confirmed(self, owner_uid: str, write: Doubtful) -> None:
+        """The server has what was written, so the cache will show it."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return
+        if write.uid and write.uid in record.deletions:
+            record.deletions[write.uid].read_at = self._overdue_at()
+        elif not write.uid and (write.kind, write.name) in record.creations:
+            record.creations[write.kind, write.name] = self._overdue_at()
+
+    def refuted(self, owner_uid: str, write: Doubtful) -> None:
+        """The server has not what was written, so the cache will never show it."""
+        if write.uid:
+            self.deletion_observed(owner_uid, write.uid)
+        else:
+            self.creation_observed(owner_uid, write.name, kind=write.kind)
 
     def satisfied(self, owner_uid: str) -> bool:
         """Whether the cache has shown all that this owner did, or the time is up."""
@@ -119,6 +193,15 @@ class Expectations:
         if record is None:
             return 0.0
         return max(0.0, record.since + self._timeout_s - self._clock.monotonic())
+
+    def next_read_s(self, owner_uid: str) -> float:
+        """Seconds until the server is to be asked, or the time limit frees the owner."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return 0.0
+        reads = (*record.creations.values(), *(item.read_at for item in record.deletions.values()))
+        soonest = min(reads, default=math.inf) - self._clock.monotonic()
+        return max(0.0, min(soonest, self.remaining_s(owner_uid)))
 
     def awaited(self, owner_uid: str) -> Awaited:
         """What the owner still waits for: for logs and explanations."""
@@ -144,6 +227,9 @@ class Expectations:
         record.since = now
         return record
 
+    def _overdue_at(self) -> float:
+        return self._clock.monotonic() + OVERDUE_S
+
     def _drop_if_met(self, owner_uid: str, record: _Record) -> None:
         if not record.creations and not record.deletions:
             self._records.pop(owner_uid, None)
@@ -152,6 +238,10 @@ class Expectations:
 def outcome_unknown(error: BaseException) -> bool:
     """Whether a write that ended this way may have happened all the same.
 
-    True for a timeout, and for anything that is not an ordinary exception (a cancellation).
+    True for a timeout and for a server error, which may come from a proxy or from a server that
+    gave up on a write that was made, and for anything that is not an ordinary exception (a
+    cancellation). False where no connection was made, and where the disk refused.
     """
-    return isinstance(error, Timeout) or not isinstance(error, Exception)
+    if isinstance(error, (Unreachable, InsufficientStorage)):
+        return False
+    return not isinstance(error, Exception) or (isinstance(error, ApiError) and error.code >= 500)

@@ -16,6 +16,7 @@ order says that the stream broke its promise, and the collection is listed again
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -23,14 +24,16 @@ from typing import Generic, TypeVar
 
 from grange.api.meta import ObjectKey, Resource
 from grange.api.scheme import KindInfo
-from grange.api.status import ApiError, Expired, NotFound, ServiceUnavailable, Timeout
+from grange.api.status import ApiError, Expired, NotFound, Timeout
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.client import Client, WatchEvent
+from grange.client.errors import StreamBroken
 from grange.reconcile.indexer import Indexer
+from grange.reconcile.outage import OUTAGE_CAP_S, is_outage
 from grange.reconcile.sharing import Sharing
 
 R = TypeVar("R", bound=Resource)
@@ -205,7 +208,7 @@ class Informer(Generic[R]):
     async def run(self) -> None:
         """Keep the copy up to date until cancelled; failures of the API are retried for ever."""
         while True:
-            asked_s = 0.0
+            asked_s, cap_s = 0.0, math.inf
             try:
                 if not self._version:
                     await self._list()
@@ -222,6 +225,7 @@ class Informer(Generic[R]):
                 if _is_future(error):
                     self._version = ""
                 self._failures += 1
+                cap_s = OUTAGE_CAP_S if is_outage(error) else math.inf
                 asked_s = float(error.details.retry_after_seconds)
                 if isinstance(error, NotFound) and not self.synced.is_set():
                     # A cluster that never served the kind has no objects of it; it may learn it.
@@ -235,7 +239,7 @@ class Informer(Generic[R]):
             # The first trouble after good times is retried at once: mostly it is a connection
             # that ended or a history that was compacted. From the second on it waits.
             delay_s = self._settings.backoff.delay(self._attempt, self._rng)
-            await self._clock.sleep(max(delay_s, asked_s))
+            await self._clock.sleep(max(min(delay_s, cap_s), asked_s))
             self._attempt += 1
 
     # --- list -------------------------------------------------------------------------------
@@ -308,7 +312,7 @@ class Informer(Generic[R]):
         if self._clock.monotonic() - started >= _HEALTHY_S:
             self._relisting, self._attempt = False, 0
         elif failure is None:
-            failure = ServiceUnavailable("the watch ended as soon as it had begun")
+            failure = StreamBroken("the watch ended as soon as it had begun")
         if failure is not None:
             raise failure
 

@@ -9,6 +9,7 @@ exactly one more run, nothing is lost, and no key is ever with two workers.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -102,12 +103,12 @@ class Core(Generic[T]):
             heappush(self._heap, (at, self._sequence, item))
         return False
 
-    def add_rate_limited(self, item: T, now: float) -> bool:
-        """Count a failure of the item and add it after the delay it has earned."""
+    def add_rate_limited(self, item: T, now: float, *, cap_s: float = math.inf) -> bool:
+        """Count a failure of the item and add it after the delay it has earned, capped."""
         if self.shutting_down:
             return False
         self._retries += 1
-        return self.add_after(item, self._limiter.when(item, now), now)
+        return self.add_after(item, self._limiter.when(item, now, cap_s=cap_s), now)
 
     def forget(self, item: T) -> None:
         """The item's next failure counts as its first."""
@@ -204,9 +205,9 @@ class WorkQueue(Generic[T]):
         else:
             self._arm()
 
-    def add_rate_limited(self, item: T) -> None:
-        """Count a failure of the item and add it after the delay it has earned."""
-        if self._core.add_rate_limited(item, self._clock.monotonic()):
+    def add_rate_limited(self, item: T, *, cap_s: float = math.inf) -> None:
+        """Count a failure of the item and add it after the delay it has earned, capped."""
+        if self._core.add_rate_limited(item, self._clock.monotonic(), cap_s=cap_s):
             self._wake(1)
         else:
             self._arm()

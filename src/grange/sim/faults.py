@@ -16,6 +16,7 @@ from grange.api.status import ServiceUnavailable, Timeout
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
+from grange.client.errors import StreamBroken
 from grange.client.transport import Transport
 
 
@@ -238,7 +239,7 @@ class FaultyTransport:
                     )
                     if kept:
                         yield chunk[:kept]
-                    raise ServiceUnavailable("the stream broke")
+                    raise StreamBroken("the stream broke")
                 yield chunk
                 if chunk.endswith(b"\n") and self._happens(faults.repeat_chunk):
                     self._network.note(self._component, f"repeated a chunk of {request.path}")
@@ -256,7 +257,7 @@ class FaultyTransport:
         await self._network.clock.sleep(left_s)
         if self._rng.integer(0, 1):
             self._network.note(self._component, f"{request.path} breaks after it has hung")
-            raise ServiceUnavailable("the stream broke")
+            raise StreamBroken("the stream broke")
         self._network.note(self._component, f"{request.path} goes on after it has hung")
 
     async def _travel(self, faults: NetworkFaults) -> None:

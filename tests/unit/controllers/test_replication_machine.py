@@ -212,7 +212,7 @@ class Cluster(RuleBasedStateMachine):
             return
         if live.metadata.deletion_timestamp:
             return
-        self.expectations.expect_deletions(uid, [pod.metadata.uid])
+        self.expectations.expect_deletions(uid, {pod.metadata.uid: pod.metadata.name})
         self.ask_to_go(live)
 
     def do_repair(self, repair: logic.Repair) -> None:

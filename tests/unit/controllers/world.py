@@ -1,6 +1,7 @@
 """A small world for tests of controllers: a real API server in memory, informers, and naive hands
 in the place of scheduler and node agents. Controllers get a client that a test can make fail
-(``gate``), and whose watches it can hold up (``deaf``).
+(``gate``), whose answers it can drop after the server has done what was asked (``answer_gate``), and
+whose watches it can hold up (``deaf``).
 
 The hands bind a pod to the node that it is pinned to (or to the matching node with the fewest
 pods), report it Running and Ready, renew the node's lease, and confirm its deletion; unless the
@@ -64,6 +65,7 @@ class World:
             self.store, Scheme(self.kinds), clock=clock, rng=rng, log=log, authn=None
         )
         self.gate: Callable[[Request], ApiError | None] = lambda request: None
+        self.answer_gate: Callable[[Request], ApiError | None] = lambda request: None
         self.requests: list[tuple[str, str]] = []
         self.client = Client(InProcess(self.application.handle, ADMIN), clock=clock)
         self.watched = Client(InProcess(self._handle, ADMIN), clock=clock)
@@ -82,6 +84,9 @@ class World:
         if error is not None:
             return Response(error.code, codec.encode(error.status().document()))
         response = await self.application.handle(request)
+        error = self.answer_gate(request)
+        if error is not None:
+            return Response(error.code, codec.encode(error.status().document()))
         if response.chunks is None:
             return response
         return replace(response, chunks=self._heard(request.path, response.chunks))

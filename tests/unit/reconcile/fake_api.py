@@ -19,6 +19,7 @@ from grange.api.status import ApiError, Cause, Expired, InternalError, ServiceUn
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
+from grange.client.errors import StreamBroken
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -236,7 +237,7 @@ class Faults:
                     # Cut between two swapped lines, the later is lost and nobody can know.
                     if self._strikes(self.cut) and not swapped:
                         if self._strikes(0.5):
-                            raise ServiceUnavailable("reset by peer")
+                            raise StreamBroken("reset by peer")
                         return
                     yield piece
                 if self._strikes(self.expire):

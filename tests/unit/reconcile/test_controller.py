@@ -1,12 +1,13 @@
 """The controller loop: every key is served, failures wait and return, nothing else suffers."""
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from grange.api.meta import ObjectKey
-from grange.api.status import Conflict
+from grange.api.status import Conflict, Invalid, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import exposition, registry
@@ -254,3 +255,20 @@ async def test_busy_controller_lets_others_run(
             turns += 1
         nursery.cancel()
     assert turns == 50
+
+
+async def test_outage_of_the_server_caps_the_delay(clock: Clock, rng: Stream, log: Logger) -> None:
+    """A refusal of the object itself waits longer and longer; a server that is away is asked on."""
+    at: dict[ObjectKey, list[float]] = {A: [], B: []}
+
+    async def reconcile(key: ObjectKey) -> Result:
+        at[key].append(clock.monotonic())
+        raise (ServiceUnavailable if key == A else Invalid)("no")
+
+    controller = Controller("test", reconcile, clock=clock, rng=rng, log=log)
+    controller.enqueue(A)
+    controller.enqueue(B)
+    await drive(controller, clock, 600)
+    gaps = {key: max(b - a for a, b in pairwise(times)) for key, times in at.items()}
+    assert gaps[A] == pytest.approx(5.0)
+    assert gaps[B] > 100.0

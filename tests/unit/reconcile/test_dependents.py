@@ -56,7 +56,7 @@ class Scene:
         for item in (WEB, DB):
             known.put(item.key, item, None)
             self.expectations.expect_creations(item.metadata.uid, ["p", "q"], kind="pods")
-            self.expectations.expect_deletions(item.metadata.uid, ["uid-p", "uid-q"])
+            self.expectations.expect_deletions(item.metadata.uid, {"uid-p": "p", "uid-q": "q"})
         found = tuple(candidates)
         self.dependents: Dependents[Pod, ReplicationController] = Dependents(
             owner_kind=GRC,

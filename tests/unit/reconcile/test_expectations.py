@@ -15,7 +15,7 @@ async def test_check_25_more_observations_than_expected_do_not_satisfy_the_rest(
     """Upstream counts and goes to (-1, -1); names and UIDs cannot be overcounted at all."""
     expectations = Expectations(clock)
     expectations.expect_creations("owner", [f"pod-{number}" for number in range(10)])
-    expectations.expect_deletions("owner", [f"uid-{number}" for number in range(30)])
+    expectations.expect_deletions("owner", {f"uid-{number}": "" for number in range(30)})
     for number in range(11):
         expectations.creation_observed("owner", f"pod-{number}")
     assert not expectations.satisfied("owner")
@@ -30,7 +30,7 @@ async def test_check_26_time_limit_frees_and_a_new_expectation_restarts_it(clock
     expectations = Expectations(clock)
     expectations.expect_creations("owner", ["a"])
     await clock.sleep(200)
-    expectations.expect_deletions("owner", ["u", "v"])
+    expectations.expect_deletions("owner", {"u": "pod-u", "v": "pod-v"})
     await clock.sleep(200)
     assert not expectations.satisfied("owner")
     assert expectations.remaining_s("owner") == 100
@@ -55,7 +55,7 @@ async def test_check_28_failed_create_is_not_awaited_but_an_unknown_outcome_is(
 ) -> None:
     expectations = Expectations(clock)
     expectations.expect_creations("owner", ["a", "b", "c"])
-    expectations.expect_deletions("owner", ["u", "v"])
+    expectations.expect_deletions("owner", {"u": "pod-u", "v": "pod-v"})
     expectations.creation_failed("owner", "a", Invalid("refused"))
     expectations.creation_failed("owner", "b", Timeout("no answer"))
     expectations.creation_failed("owner", "c", asyncio.CancelledError())
@@ -89,7 +89,7 @@ async def test_check_29_owner_of_the_same_name_starts_clean(clock: Clock) -> Non
 async def test_check_23_deletion_counts_once_per_uid(clock: Clock) -> None:
     """Seen once as a deletionTimestamp and once as gone, it is still one deletion."""
     expectations = Expectations(clock)
-    expectations.expect_deletions("owner", ["u", "v"])
+    expectations.expect_deletions("owner", {"u": "pod-u", "v": "pod-v"})
     expectations.deletion_observed("owner", "u")
     expectations.deletion_observed("owner", "u")
     assert not expectations.satisfied("owner")
@@ -119,7 +119,7 @@ async def test_who_asks_after_the_remaining_time_is_free(clock: Clock) -> None:
     for fraction in range(200):
         await clock.sleep(0.1 + fraction / 7)
         expectations = Expectations(clock)
-        expectations.expect_deletions("owner", ["uid"])
+        expectations.expect_deletions("owner", {"uid": "pod"})
         await clock.sleep(fraction / 3)
         await clock.sleep(expectations.remaining_s("owner"))
         assert expectations.satisfied("owner")

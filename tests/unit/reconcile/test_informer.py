@@ -256,9 +256,9 @@ async def test_failures_back_off_and_recover(clock: Clock, log: Logger) -> None:
         await informer.synced.wait()
     gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert gaps[0] == 0, "the first trouble is retried at once"
-    assert max(gaps) <= 30
-    assert len(asked) < 40
-    assert clock.monotonic() < 331
+    assert max(gaps) <= 5
+    assert len(asked) < 100
+    assert clock.monotonic() < 306, "the outage is over when the server is back"
 
 
 async def test_busy_server_is_given_the_time_it_asks_for(clock: Clock, log: Logger) -> None:

@@ -22,7 +22,7 @@ from grange.api.status import ApiError, BadRequest, ServiceUnavailable, Timeout
 from grange.api.wire import JSON, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.client.access import Access
-from grange.client.errors import KubeconfigError, Unreachable
+from grange.client.errors import KubeconfigError, StreamBroken, Unreachable
 
 _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
@@ -165,7 +165,7 @@ class HTTP:
             async for chunk in response.content.iter_any():
                 yield chunk
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ServiceUnavailable(f"{self._base}: the stream broke: {_text(error)}") from error
+            raise StreamBroken(f"{self._base}: the stream broke: {_text(error)}") from error
         finally:
             response.close()
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from grange.api import conditions
-from grange.api.kinds import REPLICATIONCONTROLLER, pod as pods
+from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.membership import OutboxEntry, drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -44,11 +44,13 @@ from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.metrics import instruments
 from grange.controllers.replication.vouching import vouched
 from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
+from grange.reconcile import unanswered
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.errors import DeletionsHeld
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
+_WRITTEN = {"": POD}  # what expectations are about
 _AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
 
 
@@ -104,9 +106,10 @@ class Passes:
             await self._refuse(controller, error)
 
     async def _pass(self, controller: ReplicationController) -> Result:
-        uid = controller.metadata.uid
-        if not self._memory.expectations.satisfied(uid):
-            return Requeue(self._memory.expectations.remaining_s(uid))
+        expectations = self._memory.expectations
+        wait_s = await unanswered.wait_s(self._client, expectations, controller, _WRITTEN)
+        if wait_s > 0:
+            return Requeue(wait_s)
         if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         claim = logic.claim(controller, self._caches.candidates(controller))

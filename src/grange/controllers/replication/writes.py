@@ -109,7 +109,8 @@ class Writes:
         An error in one part does not keep the others from being tried.
         """
         uid = controller.metadata.uid
-        self._expectations.expect_deletions(uid, (item.pod.metadata.uid for item in plan.delete))
+        going = {item.pod.metadata.uid: item.pod.metadata.name for item in plan.delete}
+        self._expectations.expect_deletions(uid, going)
         self._expectations.expect_creations(uid, (item.name for item in plan.create))
         untouched = [item.pod.metadata.uid for item in plan.delete]
         unmade = [item.name for item in plan.create]
@@ -148,8 +149,10 @@ class Writes:
         document = podtemplate.pod_document(source, name=item.name, node=item.node)
         try:
             await self._client.create(POD, document, namespace)
-        except ApiError as error:
+        except BaseException as error:
             self._expectations.creation_failed(uid, item.name, error)
+            if not isinstance(error, ApiError):
+                raise
             if isinstance(error, AlreadyExists) and await self._is_there(controller, item.name):
                 return False
             if not is_terminating(error):
@@ -181,8 +184,10 @@ class Writes:
         uid, meta = controller.metadata.uid, item.pod.metadata
         try:
             deleted = await self._delete_verified(controller, item.pod)
-        except ApiError as error:
+        except BaseException as error:
             self._expectations.deletion_failed(uid, meta.uid, error)
+            if not isinstance(error, ApiError):
+                raise
             message = f"Error deleting pod {meta.name}: {error.message}"
             self._tell(controller, Reason.DELETE_FAILED, message, WARNING)
             raise

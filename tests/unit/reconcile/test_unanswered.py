@@ -1,0 +1,91 @@
+"""The server is asked about writes without an answer, and about those the cache never shows."""
+
+from tests.unit.controllers import builders
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Document
+from grange.api.status import Timeout
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.reconcile import owners
+from grange.reconcile.expectations import OVERDUE_S, Expectations
+from grange.reconcile.unanswered import wait_s
+
+KINDS = {"": POD}
+
+
+async def owner_of(there: World) -> ReplicationController:
+    await there.add_controller(replicas=0)
+    return await there.controller()
+
+
+async def add_pod(there: World, owner: ReplicationController | None) -> str:
+    """A pod ``p``, of the owner or of nobody; its uid."""
+    meta: Document = {"name": "p", "labels": {"app": "web"}}
+    if owner is not None:
+        reference = owners.owner_reference(REPLICATIONCONTROLLER, owner)
+        meta["ownerReferences"] = [
+            {
+                "apiVersion": reference.api_version,
+                "kind": reference.kind,
+                "name": reference.name,
+                "uid": reference.uid,
+                "controller": True,
+            }
+        ]
+    document = {"metadata": meta, "spec": builders.TEMPLATE["spec"]}
+    return (await there.client.create(POD, document, "default")).metadata.uid
+
+
+async def test_creation_of_the_owner_is_awaited_further(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        uid = owner.metadata.uid
+        expectations.expect_creations(uid, ["p"])
+        await add_pod(there, owner)
+        expectations.creation_failed(uid, "p", Timeout("no answer"))
+        assert await wait_s(there.client, expectations, owner, KINDS) == OVERDUE_S
+        expectations.creation_observed(uid, "p")
+        assert await wait_s(there.client, expectations, owner, KINDS) == 0.0
+
+
+async def test_name_of_somebody_else_is_no_creation(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        uid = owner.metadata.uid
+        expectations.expect_creations(uid, ["p"])
+        await add_pod(there, None)
+        expectations.creation_failed(uid, "p", Timeout("no answer"))
+        assert await wait_s(there.client, expectations, owner, KINDS) == 0.0
+
+
+async def test_object_of_another_uid_means_the_deletion_happened(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        uid = owner.metadata.uid
+        there_now = await add_pod(there, owner)
+        expectations.expect_deletions(uid, {"before": "p", there_now: "p"})
+        for pod_uid in ("before", there_now):
+            expectations.deletion_failed(uid, pod_uid, Timeout("no answer"))
+        assert await wait_s(there.client, expectations, owner, KINDS) == OVERDUE_S
+        assert expectations.awaited(uid).deletions == ("before",)
+
+
+async def test_creation_the_cache_never_shows_is_read_when_overdue(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """It was deleted before a relist: the cache is told neither that it came nor that it went."""
+    async with world(clock, rng, log, hands=False) as there:
+        owner, expectations = await owner_of(there), Expectations(clock)
+        expectations.expect_creations(owner.metadata.uid, ["p"])
+        assert await wait_s(there.client, expectations, owner, KINDS) == OVERDUE_S
+        await clock.sleep(OVERDUE_S)
+        assert await wait_s(there.client, expectations, owner, KINDS) == 0.0
+        assert expectations.expired == 0
