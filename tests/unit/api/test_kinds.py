@@ -194,7 +194,11 @@ def test_pods_get_what_their_programs_need() -> None:
 def test_pods_keep_what_they_say() -> None:
     given = pod(restartPolicy="Never", terminationGracePeriodSeconds=0, schedulerName="mine")
     spec = complete(POD, copy.deepcopy(given))["spec"]
+    containers = given["spec"].pop("containers")
     assert {key: spec[key] for key in given["spec"]} == given["spec"]
+    assert [{**now, **was} for now, was in zip(spec["containers"], containers, strict=True)] == (
+        spec["containers"]
+    )
 
 
 def test_pods_outlive_a_short_absence_of_their_node() -> None:

@@ -76,7 +76,7 @@ async def test_what_is_no_text_is_left_to_the_schema(server: Server) -> None:
 
 
 async def test_the_default_class_is_for_pods_that_name_none(server: Server) -> None:
-    assert (await spec_of(server, "before"))["priority"] is None
+    assert (await spec_of(server, "before"))["priority"] == 0
     await server.made(CLASSES, ranked("usual", 10, globalDefault=True))
     assert await spec_of(server, "during") == {
         "priorityClassName": "usual",
@@ -84,7 +84,7 @@ async def test_the_default_class_is_for_pods_that_name_none(server: Server) -> N
         "preemptionPolicy": "PreemptLowerPriority",
     }
     await server.patch(f"{CLASSES}/usual", {"globalDefault": False})
-    assert (await spec_of(server, "after"))["priority"] is None
+    assert (await spec_of(server, "after"))["priority"] == 0
 
 
 async def test_there_is_one_default_class(server: Server) -> None:
@@ -101,7 +101,7 @@ async def test_there_is_one_default_class(server: Server) -> None:
 async def test_a_refused_default_is_no_default(server: Server) -> None:
     answer = await server.create(CLASSES, ranked("much", 2_000_000_000, globalDefault=True))
     assert (answer.code, answer.fields) == (422, ["value"])
-    assert (await spec_of(server, "p"))["priority"] is None
+    assert (await spec_of(server, "p"))["priority"] == 0
 
 
 async def test_a_new_server_finds_the_default(

@@ -1,7 +1,7 @@
-"""Defaults of pods.
+"""Defaults of pods, as Kubernetes 1.36 fills them in.
 
-Only what our own programs read is filled in; what a container image or a cluster's network would
-decide (pull policy, DNS policy) stays out, so that stored pods stay small.
+Clients rely on them without a look: kubectl reads ``securityContext`` of a pod as if it were always
+there. A container without an image, which Kubernetes does not have, gets no pull policy.
 """
 
 from collections.abc import Iterable
@@ -12,10 +12,13 @@ from grange.api.meta import Document
 
 SCHEDULER = "default-scheduler"
 GRACE_S = 30
+DNS_POLICY = "ClusterFirst"
+SERVICE_ACCOUNT = "default"
 # How long a pod stays on a node that is gone from sight, unless the pod says otherwise.
 UNREACHABLE_S = 300
 _UNREACHABLE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _FILE_MODE = 0o644
+_TERMINATION_LOG = "/dev/termination-log"
 _VOLUME_SOURCES_WITH_MODE = ("configMap", "secret", "downwardAPI", "projected")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _TOKEN_EXPIRATION_S = 3600
@@ -31,6 +34,8 @@ def default_pod(pod: Document) -> None:
     """Everything that a pod may leave out: the spec's and the status's."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    _default_service_account(spec)
     _default_tolerations(spec)
     status = pod.get("status")
     if not status:
@@ -46,6 +51,8 @@ def default_pod_spec(spec: dict[str, Any]) -> None:
     setdefault("restartPolicy", "Always")
     setdefault("terminationGracePeriodSeconds", GRACE_S)
     setdefault("schedulerName", SCHEDULER)
+    setdefault("dnsPolicy", DNS_POLICY)
+    setdefault("securityContext", {})
     host_network = spec.get("hostNetwork", False)
     for container in spec.get("containers") or ():
         _default_container(container, host_network=host_network)
@@ -55,7 +62,25 @@ def default_pod_spec(spec: dict[str, Any]) -> None:
         _default_volume(volume)
 
 
+def _default_service_account(spec: dict[str, Any]) -> None:
+    """The account, also under the field's former name; the new name wins where both are given."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or SERVICE_ACCOUNT
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def pull_policy(image: str) -> str:
+    """When to pull an image again: always for the tag ``latest``, which no tag and no digest means."""
+    name, digested, _ = image.partition("@")
+    _, tagged, tag = name.rpartition("/")[2].partition(":")
+    return "Always" if tag == "latest" or not (tagged or digested) else "IfNotPresent"
+
+
 def _default_container(container: dict[str, Any], *, host_network: bool) -> None:
+    setdefault = container.setdefault
+    setdefault("terminationMessagePath", _TERMINATION_LOG)
+    setdefault("terminationMessagePolicy", "File")
+    if not container.get("imagePullPolicy") and (image := container.get("image")):
+        container["imagePullPolicy"] = pull_policy(image)
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
         if host_network and "containerPort" in port:
@@ -72,9 +97,12 @@ def _default_container(container: dict[str, Any], *, host_network: bool) -> None
         if isinstance(hook, dict) and (action := hook.get("httpGet")) is not None:
             _default_http_get(action)
     for variable in container.get("env") or ():
-        field_ref = (variable.get("valueFrom") or {}).get("fieldRef")
-        if field_ref is not None:
-            field_ref.setdefault("apiVersion", "v1")
+        _default_field_ref(variable.get("valueFrom"))
+
+
+def _default_field_ref(source: dict[str, Any] | None) -> None:
+    if source and (field_ref := source.get("fieldRef")) is not None:
+        field_ref.setdefault("apiVersion", "v1")
 
 
 def _default_probe(probe: dict[str, Any]) -> None:
@@ -83,6 +111,8 @@ def _default_probe(probe: dict[str, Any]) -> None:
             probe[field] = default
     if (action := probe.get("httpGet")) is not None:
         _default_http_get(action)
+    if (action := probe.get("grpc")) is not None:
+        action.setdefault("service", "")
 
 
 def _default_http_get(action: dict[str, Any]) -> None:
@@ -99,9 +129,18 @@ def _default_volume(volume: dict[str, Any]) -> None:
     for field in _VOLUME_SOURCES_WITH_MODE:
         if (source := volume.get(field)) is not None:
             source.setdefault("defaultMode", _FILE_MODE)
+    if (source := volume.get("hostPath")) is not None:
+        source.setdefault("type", "")
+    _default_field_refs(volume.get("downwardAPI"))
     for source in (volume.get("projected") or {}).get("sources") or ():
         if (token := source.get("serviceAccountToken")) is not None:
             token.setdefault("expirationSeconds", _TOKEN_EXPIRATION_S)
+        _default_field_refs(source.get("downwardAPI"))
+
+
+def _default_field_refs(source: dict[str, Any] | None) -> None:
+    for item in (source or {}).get("items") or ():
+        _default_field_ref(item)
 
 
 def _default_tolerations(spec: dict[str, Any]) -> None:

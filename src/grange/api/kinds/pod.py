@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from grange.api import meta
+from grange.api import codec, meta
 from grange.api.defaults.podspec import default_pod
 from grange.api.fields import readers
 from grange.api.kinds.podgroup import GROUP_LABEL
@@ -358,10 +358,18 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
         check_pod_spec(spec, "spec", faults)
     elif spec != (before := old.get("spec") or {}):
         check_pod_spec(spec, "spec", faults)
-        check_pod_update(spec, before, "spec", faults)
+        check_pod_update(spec, _completed(before), "spec", faults)
     if old is not None and spec.get("nodeName"):
         _check_same_quota(document, old, faults)
     return faults.causes
+
+
+def _completed(spec: Document) -> Document:
+    """The spec with its defaults: it may have been stored when there were fewer of them."""
+    pod: Document = {"spec": codec.clone(spec)}
+    default_pod(pod)
+    completed: Document = pod["spec"]
+    return completed
 
 
 def _check_same_quota(document: Document, old: Document, faults: Faults) -> None:

@@ -20,7 +20,9 @@ DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 PORT_MAX = 65_535
 _SECONDS_MAX = 2**31 - 1  # 68 years; what is added to a time must still give one
-NO_COMMAND = "name the program to run, or an image that has one"
+NO_COMMAND = (
+    "this control plane runs pods as processes: name the program to run, or an image that has one"
+)
 _CHANGEABLE = (
     "activeDeadlineSeconds",
     "schedulingGates",

@@ -130,10 +130,10 @@ class Priority:
                     f"spec.{field} is {right} by {source}, and may not be given as {given}; "
                     "name a PriorityClass in spec.priorityClassName instead",
                 )
-        if rank is not _PLAIN:
+        if rank.name:
             spec["priorityClassName"] = rank.name
-            spec["priority"] = rank.value
-            spec["preemptionPolicy"] = rank.policy
+        spec["priority"] = rank.value
+        spec["preemptionPolicy"] = rank.policy
 
     def _named(self, pod: str, name: str) -> _Rank:
         found = self._class(name)
