@@ -6,14 +6,14 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program, Run, RuntimeFailedError
-from grange.agent.runtimes.process import leftovers, shim
+from grange.agent.runtimes.process import attempts, leftovers, shim
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
@@ -74,7 +74,7 @@ async def offload() -> AsyncGenerator[Threads, None]:
 
 @asynccontextmanager
 async def opened(
-    data_dir: Path, clock: Clock, log: Logger, offload: Threads, **settings: int
+    data_dir: Path, clock: Clock, log: Logger, offload: Threads, **settings: float
 ) -> AsyncIterator[ProcessRuntime]:
     config = ProcessConfig(data_dir, **settings)  # type: ignore[arg-type]  # all of them are numbers
     async with ProcessRuntime(config, clock=clock, log=log, offload=offload) as runtime:
@@ -525,3 +525,103 @@ async def test_nothing_is_doubled_whenever_the_server_is_killed(
 def session_leaders(pids: list[int]) -> list[int]:
     """Those of the processes that a shim started; the others are their children."""
     return [pid for pid in pids if os.path.exists(f"/proc/{pid}") and os.getsid(pid) == pid]
+
+
+# --- supervisors that do not answer ----------------------------------------------------------------
+
+
+async def until(clock: Clock, test: Callable[[], bool]) -> None:
+    async with clock.timeout(LIMIT_S):
+        while not test():
+            await clock.sleep(0.01)
+
+
+def shim_of(data_dir: Path, target: ContainerID) -> int:
+    state = Layout(data_dir).read_state(target)
+    assert state is not None
+    return int(str(state["shim"]))
+
+
+@asynccontextmanager
+async def left_behind(
+    data_dir: Path, clock: Clock, log: Logger, offload: Threads
+) -> AsyncIterator[int]:
+    """Two containers of an earlier runtime; the shim of ``main`` is stopped: its process id."""
+    async with opened(data_dir, clock, log, offload) as first:
+        await first.prepare(POD)
+        await first.start(attempt(), shell("exec sleep 600"), ())
+        await first.start(attempt(0, "other"), shell("exec sleep 600"), ())
+    shim_pid = shim_of(data_dir, attempt())
+    os.kill(shim_pid, signal.SIGSTOP)
+    try:
+        yield shim_pid
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(shim_pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("connections", [0, 20])
+async def test_stopped_shim_holds_up_nothing(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads, connections: int
+) -> None:
+    """Also where so many have connected that the kernel takes no more connections."""
+    async with left_behind(tmp_path, clock, log, offload) as shim_pid, AsyncExitStack() as stack:
+        for _ in range(connections):
+            with suppress(BlockingIOError):
+                made = attempts.connect(Layout(tmp_path).attempt(attempt()))
+                assert made is not None
+                stack.callback(made.close)
+        settings = {"answer_limit_s": 0.2}
+        async with clock.timeout(LIMIT_S), opened(tmp_path, clock, log, offload, **settings) as new:
+            silent, other = run_of(new, attempt()), run_of(new, attempt(0, "other"))
+            assert silent.running
+            assert f"process {shim_pid}" in silent.message
+            assert (other.running, other.message) == (True, "")
+            assert (await new.run(other.id, ("true",), 5.0)).exit_code == 0
+            os.kill(shim_pid, signal.SIGCONT)
+            await until(clock, lambda: not run_of(new, attempt()).message)
+            assert (await new.run(silent.id, ("true",), 5.0)).exit_code == 0
+            await new.signal(silent.id, signal.SIGTERM)
+            assert (await end_of(new, silent.id, clock)).signal == signal.SIGTERM
+            await new.remove(UID)
+    assert marked(tmp_path) == []
+
+
+async def test_pod_of_a_stopped_shim_can_be_removed(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    async with left_behind(tmp_path, clock, log, offload):
+        settings = {"answer_limit_s": 0.2, "kill_limit_s": 0.5}
+        async with opened(tmp_path, clock, log, offload, **settings) as new:
+            await new.remove(UID)
+            assert new.pods() == []
+    await until(clock, lambda: marked(tmp_path) == [])
+
+
+async def test_stopped_launcher_is_ended_on_close(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    async with clock.timeout(LIMIT_S):
+        async with opened(tmp_path, clock, log, offload) as first:
+            await first.prepare(POD)
+            run = await first.start(attempt(), shell("exec sleep 600"), ())
+            os.kill(launcher_of(run), signal.SIGSTOP)
+        async with opened(tmp_path, clock, log, offload) as second:
+            assert run_of(second, run.id).running
+            await second.remove(UID)
+
+
+async def test_command_of_a_stopped_launcher_is_bounded(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    async with opened(tmp_path, clock, log, offload, kill_limit_s=0.2) as runtime:
+        await runtime.prepare(POD)
+        run = await runtime.start(attempt(), shell("exec sleep 600"), ())
+        launcher = launcher_of(run)
+        os.kill(launcher, signal.SIGSTOP)
+        try:
+            with pytest.raises(RuntimeFailedError, match="does not answer"):
+                await runtime.run(run.id, ("true",), 0.1)
+        finally:
+            os.kill(launcher, signal.SIGCONT)
+        await runtime.remove(UID)

@@ -14,4 +14,5 @@ class Reason(StrEnum):
     FAILED_MOUNT = "FailedMount"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     STATUS_UNKNOWN = "ContainerStatusUnknown"
+    SUPERVISOR_UNRESPONSIVE = "SupervisorUnresponsive"
     REGISTERED = "RegisteredNode"

@@ -154,7 +154,8 @@ class Run:
         exit_code: as a shell reports it (128 + signal for a killed program).
         signal: the signal that ended it; zero for none.
         reason: Completed, Error, StartError or ContainerStatusUnknown; empty while it runs.
-        message: for people; empty where the reason says it all.
+        message: for people; empty where the reason says it all. Of a running one: why nothing
+            newer is known of it.
         pid: process id, for messages; zero where there is none.
     """
 

@@ -176,6 +176,9 @@ class PodWorker:
             lifecycle.adopt(track, runs.get(track.name, ()), now, self._timing)
             if track.state is State.RUNNING:
                 self._resume(track, probing)
+            if track.latest is not None and track.latest.running and track.latest.message:
+                message = f"container {track.name}: {track.latest.message}"
+                self._event(WARNING, Reason.SUPERVISOR_UNRESPONSIVE, message)
 
     def _resume(self, track: Track, probing: Probing) -> None:
         """A container that goes on: what its probes had found still holds until they ask again."""

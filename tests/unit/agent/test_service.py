@@ -669,3 +669,19 @@ async def test_a_pod_that_the_runtime_forgot_is_not_run_twice_when_it_must_not(
         assert len(there.starts()) == 1
         with pytest.raises(NotFound):
             await there.client.get(POD, "nobody", "default")
+
+
+async def test_silent_supervisor_is_reported_in_an_event(tools: Tools) -> None:
+    """The next agent takes the container for running and says what it does not know."""
+    async with world(*tools) as there:
+        await there.create(document())
+        await there.until_ready()
+        await there.clock.sleep(1)
+        there.crash_agent()
+        there.machine.silence(there.starts()[0], "the supervisor does not answer")
+        there.start_agent()
+        await there.clock.sleep(5)
+        assert (await there.condition("Ready"))[0] == "True"
+        assert len(there.starts()) == 1
+        told = ("SupervisorUnresponsive", "container main: the supervisor does not answer")
+        assert told in await there.events()

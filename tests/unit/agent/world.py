@@ -74,6 +74,7 @@ class World:
         self.runtime = FakeRuntime(self.machine, clock)
         self.prober = FakeProber(clock)
         self._agents: list[Child[None]] = []
+        self._started = 0
 
     async def _watched(self, request: Request) -> Response:
         error = self.gate(request)
@@ -91,7 +92,10 @@ class World:
         """An agent with informers of its own."""
         client = Client(InProcess(self._watched, ADMIN), clock=self.clock)
         informers = InformerFactory(client, clock=self.clock, rng=self.rng, log=self.log)
-        deps = Deps(client, informers, self.clock, self.rng, self.log, self.registry)
+        # Every agent draws other names for its Events, as every process does.
+        self._started += 1
+        rng = self.rng.fork(f"agent-{self._started}")
+        deps = Deps(client, informers, self.clock, rng, self.log, self.registry)
         config = NodeConfig(builders.NODE, capacity, timing=timing or Timing())
         agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
 

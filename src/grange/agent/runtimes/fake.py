@@ -99,6 +99,11 @@ class FakeMachine:
         """The run ends without anybody knowing how."""
         self.end(target, now, 137, signals.SIGKILL, STATUS_UNKNOWN)
 
+    def silence(self, target: ContainerID, message: str) -> None:
+        """Nothing more is heard of the run, though it goes on."""
+        live = self.pods[target.pod_uid].runs[target]
+        live.run = replace(live.run, message=message)
+
     def end(
         self, target: ContainerID, now: datetime, exit_code: int, number: int = 0, reason: str = ""
     ) -> None:

@@ -65,7 +65,8 @@ def run_of(target: ContainerID, state: Mapping[str, object]) -> Run:
     """What a state says about an attempt."""
     started = _instant(state, "started_at")
     if "finished_at" not in state:
-        return Run(target, started, pid=number_of(state, "pid"))
+        message = str(state.get("message", ""))
+        return Run(target, started, pid=number_of(state, "pid"), message=message)
     code = number_of(state, "exit_code")
     reason = str(state.get("reason") or (COMPLETED if code == 0 else ERROR))
     return Run(
@@ -106,7 +107,12 @@ def lost(state: Mapping[str, object], now: datetime) -> dict[str, object]:
 
 
 def connect(directory: Path) -> socket.socket | None:
-    """A connection to the shim of an attempt; None when nobody listens there."""
+    """A connection to the shim of an attempt; None when there is none.
+
+    Raises:
+        OSError: it cannot be found out now: the shim has too many connections that it does not
+            accept, or this process has no descriptor left.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(0.0)
     try:
@@ -115,10 +121,24 @@ def connect(directory: Path) -> socket.socket | None:
             connection.connect(f"/proc/self/fd/{fd}/{shim.CONTROL_SOCKET}")
         finally:
             os.close(fd)
-    except OSError:
+    except (FileNotFoundError, ConnectionRefusedError):
         connection.close()
         return None
+    except OSError:
+        connection.close()
+        raise
     return connection
+
+
+def unanswered(state: Mapping[str, object], now: datetime) -> dict[str, object]:
+    """The state of an attempt whose shim is there and does not answer: it runs, as far as known."""
+    pid = number_of(state, "shim")
+    which = f"grange-shim, process {pid}" if pid else "grange-shim"
+    message = (
+        f"the supervisor of this container ({which}) does not answer: it is stopped, or its disk "
+        "is; the container counts as running until it answers"
+    )
+    return {"started_at": now.timestamp(), **state, "message": message}
 
 
 def program_from(memory: int) -> Program:
@@ -192,6 +212,8 @@ class Attempt:
         run: what is known of it; None while it is starting.
         refusal: why nothing was started; empty for none.
         connection: to its shim, while there is one.
+        reconnect: the next try to connect, where the last one could not be made.
+        shim: process id and start time of its shim; zeros where they are not known.
         changed: set when ``run`` or ``refusal`` says something.
         ended: set when nothing of it is left.
     """
@@ -202,17 +224,27 @@ class Attempt:
         self.run: Run | None = None
         self.refusal = ""
         self.connection: Connection | None = None
+        self.shim = (0, 0)
+        self.reconnect: asyncio.TimerHandle | None = None
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
 
     def take(self, state: dict[str, object], program: Program | None = None) -> None:
         """Note what a shim or a file says."""
         self.program = program or self.program
+        self.shim = number_of(state, "shim"), number_of(state, "shim_start")
         if "unforked" in state:
             self.refusal = os.strerror(number_of(state, "unforked"))
         else:
             self.run = run_of(self.target, explained(state))
         self.changed.set()
+
+    def disconnect(self) -> None:
+        """Hear no more of it; what runs goes on."""
+        if self.connection is not None:
+            self.connection.close()
+        if self.reconnect is not None:
+            self.reconnect.cancel()
 
     def finish(self) -> None:
         """Note that nothing of it is left."""

@@ -11,6 +11,7 @@ from grange.agent.runtime import RuntimeFailedError
 from grange.agent.runtimes.process import shim
 
 _SCRIPT = shim.__file__
+_END_LIMIT_S = 2.0
 
 
 class Launcher:
@@ -97,5 +98,9 @@ class Launcher:
             self._control.close()
             self._control = None
         if self._process is not None:
-            self._process.wait()
+            try:
+                self._process.wait(_END_LIMIT_S)
+            except subprocess.TimeoutExpired:  # stopped: it never sees that nobody asks any more
+                self._process.kill()
+                self._process.wait()
             self._process = None

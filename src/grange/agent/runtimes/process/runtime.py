@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -34,7 +34,7 @@ from grange.agent.runtimes.process import attempts, programs
 from grange.agent.runtimes.process.attempts import Attempt, Connection
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
-from grange.agent.runtimes.process.leftovers import Undertaker
+from grange.agent.runtimes.process.leftovers import Undertaker, kill_exact
 from grange.agent.runtimes.process.logs import ProcessLogs
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -42,7 +42,7 @@ from grange.base.offload import Offload
 
 _LOCK_RETRY_S = 0.02
 _START_LIMIT_S = 30.0  # a shim answers within milliseconds unless the machine is drowning
-_KILL_LIMIT_S = 15.0  # longer than a shim waits for a process that is stuck in the kernel
+_RECONNECT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,9 @@ class ProcessConfig:
         log_max_bytes: a container's log file is rotated at this size.
         log_files: how many files a container's log has at most.
         lock_limit_s: how long to wait for an earlier server's launcher to end.
+        answer_limit_s: how long opening waits for the shims that it finds, all together.
+        kill_limit_s: how long SIGKILL may take before a shim that does not obey is killed as well;
+            longer than a shim waits for a process that is stuck in the kernel.
         command_output_bytes: how much of a command's output (exec probes) is kept.
     """
 
@@ -64,6 +67,8 @@ class ProcessConfig:
     log_max_bytes: int = 10 * 1024 * 1024
     log_files: int = 5
     lock_limit_s: float = 10.0
+    answer_limit_s: float = 5.0
+    kill_limit_s: float = 15.0
     command_output_bytes: int = 10 * 1024
 
 
@@ -122,6 +127,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     async def __aenter__(self) -> Self:
         """Take over.
 
+        A shim that does not answer in time holds nothing up: its container counts as running, as
+        the record on disk has it, until the shim answers.
+
         Raises:
             RuntimeFailedError: another server is using the data directory, or it is not writable.
         """
@@ -129,6 +137,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._lock()
             for uid in await self._offload.run(self._layout.pods):
                 await self._adopt_pod(uid)
+            await self._await_answers()
         except BaseException:
             await self._close()
             raise
@@ -155,15 +164,15 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             except BlockingIOError as error:
                 if self._clock.monotonic() >= deadline:
                     raise RuntimeFailedError(
-                        f"{path} is held: another server is using this data directory"
+                        f"{path} is held: another server is using this data directory, or a "
+                        "grange-launcher or grange-shim of an earlier one is stopped; end it first"
                     ) from error
             await self._clock.sleep(_LOCK_RETRY_S)
 
     async def _close(self) -> None:
         for pod in self._pods.values():
             for attempt in pod.all_attempts():
-                if attempt.connection is not None:
-                    attempt.connection.close()
+                attempt.disconnect()
         self._pods.clear()  # they belong to the next runtime now
         launcher, self._launcher = self._launcher, None
         if launcher is not None:
@@ -190,11 +199,15 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     async def _adopt_attempt(self, pod: _Pod, target: ContainerID) -> None:
         attempt = Attempt(target)
-        connection = attempts.connect(self._layout.attempt(target))
+        try:
+            connection = attempts.connect(self._layout.attempt(target))
+        except OSError:
+            pod.attempts.setdefault(target.container, []).append(attempt)
+            self._reconnect_later(pod, attempt)
+            return
         if connection is not None:
             pod.attempts.setdefault(target.container, []).append(attempt)
             self._listen(pod, attempt, connection)
-            await attempt.changed.wait()
             return
         state = await self._offload.run(lambda: self._layout.read_state(target))
         if state is None:  # asked for and never started
@@ -207,6 +220,57 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         pod.attempts.setdefault(target.container, []).append(attempt)
         attempt.take(state)
         attempt.finish()
+
+    async def _await_answers(self) -> None:
+        """Wait for the shims that were found; go by the disk for those that do not answer."""
+        waiting = [
+            attempt
+            for pod in self._pods.values()
+            for attempt in pod.all_attempts()
+            if not attempt.changed.is_set()
+        ]
+        with suppress(TimeoutError):
+            async with self._clock.timeout(self._config.answer_limit_s):
+                for attempt in waiting:
+                    await attempt.changed.wait()
+        for attempt in waiting:
+            if not attempt.changed.is_set():
+                await self._assume_running(attempt)
+
+    async def _assume_running(self, attempt: Attempt) -> None:
+        target = attempt.target
+        state = await self._offload.run(lambda: self._layout.read_state(target)) or {}
+        if attempt.changed.is_set():
+            return  # it answered meanwhile
+        if "finished_at" in state:  # stopped after its last word
+            attempt.take(state)
+            attempt.disconnect()
+            attempt.finish()
+            return
+        attempt.take(attempts.unanswered(state, self._clock.now()))
+        self._log.warning(
+            "a container's supervisor does not answer",
+            target=str(target),
+            shim=attempt.shim[0],
+            waited_s=self._config.answer_limit_s,
+        )
+
+    def _reconnect_later(self, pod: _Pod, attempt: Attempt) -> None:
+        loop = asyncio.get_running_loop()
+        attempt.reconnect = loop.call_later(_RECONNECT_S, self._reconnect, pod, attempt)
+
+    def _reconnect(self, pod: _Pod, attempt: Attempt) -> None:
+        """Reach a shim that could not be reached; it may have ended meanwhile."""
+        attempt.reconnect = None
+        try:
+            connection = attempts.connect(self._layout.attempt(attempt.target))
+        except OSError:
+            self._reconnect_later(pod, attempt)
+            return
+        if connection is None:
+            self._ended(pod, attempt)
+        else:
+            self._listen(pod, attempt, connection)
 
     # --- the seam ------------------------------------------------------------------------------
 
@@ -293,7 +357,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
         connection = Connection(self._request("run", "", spec), answered, lambda: answered({}))
         try:
-            state = await answer
+            async with self._clock.timeout(timeout_s + self._config.kill_limit_s):
+                state = await answer
+        except TimeoutError as error:
+            raise RuntimeFailedError(
+                f"{target}: the command's supervisor does not answer"
+            ) from error
         finally:
             connection.close()
         if "stage" in state:
@@ -316,7 +385,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if pod is None:
             return
         pod.ending = True
-        await self._end([pod], signal.SIGKILL, _KILL_LIMIT_S)
+        await self._kill([pod])
         if any(not attempt.ended.is_set() for attempt in pod.all_attempts()):
             raise RuntimeFailedError(f"pod {pod_uid}: a process does not die")
         await self._offload.run(lambda: self._layout.remove_pod(pod_uid))
@@ -352,7 +421,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         for pod in pods:
             pod.ending = True
         await self._end(pods, signal.SIGTERM, grace_s)
-        await self._end(pods, signal.SIGKILL, _KILL_LIMIT_S)
+        await self._kill(pods)
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -421,9 +490,21 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         for changed in list(pod.watchers.values()):
             changed()
 
+    async def _kill(self, pods: list[_Pod]) -> None:
+        """SIGKILL whatever runs, and then shims that do not obey: stopped, they never would."""
+        await self._end(pods, signal.SIGKILL, self._config.kill_limit_s)
+        left = [item for pod in pods for item in pod.all_attempts() if not item.ended.is_set()]
+        for attempt in left:
+            if kill_exact(*attempt.shim):
+                self._log.warning(
+                    "killed a supervisor that did not obey", target=str(attempt.target)
+                )
+        if left:
+            await self._end(pods, signal.SIGKILL, self._config.kill_limit_s)
+
     async def _end(self, pods: list[_Pod], number: int, limit_s: float) -> None:
         """Signal whatever runs and wait until it has ended, or for so long."""
-        waiting = [item for pod in pods for item in pod.all_attempts() if item.connection]
+        waiting = [i for pod in pods for i in pod.all_attempts() if i.connection or i.reconnect]
         for attempt in waiting:
             if attempt.connection is not None:
                 attempt.connection.signal(number)
