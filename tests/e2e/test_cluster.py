@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grange.api.status import BadRequest, NotFound, Timeout
-from grange.testing import cluster
+from grange.testing import WaitFailed, cluster
 
 CLIENTS = Path(__file__).resolve().parent / "clients"
 pytestmark = pytest.mark.e2e
@@ -82,6 +82,25 @@ def test_a_replication_controller_keeps_one_pod_on_each_node(running: Any) -> No
         running.wait_gone("pod", pod["metadata"]["name"])
     running.delete("grc", "web")
     running.wait_gone("grc", "web")
+
+
+def test_update_that_crashes_fails_the_wait(running: Any) -> None:
+    template = {"spec": sleeper("x")["spec"]}
+    manifest: dict[str, Any] = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 1, "template": template},
+    }
+    running.create(manifest)
+    running.wait("grc", "web")
+    broken = {"containers": [{"name": "main", "image": "none", "command": ["no-such-program"]}]}
+    running.patch("grc", "web", {"spec": {"template": {"spec": broken}}})
+    with pytest.raises(WaitFailed, match="no-such-program"):
+        running.wait("grc", "web")
+    running.patch("grc", "web", {"spec": {"replicas": 0}})
+    running.wait("grc", "web", until=lambda found: found["status"]["replicas"] == 0)
+    running.delete("grc", "web")
 
 
 def test_two_clusters_live_side_by_side(running: Any) -> None:

@@ -57,6 +57,28 @@ def test_a_service_from_apply_to_delete(plane: Plane) -> None:
     )
 
 
+def test_update_to_a_missing_program_exits_1_with_the_cause(plane: Plane, tmp_path: Path) -> None:
+    changed = tmp_path / "web.yaml"
+    plane.grange("apply", "-f", str(QUICKSTART), "--wait")
+    changed.write_text(QUICKSTART.read_text().replace("[python3, app", "[no-such-program, app"))
+    failed = plane.grange("apply", "-f", str(changed), "--wait", code=1)
+    assert "3/3 ready" not in failed.splitlines()[-2], failed
+    assert "no-such-program" in failed
+    assert "next: grange why grc/web" in failed
+    for words in (("wait", "grc/web"), ("rc", "rollout", "status", "web")):
+        assert "no-such-program" in plane.grange(*words, code=1), words
+    plane.grange("apply", "-f", str(QUICKSTART), "--wait")
+    plane.grange("delete", "-f", str(QUICKSTART))
+
+
+def test_program_without_a_probe_must_stay_up(plane: Plane) -> None:
+    crash = pod("crash", "sh", "-c", "sleep 0.5; exit 3")
+    failed = plane.grange("apply", "-f", "-", "--wait", stdin=crash, code=1)
+    assert "pod/crash: main: ended with exit code 3" in failed
+    assert "✔" not in failed
+    plane.grange("delete", "pod", "crash")
+
+
 def test_scaling_by_applying_a_changed_manifest(plane: Plane, tmp_path: Path) -> None:
     changed = tmp_path / "web.yaml"
     plane.grange("apply", "-f", str(QUICKSTART), "--wait")
@@ -184,11 +206,20 @@ def test_what_the_server_refuses_is_one_line(plane: Plane) -> None:
     assert "Traceback" not in both
 
 
-def test_a_service_whose_program_is_missing_says_which_when_time_runs_out(plane: Plane) -> None:
+def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
     broken = QUICKSTART.read_text().replace("[python3, app/web.py]", "[pyhton3, app/web.py]")
-    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "2s", code=1, stdin=broken)
+    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "60s", code=1, stdin=broken)
     assert "pod/web-" in said
     assert 'program "pyhton3" not found' in said
+    assert "timed out" not in said
+    assert "next: grange why grc/web" in said
+
+
+def test_a_wait_that_times_out_says_what_a_pod_waits_for(plane: Plane) -> None:
+    slow = QUICKSTART.read_text().replace('"WARM_UP_S", "0.2"', '"WARM_UP_S", "99"')
+    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "3s", code=1, stdin=slow)
+    assert "timed out after 3s: grc/web: 0/3 ready" in said
+    assert "probe failed" in said
     assert "next: grange describe pod/web-" in said
 
 

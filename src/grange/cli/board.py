@@ -5,25 +5,27 @@ time a state changes. All of it goes to standard error, so pipes see only answer
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import click
 
 from grange.api.codec import decode_document
 from grange.api.kinds import POD
-from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, Expired, NotFound, ServiceUnavailable
+from grange.api.status import ApiError
 from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.cli import readiness, stream
+from grange.cli import readiness
+from grange.cli.rolloutstatus import rollout_status
 from grange.cli.rows import Row
 from grange.cli.session import Session
+from grange.cli.subject import Subject
 from grange.cli.surroundings import Surroundings
 
-_RETRY_S = 0.5
+Target = tuple[AnyKind, str, str]
+"""Kind, name and namespace."""
+Look = Callable[[Subject], readiness.State]
 SILENT = "the server does not answer; trying again"
 
 
@@ -64,25 +66,37 @@ class Board:
 
 
 async def wait_ready(
-    session: Session, targets: Sequence[tuple[AnyKind, str, str]], *, timeout_s: float
+    session: Session,
+    targets: Sequence[Target],
+    *,
+    timeout_s: float,
+    own: readiness.Check = readiness.ready,
 ) -> int:
-    """Wait until all are ready; 0, or 1 with a hint when time runs out or one fails."""
-    return await wait_all(session, targets, readiness.ready, timeout_s=timeout_s)
+    """Wait until all are rolled out and ready; the exit code.
+
+    It is 1, with the cause, as soon as one fails for good, and when time runs out.
+
+    Args:
+        session: the connection.
+        targets: kind, name and namespace of each object.
+        timeout_s: seconds after which to give up.
+        own: reads the object's own status.
+    """
+    clock = session.around.clock
+
+    def look(subject: Subject) -> readiness.State:
+        return rollout_status(subject.document, subject.pods, clock.now(), own=own)
+
+    return await _wait(session, targets, look, timeout_s=timeout_s, pods=True)
 
 
-async def wait_gone(
-    session: Session, targets: Sequence[tuple[AnyKind, str, str]], *, timeout_s: float
-) -> int:
+async def wait_gone(session: Session, targets: Sequence[Target], *, timeout_s: float) -> int:
     """Wait until all are gone; 0, or 1 when time runs out."""
     return await wait_all(session, targets, readiness.gone, timeout_s=timeout_s)
 
 
 async def wait_all(
-    session: Session,
-    targets: Sequence[tuple[AnyKind, str, str]],
-    check: readiness.Check,
-    *,
-    timeout_s: float,
+    session: Session, targets: Sequence[Target], check: readiness.Check, *, timeout_s: float
 ) -> int:
     """Wait until the check holds for all; the exit code.
 
@@ -92,6 +106,14 @@ async def wait_all(
         check: says from the document (None when it is not there) how far it is.
         timeout_s: seconds after which to give up.
     """
+    return await _wait(
+        session, targets, lambda subject: check(subject.document), timeout_s=timeout_s, pods=False
+    )
+
+
+async def _wait(
+    session: Session, targets: Sequence[Target], look: Look, *, timeout_s: float, pods: bool
+) -> int:
     board = Board(session.around)
     labels = [_label(kind, name) for kind, name, _ in targets]
     for label in labels:
@@ -99,19 +121,22 @@ async def wait_all(
     try:
         async with session.around.clock.timeout(timeout_s), board.shown(), Nursery("wait") as all_:
             for label, (kind, name, namespace) in zip(labels, targets, strict=True):
-                all_.start(_follow(session, board, label, kind, (namespace, name), check))
+                subject = Subject(session, kind, name, namespace, pods=pods)
+                all_.start(_follow(board, label, subject, look, all_))
     except TimeoutError:
         waiting = [row for row in board.rows.values() if not row.state.done]
         for row in waiting:
             click.echo(f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True)
         if waiting:
             at = labels.index(waiting[0].label)
-            pod = await _unready_pod(session, *targets[at]) if check is readiness.ready else ""
+            pod = await _unready_pod(session, *targets[at]) if pods else ""
             click.echo(f"next: grange describe {pod or labels[at]}", err=True)
         return 1
     failed = [row for row in board.rows.values() if row.state.failed]
     for row in failed:
         click.echo(f"failed: {row.label}: {row.state.text}", err=True)
+    if failed and pods:
+        click.echo(f"next: grange why {failed[0].label}", err=True)
     return 1 if failed else 0
 
 
@@ -139,66 +164,23 @@ def _label(kind: AnyKind, name: str) -> str:
     return f"{word}/{name}"
 
 
-async def _follow(
-    session: Session,
-    board: Board,
-    label: str,
-    kind: AnyKind,
-    key: tuple[str, str],
-    check: readiness.Check,
-) -> None:
-    """Look at one object now and at every change, until its check is decided."""
+async def _follow(board: Board, label: str, subject: Subject, look: Look, all_: Nursery) -> None:
+    """Look at one object now, at every change and when it is time, until it is decided."""
     known = ""
-    while True:
-        heard = False
-        try:
-            async with aclosing(observe(session, kind, *key)) as documents:
-                async for document in documents:
-                    heard = True
-                    state = check(document)
-                    board.update(label, state)
-                    if state.done or state.failed:
-                        return
-                    known = f"{state.text}, as last seen: "
-        except (Expired, ServiceUnavailable):
-            if not heard:  # a stream that breaks off is ordinary; no answer to a question is not
+    async with Nursery(label) as nursery:
+        for watch in subject.watches:
+            nursery.start(watch())
+        while True:
+            again_s = None
+            if subject.is_silent:
                 board.update(label, readiness.State(done=False, text=known + SILENT))
-            await session.around.clock.sleep(_RETRY_S)
-
-
-async def observe(
-    session: Session, kind: AnyKind, namespace: str, name: str
-) -> AsyncGenerator[Document | None, None]:
-    """The object as it is now, then after every change; None while it is not there.
-
-    Raises:
-        Expired, ServiceUnavailable: the stream broke; start again.
-    """
-    try:
-        document: Document | None = await session.document(kind, name, namespace)
-    except NotFound:
-        document = None
-    yield document
-    listing = await session.fetch(
-        Request("GET", kind.path(namespace), query={"fieldSelector": f"metadata.name={name}"})
-    )
-    body = decode_document(listing.body)
-    items = body.get("items") or []
-    yield {"kind": kind.kind, **items[0]} if items else None
-    response = await session.fetch(
-        Request(
-            "GET",
-            kind.path(namespace),
-            query={
-                "fieldSelector": f"metadata.name={name}",
-                "watch": "true",
-                "resourceVersion": body["metadata"]["resourceVersion"],
-            },
-        )
-    )
-    async with aclosing(stream.events(response)) as events:
-        async for event in events:
-            if event.type == "DELETED":
-                yield None
-            elif event.type != "BOOKMARK":
-                yield event.object
+            elif subject.is_known:
+                state = look(subject)
+                board.update(label, state)
+                if state.done or state.failed:
+                    nursery.cancel()
+                    break
+                known, again_s = f"{state.text}, as last seen: ", state.again_s
+            await subject.changed(again_s)
+    if board.rows[label].state.failed:
+        all_.cancel()  # the others cannot change the exit code any more

@@ -1,9 +1,14 @@
-"""When an object is ready, and what to say until then: pure functions of its document."""
+"""When an object is ready, and what to say until then: pure functions of its document.
+
+A wait asks ``rolloutstatus``, which also looks at pods and at the time.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grange.api.meta import Document
+from grange.cli import causes
+from grange.cli.causes import condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,26 +19,19 @@ class State:
         done: what was waited for holds.
         text: a few words for the board.
         failed: it never will without a change; waiting longer is useless.
+        again_s: seconds after which time alone may change the answer; None for never.
     """
 
     done: bool
     text: str
     failed: bool = False
+    again_s: float | None = None
 
 
 Check = Callable[[Document | None], State]
 
 ENDED_BADLY = frozenset({"Failed", "RolledBack", "Refused"})
 """Phases of rollouts, within a controller and between two."""
-
-
-def condition(document: Document, kind: str) -> Document | None:
-    """The condition of this type, if it is there."""
-    for item in (document.get("status") or {}).get("conditions") or []:
-        if item.get("type") == kind:
-            found: Document = item
-            return found
-    return None
 
 
 def ready(document: Document | None) -> State:
@@ -84,49 +82,82 @@ def _pod(document: Document) -> State:
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded":
         return State(done=True, text="completed")
+    cause = causes.of_pod(document)
     if phase == "Failed":
-        return State(done=False, text=f"failed {status.get('reason', '')}".strip(), failed=True)
-    found = condition(document, "Ready")
-    if found is not None and found.get("status") == "True":
+        text = f"failed {status.get('reason', '')}".strip()
+        why = status.get("message") or cause
+        return State(done=False, text=f"{text}: {why}" if why else text, failed=True)
+    if is_ready(document):
         return State(done=True, text="ready")
-    for item in status.get("containerStatuses") or []:
-        waiting = (item.get("state") or {}).get("waiting")
-        if waiting:
-            ended = (item.get("lastState") or {}).get("terminated") or {}
-            told = (
-                ended.get("message") or _ending(ended),
-                waiting.get("message"),
-                waiting.get("reason"),
-            )
-            why = next((text for text in told if text), "waiting")
-            return State(done=False, text=f"{item.get('name')}: {why}")
-    scheduled = condition(document, "PodScheduled")
-    if scheduled is not None and scheduled.get("status") == "False":
-        return State(done=False, text=str(scheduled.get("message") or "unschedulable"))
-    return State(done=False, text=phase.lower())
+    return State(done=False, text=str(cause) if cause else phase.lower())
 
 
-def _ending(ended: Document) -> str:
-    """How a container's last run ended; empty if it had none."""
-    code = ended.get("exitCode")
-    return "" if code is None else f"ended with exit code {code}; see its log"
+def is_ready(document: Document) -> bool:
+    """Whether the condition Ready is True."""
+    return (condition(document, "Ready") or {}).get("status") == "True"
 
 
 def _replication_controller(document: Document) -> State:
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    wanted = int(spec.get("replicas") or 0)
-    current = int(document["metadata"].get("generation") or 0)
-    if int(status.get("observedGeneration") or 0) < current:
+    if not is_observed(document):
         return State(done=False, text="waiting for the controller")
-    have = int(status.get("readyReplicas") or 0)
-    total = int(status.get("replicas") or 0)
-    text = f"{have}/{wanted} ready"
-    if have == wanted == total:
+    wanted = int(spec.get("replicas") or 0)
+    ready, updated, available, total = (
+        int(status.get(key) or 0)
+        for key in ("readyReplicas", "updatedReplicas", "availableReplicas", "replicas")
+    )
+    text, rollout = f"{ready}/{wanted} ready", status.get("rollout") or {}
+    on_delete = (spec.get("rollout") or {}).get("type") == "OnDelete"
+    is_updated = on_delete or updated >= wanted
+    if not is_updated and rollout.get("stableHash"):  # at the first template it says nothing
+        text += f", {updated} of {wanted} updated"
+    elif ready == wanted and available < wanted:
+        text += f", {available} of {wanted} available"
+    if (phase := rollout.get("phase")) in ENDED_BADLY:
+        text += f", {phase}: {rollout.get('message') or 'see its conditions'}"
+        return State(done=False, text=text, failed=True)
+    if is_updated and ready == total == wanted <= available and phase != "Progressing":
         return State(done=True, text=text)
     why = condition(document, "Reconciled") or {}
-    if have < wanted and why.get("status") == "False" and why.get("message"):
+    if ready < wanted and why.get("status") == "False" and why.get("message"):
         text += f" ({why['message']})"
     return State(done=False, text=text)
+
+
+def is_observed(document: Document) -> bool:
+    """Whether its controller has seen the present spec."""
+    seen = (document.get("status") or {}).get("observedGeneration") or 0
+    return int(seen) >= int(document["metadata"].get("generation") or 0)
+
+
+def _workload(document: Document) -> State:
+    """A workload of Kubernetes that has replicas, as ``kubectl rollout status`` reads it."""
+    if not is_observed(document):
+        return State(done=False, text="waiting for the controller")
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    wanted = status.get("desiredNumberScheduled", spec.get("replicas", 1))
+    updated = status.get("updatedNumberScheduled", status.get("updatedReplicas", 0))
+    available = status.get("numberAvailable", status.get("availableReplicas", 0))
+    if document.get("kind") == "ReplicaSet":
+        updated = wanted
+    text = f"{available}/{wanted} available"
+    progressing = condition(document, "Progressing") or {}
+    if progressing.get("reason") == "ProgressDeadlineExceeded":
+        return State(done=False, text=f"{text}: {progressing.get('message', '')}", failed=True)
+    if updated < wanted:
+        return State(done=False, text=f"{text}, {updated} of {wanted} updated")
+    surplus = int(status.get("replicas") or 0) > wanted
+    return State(done=available >= wanted and not surplus, text=text)
+
+
+def _job(document: Document) -> State:
+    if (condition(document, "Complete") or {}).get("status") == "True":
+        return State(done=True, text="completed")
+    failed = condition(document, "Failed") or {}
+    if failed.get("status") == "True":
+        detail = [str(failed[key]) for key in ("reason", "message") if failed.get(key)]
+        return State(done=False, text=": ".join(["failed", *detail]), failed=True)
+    return State(done=False, text="not complete")
 
 
 def _node(document: Document) -> State:
@@ -173,4 +204,9 @@ _BY_KIND: Mapping[str, Callable[[Document], State]] = {
     "RollingUpdate": rolling_update,
     "Namespace": _namespace,
     "Node": _node,
+    "DaemonSet": _workload,
+    "Deployment": _workload,
+    "ReplicaSet": _workload,
+    "StatefulSet": _workload,
+    "Job": _job,
 }

@@ -11,7 +11,7 @@ Start reading at: ``embedded``.
 
 from typing import Any
 
-__all__ = ["Cluster", "cluster"]
+__all__ = ["Cluster", "WaitFailed", "cluster"]
 
 
 def __getattr__(name: str) -> Any:

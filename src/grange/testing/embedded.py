@@ -11,18 +11,21 @@ from typing import TypeVar
 
 import uvloop
 
-from grange.api import codec
-from grange.api.kinds import BUILT_IN, NODE
+from grange.api import codec, names
+from grange.api.kinds import BUILT_IN, NODE, POD
 from grange.api.kinds.node import is_ready
+from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound, Timeout
+from grange.api.wire import Request
 from grange.app.controlplane import ControlPlane
 from grange.app.settings import Settings
 from grange.base.clock import LoopClock
+from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import readiness
+from grange.cli import readiness, rolloutstatus
 from grange.client.client import Client
 
 T = TypeVar("T")
@@ -30,6 +33,10 @@ T = TypeVar("T")
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 60.0
 _POLL_S = 0.01
+
+
+class WaitFailed(GrangeError):
+    """What was waited for cannot come about without a change; the message has the cause."""
 
 
 class Cluster:
@@ -133,6 +140,9 @@ class Cluster:
     ) -> Document | None:
         """Wait until the object is ready, or until a condition of your own; return it.
 
+        Ready means what it means to ``grange wait``: a changed ReplicationController is rolled out,
+        and a container without a probe has run for two seconds.
+
         Args:
             kind: what it is.
             name: its name.
@@ -142,21 +152,39 @@ class Cluster:
 
         Raises:
             Timeout: it did not come about; the message says how far it was.
+            WaitFailed: it never will without a change: a crash loop, or a rollout that failed; not
+                with ``until``.
         """
-        check = until or (lambda document: readiness.ready(document).done)
+        clock, info = LoopClock(), self.kind(kind)
         seen: list[Document | None] = [None]
+        state = readiness.ready(None)
 
         def holds() -> bool:
+            nonlocal state
             try:
                 seen[0] = self.get(kind, name, namespace)
             except NotFound:
                 seen[0] = None
-            return check(seen[0])
+            if until is not None:
+                return until(seen[0])
+            there = self._pods_of(name, namespace) if rolloutstatus.needs_pods(info) else ()
+            state = rolloutstatus.rollout_status(seen[0], there, clock.now())
+            return state.done or state.failed
 
         if not _poll(holds, timeout_s):
-            state = readiness.ready(seen[0]).text
-            raise Timeout(f"{kind}/{name} not as wished after {timeout_s:g} s: {state}")
+            text = state.text if until is None else readiness.ready(seen[0]).text
+            raise Timeout(f"{kind}/{name} not as wished after {timeout_s:g} s: {text}")
+        if state.failed:
+            raise WaitFailed(f"{kind}/{name} failed: {state.text}")
         return seen[0]
+
+    def _pods_of(self, controller: str, namespace: str) -> Sequence[Document]:
+        query = {"labelSelector": f"{NAME_LABEL}={names.label_value(controller)}"}
+        answer = self.run(
+            lambda client: client.raw(Request("GET", POD.path(namespace), query=query))
+        )
+        items: Sequence[Document] = codec.decode_document(answer.body).get("items") or ()
+        return items
 
     def wait_nodes(self, count: int, *, timeout_s: float = 30.0) -> None:
         """Wait until so many nodes are Ready.

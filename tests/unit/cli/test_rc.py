@@ -127,6 +127,7 @@ def test_a_name_is_taken_in_every_form_in_which_it_is_printed() -> None:
 def rolling(**facts: object) -> Document:
     state = {"phase": "Progressing", "revision": 2, **facts}
     return {
+        "kind": "ReplicationController",
         "metadata": {"name": "web", "generation": 3},
         "spec": {"replicas": 4},
         "status": {"observedGeneration": 3, "updatedReplicas": 2, "rollout": state},
@@ -141,6 +142,8 @@ def test_rollout_is_done_when_all_pods_are_of_its_template() -> None:
     done["status"]["conditions"] = [short]
     assert rollout.within_done(done).text == "Complete, 2 of 4 updated (2 have no node)"
     done["status"]["updatedReplicas"] = 4
+    assert not rollout.within_done(done).done, "none of them is ready"
+    done["status"] |= {"replicas": 4, "readyReplicas": 4, "availableReplicas": 4}
     assert rollout.within_done(done).done
     done["metadata"]["generation"] = 4
     assert rollout.within_done(done).text == "waiting for the controller"

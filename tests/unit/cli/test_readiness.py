@@ -19,7 +19,7 @@ def controller(**status: object) -> Document:
 
 
 def test_a_controller_is_ready_only_for_its_present_generation() -> None:
-    counts = {"replicas": 3, "readyReplicas": 3}
+    counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 3)
     assert not readiness.ready(controller(observedGeneration=1, **counts)).done
     assert readiness.ready(controller(observedGeneration=2, **counts)).done
 

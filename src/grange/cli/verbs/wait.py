@@ -43,7 +43,10 @@ def command(
         if not targets:
             click.echo("no matching resources found", err=True)
             return 1
-        code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
+        if check is readiness.ready:
+            code = await board.wait_ready(opened, targets, timeout_s=timeout_s)
+        else:
+            code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
         if code == 0:
             for kind, name, _ in targets:
                 click.echo(f"{documents.resource(kind)}/{name} condition met")

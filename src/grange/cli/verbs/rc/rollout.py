@@ -1,18 +1,21 @@
 """``grange rc rollout``: how a change of the template, or of the controller, spreads."""
 
+from dataclasses import replace
+
 import click
 
 from grange.api import rollouts, timestamps
-from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
-from grange.cli import board, manifests, readiness, session
+from grange.cli import board, causes, listing, manifests, readiness, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.patience import Patience
 from grange.cli.printers import table
+from grange.cli.rolloutstatus import rollout_status
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import moves, objects
 
@@ -171,26 +174,33 @@ def status(
 async def followed(opened: session.Session, name: str, *, waiting: bool, timeout_s: float) -> int:
     """Tell how far the rollout of a controller is, or follow it to its end; the exit code."""
     update = await moves.to_follow(opened, name, waiting=waiting)
-    kind = REPLICATIONCONTROLLER if update is None else ROLLINGUPDATE
-    check = within_done if update is None else moves.done
-    meant = name if update is None else update.metadata.name
-    found = await opened.document(kind, meant)
-    if not waiting:
-        state = check(found)
-        click.echo(state.text)
-        return 1 if state.failed else 0
-    shown = [(kind, meant, opened.within(kind))]
-    return await board.wait_all(opened, shown, check, timeout_s=timeout_s)
+    if update is None:
+        shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
+        if waiting:
+            return await board.wait_ready(opened, shown, timeout_s=timeout_s, own=within_done)
+        found = await opened.document(REPLICATIONCONTROLLER, name)
+        there = await listing.listed(opened, POD)
+        state = rollout_status(found, there, opened.around.clock.now(), own=within_done)
+    else:
+        meant = update.metadata.name
+        if waiting:
+            moving = [(ROLLINGUPDATE, meant, opened.within(ROLLINGUPDATE))]
+            return await board.wait_all(opened, moving, moves.done, timeout_s=timeout_s)
+        state = moves.done(await opened.document(ROLLINGUPDATE, meant))
+    click.echo(state.text)
+    return 1 if state.failed else 0
 
 
 def within_done(found: Document | None) -> readiness.State:
-    """How far a rollout within one controller is."""
+    """How far a rollout within one controller is, in words about the rollout."""
     if found is None:
         return readiness.State(done=False, text="not there")
-    state = (found.get("status") or {}).get("rollout") or {}
+    own = readiness.ready(found)
+    if not readiness.is_observed(found):
+        return own
+    spec, status = found.get("spec") or {}, found.get("status") or {}
+    state = status.get("rollout") or {}
     phase = str(state.get("phase") or "")
-    spec = found.get("spec") or {}
-    status = found.get("status") or {}
     wanted, updated = spec.get("replicas") or 0, status.get("updatedReplicas") or 0
     text = f"{phase or 'waiting for the controller'}, {updated} of {wanted} updated"
     if (spec.get("rollout") or {}).get("paused") and phase != "Paused":
@@ -201,17 +211,12 @@ def within_done(found: Document | None) -> readiness.State:
         text += f": {state['message']}"
     if phase == "Complete" and updated < wanted:  # the template is, the replicas are not
         text += f" ({said})" if (said := _reconciled(found)) else ""
-    seen = status.get("observedGeneration") == found["metadata"].get("generation")
-    if not seen:
-        return readiness.State(done=False, text="waiting for the controller")
-    if phase in readiness.ENDED_BADLY:
-        return readiness.State(done=False, text=text, failed=True)
-    return readiness.State(done=phase == "Complete" and updated >= wanted, text=text)
+    return replace(own, text=text)
 
 
 def _reconciled(found: Document) -> str:
     """What keeps the controller from being as wanted; empty where nothing does."""
-    said = readiness.condition(found, "Reconciled") or {}
+    said = causes.condition(found, "Reconciled") or {}
     return str(said.get("message") or "") if said.get("status") == "False" else ""
 
 

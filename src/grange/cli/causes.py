@@ -1,0 +1,132 @@
+"""Why a pod is not ready, from its own status: pure functions.
+
+A cause is how a container's last run ended, what its waiting state says, what a failing probe says,
+or why no node was found. A run that ended before the pod was last ready is no cause.
+"""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grange.api import timestamps
+from grange.api.meta import Document
+from grange.api.timestamps import TimestampError
+
+CRASH_LOOP = "CrashLoopBackOff"
+START_ERROR = "StartError"
+RESTARTS = 4
+"""So many restarts make a crash loop: fewer happen while a program waits for another one."""
+RESET_S = 600.0  # after a run of this length the agent restarts at once again
+_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a pod is not ready.
+
+    Attributes:
+        container: name of the container; empty for the pod as a whole.
+        text: what to show.
+        ended: a run of the container ended and left no message: its output may say more.
+        final: waiting longer is useless.
+    """
+
+    container: str
+    text: str
+    ended: bool = False
+    final: bool = False
+
+    def __str__(self) -> str:
+        return self.with_output("") + ("; see its log" if self.ended else "")
+
+    def with_output(self, line: str) -> str:
+        """The text, with the last line of the container's output where there is one."""
+        text = f"{self.text}: {line}" if line else self.text
+        return f"{self.container}: {text}" if self.container else text
+
+
+def of_pod(pod: Document) -> Cause | None:
+    """Why the pod is not ready; None where its status does not say."""
+    ready = condition(pod, "Ready") or {}
+    since = ready.get("lastTransitionTime") if ready.get("status") == "False" else None
+    status = pod.get("status") or {}
+    found = [cause for item in _containers(status) if (cause := _of_container(item, since))]
+    if found:
+        return max(found, key=lambda cause: (cause.final, cause.text not in _STARTING))
+    scheduled = condition(pod, "PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        return Cause("", str(scheduled.get("message") or "unschedulable"))
+    if ready.get("status") == "False" and (message := str(ready.get("message") or "")):
+        return Cause("", message.partition("; ")[2] or message)
+    return None
+
+
+def condition(document: Document, kind: str) -> Document | None:
+    """The condition of this type, if it is there."""
+    for item in (document.get("status") or {}).get("conditions") or []:
+        if item.get("type") == kind:
+            found: Document = item
+            return found
+    return None
+
+
+def _containers(status: Document) -> Iterator[Document]:
+    for field in ("initContainerStatuses", "containerStatuses"):
+        yield from status.get(field) or ()
+
+
+def _of_container(item: Document, since: str | None) -> Cause | None:
+    state = item.get("state") or {}
+    last = (item.get("lastState") or {}).get("terminated") or {}
+    if (ended := state.get("terminated")) is not None:
+        return _end(item, ended) if ended.get("exitCode") or ended.get("signal") else None
+    if (waiting := state.get("waiting")) is None:  # it runs, or its status is not there yet
+        return None if item.get("ready") or _is_before(last, since) else _end(item, last)
+    reason = str(waiting.get("reason") or "")
+    if reason in {"", CRASH_LOOP, *_STARTING} and (cause := _end(item, last)) is not None:
+        return cause
+    return Cause(str(item.get("name", "")), str(waiting.get("message") or reason or "waiting"))
+
+
+def _end(item: Document, ended: Document) -> Cause | None:
+    """How a run ended; None where there was none."""
+    name, final = str(item.get("name", "")), _is_crash_loop(item, ended)
+    if message := str(ended.get("message") or "").strip():
+        return Cause(name, message, final=final)
+    if number := ended.get("signal"):
+        return Cause(name, f"ended by {_signal_name(int(number))}", ended=True, final=final)
+    if (code := ended.get("exitCode")) is not None:
+        return Cause(name, f"ended with exit code {code}", ended=True, final=final)
+    return None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_crash_loop(item: Document, ended: Document) -> bool:
+    waiting = (item.get("state") or {}).get("waiting") or {}
+    if waiting.get("reason") != CRASH_LOOP:
+        return False
+    restarts = int(item.get("restartCount") or 0)
+    if ended.get("reason") == START_ERROR:  # no program that comes up elsewhere changes this
+        return restarts >= 1
+    return restarts >= RESTARTS and _length_s(ended) < RESET_S
+
+
+def _length_s(ended: Document) -> float:
+    try:
+        begun, over = (timestamps.parse(str(ended.get(key))) for key in ("startedAt", "finishedAt"))
+    except TimestampError:
+        return 0.0
+    return (over - begun).total_seconds()
+
+
+def _is_before(ended: Document, since: str | None) -> bool:
+    try:
+        return timestamps.parse(str(ended.get("finishedAt"))) < timestamps.parse(str(since))
+    except TimestampError:
+        return False

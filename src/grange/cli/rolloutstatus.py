@@ -1,0 +1,134 @@
+"""Whether a rollout has happened: the one rule of every wait for readiness, as a pure function.
+
+A controller's own status comes first: it must be of the present spec, with all replicas updated and
+available. Then its pods: a container without a readiness or startup probe is ready as soon as it
+starts, so it counts only after it has run for ``SETTLE_S``. A container in a crash loop and a
+rollout that failed end the wait.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from grange.api import timestamps
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.timestamps import TimestampError
+from grange.cli import causes, readiness
+from grange.cli.readiness import State
+
+SETTLE_S = 2.0
+"""A container without a probe counts as ready after it has run for so long."""
+
+_HASH = "grange.dev/template-hash"
+
+Pods = Sequence[Document] | None
+
+
+def rollout_status(
+    document: Document | None, pods: Pods, now: datetime, *, own: readiness.Check = readiness.ready
+) -> State:
+    """How far an object of any kind is.
+
+    Args:
+        document: the object; None while it is not there.
+        pods: pods of its namespace, its own among them; None where they cannot be read: then only
+            the object's own status counts.
+        now: wall time.
+        own: reads the object's own status.
+    """
+    state = own(document)
+    kind = "" if document is None else str(document.get("kind", ""))
+    if document is None or state.failed:
+        return state
+    if kind == POD.kind:
+        return _of_pod(document, state, now)
+    if kind == REPLICATIONCONTROLLER.kind and pods is not None and readiness.is_observed(document):
+        return _of_controller(document, state, pods, now)
+    return state
+
+
+def needs_pods(kind: AnyKind) -> bool:
+    """Whether pods of the namespace say more about objects of this kind."""
+    return kind.qualified == REPLICATIONCONTROLLER.qualified
+
+
+def settle_s(pod: Document, now: datetime) -> float:
+    """Seconds until the containers without a probe have run for ``SETTLE_S``; zero if they have.
+
+    A start in the future says that clocks differ, and nothing else: it is not waited for.
+    """
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    probed = {
+        item.get("name")
+        for item in containers
+        if item.get("readinessProbe") or item.get("startupProbe")
+    }
+    status = pod.get("status") or {}
+    found = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    left_s = [_left_s(item, now) for item in found if item.get("name") not in probed]
+    return max(left_s, default=0.0)
+
+
+def _left_s(item: Document, now: datetime) -> float:
+    stamp = ((item.get("state") or {}).get("running") or {}).get("startedAt")
+    try:
+        age_s = (now - timestamps.parse(str(stamp))).total_seconds()
+    except TimestampError:
+        return 0.0
+    needed_s = SETTLE_S if "." in str(stamp) else SETTLE_S + 1.0  # whole seconds are cut off
+    return 0.0 if age_s < -SETTLE_S else max(0.0, needed_s - age_s)
+
+
+def _of_pod(document: Document, state: State, now: datetime) -> State:
+    if not state.done:
+        cause = causes.of_pod(document)
+        return replace(state, failed=cause is not None and cause.final)
+    if (document.get("status") or {}).get("phase") != "Running":
+        return state
+    return _settled(state, settle_s(document, now))
+
+
+def _settled(state: State, left_s: float) -> State:
+    if not left_s:
+        return state
+    text = f"{state.text}, running for less than {SETTLE_S:g} s"
+    return State(done=False, text=text, again_s=left_s)
+
+
+def _of_controller(
+    document: Document, state: State, pods: Sequence[Document], now: datetime
+) -> State:
+    uid = document["metadata"].get("uid")
+    own = [item for item in pods if _is_active(item) and _is_owned(item, uid)]
+    if not state.done:
+        return _crash_loop(document, state, own) or state
+    wanted = int((document.get("spec") or {}).get("replicas") or 0)
+    left_s = sorted(settle_s(item, now) for item in own if readiness.is_ready(item))[:wanted]
+    if len(left_s) < wanted:  # the controller has seen more than we have
+        return replace(state, done=False)
+    return _settled(state, max(left_s, default=0.0))
+
+
+def _crash_loop(document: Document, state: State, own: Sequence[Document]) -> State | None:
+    """The failure of a pod of the present template; pods of earlier ones are being replaced."""
+    present = ((document.get("status") or {}).get("rollout") or {}).get("templateHash")
+    for item in sorted(own, key=lambda pod: str(pod["metadata"].get("name"))):
+        made_from = (item["metadata"].get("labels") or {}).get(_HASH)
+        cause = causes.of_pod(item) if not present or made_from in {present, None} else None
+        if cause is not None and cause.final:
+            text = f"{state.text}; pod/{item['metadata'].get('name')}: {cause}"
+            return replace(state, text=text, failed=True)
+    return None
+
+
+def _is_active(pod: Document) -> bool:
+    ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+    return not ended and not pod["metadata"].get("deletionTimestamp")
+
+
+def _is_owned(pod: Document, uid: object) -> bool:
+    references = pod["metadata"].get("ownerReferences") or ()
+    return any(item.get("controller") and item.get("uid") == uid for item in references)

@@ -1,0 +1,132 @@
+"""What is waited for, kept up to date by watches: an object, and its pods where they matter."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
+
+from grange.api import names
+from grange.api.codec import decode_document
+from grange.api.kinds import POD
+from grange.api.kinds.replicationcontroller import NAME_LABEL
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.api.status import Expired, Forbidden, NotFound, ServiceUnavailable
+from grange.api.wire import Request
+from grange.cli import rolloutstatus, stream
+from grange.cli.session import Session
+
+_RETRY_S = 0.5
+
+
+class Subject:
+    """An object and its pods as last seen; ``watch`` keeps them up to date.
+
+    Attributes:
+        document: the object; None while it is not there.
+        pods: pods of its namespace, its own among them; None where they do not matter or the user
+            may not list them.
+        is_known: all of it has been read at least once.
+        is_silent: the server does not answer.
+    """
+
+    def __init__(
+        self, session: Session, kind: AnyKind, name: str, namespace: str, *, pods: bool
+    ) -> None:
+        self._session = session
+        self._kind, self._name, self._namespace = kind, name, namespace
+        self._changed = asyncio.Event()
+        self._unread = {"object", "pods"} if pods and rolloutstatus.needs_pods(kind) else {"object"}
+        self.watches: list[Callable[[], Coroutine[object, object, None]]] = [self._watch_object]
+        if "pods" in self._unread:
+            self.watches.append(self._watch_pods)
+        self.document: Document | None = None
+        self.pods: list[Document] | None = None
+        self.is_silent = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the object, and its pods where they matter, have been read."""
+        return not self._unread
+
+    async def changed(self, within_s: float | None) -> None:
+        """Wait until anything changes, or for so many seconds."""
+        with suppress(TimeoutError):
+            async with self._session.around.clock.timeout(within_s):
+                await self._changed.wait()
+        self._changed.clear()
+
+    async def _watch_object(self) -> None:
+        while True:
+            answered = False
+            try:
+                self._see_object(await self._read())
+                answered = True
+                query = {"fieldSelector": f"metadata.name={self._name}"}
+                async with aclosing(
+                    _watched(self._session, self._kind, self._namespace, query)
+                ) as seen:
+                    async for items in seen:
+                        self._see_object(items.get(self._name))
+            except (Expired, ServiceUnavailable):
+                # A watch that breaks off is ordinary; a request without an answer is not.
+                self.is_silent = not answered
+                self._changed.set()
+            await self._session.around.clock.sleep(_RETRY_S)
+
+    async def _read(self) -> Document | None:
+        try:
+            return await self._session.document(self._kind, self._name, self._namespace)
+        except NotFound:
+            return None
+
+    async def _watch_pods(self) -> None:
+        query = {"labelSelector": f"{NAME_LABEL}={names.label_value(self._name)}"}
+        while True:
+            try:
+                async with aclosing(_watched(self._session, POD, self._namespace, query)) as seen:
+                    async for items in seen:
+                        self._see_pods([*items.values()])
+            except (Expired, ServiceUnavailable):
+                pass  # the other watch reports it
+            except Forbidden:
+                self._see_pods(None)
+                return
+            await self._session.around.clock.sleep(_RETRY_S)
+
+    def _see_object(self, document: Document | None) -> None:
+        self.document, self.is_silent = document, False
+        self._unread.discard("object")
+        self._changed.set()
+
+    def _see_pods(self, pods: list[Document] | None) -> None:
+        self.pods = pods
+        self._unread.discard("pods")
+        self._changed.set()
+
+
+async def _watched(
+    session: Session, kind: AnyKind, namespace: str, query: Mapping[str, str]
+) -> AsyncGenerator[dict[str, Document], None]:
+    """The objects by name: as they are now, then after every change.
+
+    Raises:
+        Expired, ServiceUnavailable: the stream broke; start again.
+    """
+    path = kind.path(namespace)
+    body = decode_document((await session.fetch(Request("GET", path, query=dict(query)))).body)
+    found = {
+        item["metadata"]["name"]: {"kind": kind.kind, **item} for item in body.get("items") or []
+    }
+    yield found
+    version = {"watch": "true", "resourceVersion": body["metadata"]["resourceVersion"]}
+    response = await session.fetch(Request("GET", path, query={**query, **version}))
+    async with aclosing(stream.events(response)) as events:
+        async for event in events:
+            if event.type == "BOOKMARK":
+                continue
+            name = event.object["metadata"]["name"]
+            if event.type == "DELETED":
+                found.pop(name, None)
+            else:
+                found[name] = {"kind": kind.kind, **event.object}
+            yield found

@@ -1,0 +1,322 @@
+"""When a wait for readiness ends: after the rollout has happened, or because it cannot."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.unit.cli.sessions import opened, session
+from tests.unit.controllers import builders
+from tests.unit.controllers.world import World, world
+
+from grange.api import timestamps
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.meta import Document
+from grange.api.status import Forbidden
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli import board, causes, readiness
+from grange.cli.rolloutstatus import rollout_status, settle_s
+from grange.controllers.replication.controller import ReplicationService
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def stamp(ago_s: float) -> str:
+    return timestamps.rfc3339(NOW - timedelta(seconds=ago_s))
+
+
+def running(ago_s: float, *, name: str = "main") -> Document:
+    return {"name": name, "ready": True, "state": {"running": {"startedAt": stamp(ago_s)}}}
+
+
+def crashed(restarts: int, **ended: Any) -> Document:
+    last = {"exitCode": 3, "startedAt": stamp(2), "finishedAt": stamp(1), **ended}
+    return {
+        "name": "main",
+        "restartCount": restarts,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 4s"}},
+        "lastState": {"terminated": last},
+    }
+
+
+def pod(name: str, *containers: Document, template: str = "new", **container: Any) -> Document:
+    is_ready = all(item.get("ready") for item in containers)
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"grange.dev/template-hash": template},
+            "ownerReferences": [{"uid": "u", "controller": True}],
+        },
+        "spec": {"containers": [{"name": "main", **container}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(is_ready)}],
+            "containerStatuses": list(containers),
+        },
+    }
+
+
+def controller(have: int = 2, *, phase: str = "Complete", **status: Any) -> Document:
+    counts = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas")
+    return {
+        "kind": "ReplicationController",
+        "metadata": {"name": "web", "uid": "u", "generation": 2},
+        "spec": {"replicas": 2},
+        "status": {
+            "observedGeneration": 2,
+            "rollout": {"phase": phase, "templateHash": "new", "stableHash": "old"},
+            **dict.fromkeys(counts, have),
+            **status,
+        },
+    }
+
+
+OLD = [pod("a", running(60)), pod("b", running(60))]
+
+
+def test_rollout_is_over_when_all_replicas_are_updated_and_available() -> None:
+    assert rollout_status(controller(), OLD, NOW).done
+    for changed in (
+        {"observedGeneration": 1},
+        {"updatedReplicas": 1},
+        {"availableReplicas": 1},
+        {"replicas": 3},
+        {"readyReplicas": 1},
+        {"rollout": {"phase": "Progressing"}},
+    ):
+        state = rollout_status(controller(**changed), OLD, NOW)
+        assert (state.done, state.failed) == (False, False), changed
+    assert rollout_status(controller(updatedReplicas=1), OLD, NOW).text == (
+        "2/2 ready, 1 of 2 updated"
+    )
+    on_delete = controller(updatedReplicas=0, rollout={"phase": "Waiting"})
+    on_delete["spec"]["rollout"] = {"type": "OnDelete"}
+    assert rollout_status(on_delete, OLD, NOW).done, "nothing is replaced by itself"
+
+
+def test_pods_that_are_not_seen_yet_are_waited_for() -> None:
+    assert not rollout_status(controller(), OLD[:1], NOW).done
+    assert not rollout_status(controller(), [], NOW).done
+    leaving = pod("b", running(60))
+    leaving["metadata"]["deletionTimestamp"] = stamp(1)
+    assert not rollout_status(controller(), [OLD[0], leaving], NOW).done
+    assert rollout_status(controller(), None, NOW).done, "they may not be listed"
+    assert rollout_status(controller(0) | {"spec": {"replicas": 0}}, [], NOW).done
+
+
+def test_container_without_a_probe_counts_after_it_has_run() -> None:
+    young = [OLD[0], pod("b", running(1))]
+    state = rollout_status(controller(), young, NOW)
+    assert (state.done, state.failed, state.again_s) == (False, False, 2.0)
+    assert "running for less than 2 s" in state.text
+    assert rollout_status(controller(), young, NOW + timedelta(seconds=2)).done
+    probed = pod("b", running(1), readinessProbe={"exec": {"command": ["true"]}})
+    assert rollout_status(controller(), [OLD[0], probed], NOW).done
+    assert not rollout_status(young[1], (), NOW).done
+    assert rollout_status(probed, (), NOW).done
+
+
+def test_a_start_by_another_clock_is_not_waited_for() -> None:
+    assert settle_s(pod("a", running(-600)), NOW) == 0.0
+    assert settle_s(pod("a", running(-1)), NOW) == 4.0
+    micro = running(1)
+    micro["state"]["running"]["startedAt"] = timestamps.rfc3339_micro(NOW - timedelta(seconds=1))
+    assert settle_s(pod("a", micro), NOW) == 1.0
+    assert settle_s(pod("a", {"name": "main", "state": {"running": {}}}), NOW) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("restarts", "ended", "final"),
+    [
+        (4, {}, True),
+        (3, {}, False),
+        (40, {"startedAt": stamp(1000)}, False),
+        (0, {"reason": "StartError", "message": "no program x"}, False),
+        (1, {"reason": "StartError", "message": "no program x"}, True),
+    ],
+)
+def test_crash_loop_ends_the_wait(restarts: int, ended: Document, final: bool) -> None:
+    looping = pod("c", crashed(restarts, **ended))
+    short = controller(1, replicas=2)
+    state = rollout_status(short, [OLD[0], looping], NOW)
+    assert (state.done, state.failed) == (False, final)
+    assert rollout_status(looping, (), NOW).failed is final
+    if final:
+        cause = ended.get("message", "ended with exit code 3; see its log")
+        assert state.text == f"1/2 ready, 1 of 2 updated; pod/c: main: {cause}"
+    former = pod("c", crashed(restarts, **ended), template="old")
+    assert not rollout_status(short, [OLD[0], former], NOW).failed, "it is being replaced"
+    short["metadata"]["generation"] = 3
+    assert not rollout_status(short, [OLD[0], looping], NOW).failed, "of the spec before"
+
+
+@pytest.mark.parametrize("phase", ["Failed", "RolledBack"])
+def test_failed_rollout_ends_the_wait_with_its_cause(phase: str) -> None:
+    failed = controller(rollout={"phase": phase, "message": "revision 2 got no further"})
+    state = rollout_status(failed, OLD, NOW)
+    assert (state.done, state.failed) == (False, True)
+    assert f"{phase}: revision 2 got no further" in state.text
+
+
+@pytest.mark.parametrize(
+    ("document", "done", "failed"),
+    [
+        ({"kind": "Deployment", "status": {"observedGeneration": 1}}, False, False),
+        (
+            {"kind": "Deployment", "status": {"updatedReplicas": 1, "availableReplicas": 2}},
+            False,
+            False,
+        ),
+        (
+            {
+                "kind": "Deployment",
+                "status": {"replicas": 3, "updatedReplicas": 2, "availableReplicas": 2},
+            },
+            False,
+            False,
+        ),
+        (
+            {
+                "kind": "StatefulSet",
+                "status": {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2},
+            },
+            True,
+            False,
+        ),
+        ({"kind": "ReplicaSet", "status": {"replicas": 2, "availableReplicas": 2}}, True, False),
+        (
+            {
+                "kind": "DaemonSet",
+                "status": {
+                    "desiredNumberScheduled": 1,
+                    "updatedNumberScheduled": 1,
+                    "numberAvailable": 1,
+                },
+            },
+            True,
+            False,
+        ),
+        (
+            {
+                "kind": "Deployment",
+                "status": {
+                    "conditions": [{"type": "Progressing", "reason": "ProgressDeadlineExceeded"}]
+                },
+            },
+            False,
+            True,
+        ),
+        ({"kind": "Job", "status": {}}, False, False),
+        (
+            {"kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}},
+            True,
+            False,
+        ),
+        (
+            {"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True"}]}},
+            False,
+            True,
+        ),
+    ],
+)
+def test_workloads_of_kubernetes_are_waited_for_too(
+    document: Document, done: bool, failed: bool
+) -> None:
+    found = {"metadata": {"generation": 2}, "spec": {"replicas": 2}, **document}
+    found["status"] = {"observedGeneration": 2, **document["status"]}
+    state = rollout_status(found, None, NOW)
+    assert (state.done, state.failed) == (done, failed)
+
+
+def test_cause_is_what_happened_last() -> None:
+    signalled = pod("a", crashed(1, exitCode=137, signal=9))
+    assert str(causes.of_pod(signalled)) == "main: ended by SIGKILL; see its log"
+    unconfigured = pod("a", crashed(1))
+    unconfigured["status"]["containerStatuses"][0]["state"] = {
+        "waiting": {"reason": "CreateContainerConfigError", "message": "no configmap web"}
+    }
+    assert str(causes.of_pod(unconfigured)) == "main: no configmap web"
+    probing = pod("a", {**crashed(1), "state": {"running": {"startedAt": stamp(0)}}})
+    message = "containers with unready status: [main]; main: readiness probe failed: HTTP 503"
+    ready = {"type": "Ready", "status": "False", "message": message}
+    probing["status"]["conditions"] = [{**ready, "lastTransitionTime": stamp(1)}]
+    assert str(causes.of_pod(probing)) == "main: ended with exit code 3; see its log"
+    probing["status"]["conditions"] = [{**ready, "lastTransitionTime": stamp(0)}]
+    assert str(causes.of_pod(probing)) == "main: readiness probe failed: HTTP 503", (
+        "it was ready after that run"
+    )
+    assert causes.of_pod(OLD[0]) is None
+    failed = {"phase": "Failed", "containerStatuses": [{"name": "c", "state": {}}]}
+    failed["containerStatuses"] = [{"name": "c", "state": {"terminated": {"exitCode": 3}}}]
+    state = readiness.ready({"kind": "Pod", "status": failed})
+    assert state.text == "failed: c: ended with exit code 3; see its log"
+
+
+class Crashing(World):
+    """Pods of a template with the label ``bad`` crash on their nodes."""
+
+    async def set_phase(self, pod: Any, phase: str) -> None:
+        if pod.metadata.labels.get("bad") != "true":
+            await super().set_phase(pod, phase)
+            return
+        ended = {"exitCode": 127, "reason": "StartError", "message": "no program nowhere"}
+        status = {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": self._now()}],
+            "containerStatuses": [
+                {
+                    "name": "web",
+                    "image": "",
+                    "imageID": "",
+                    "ready": False,
+                    "restartCount": 2,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                    "lastState": {"terminated": ended},
+                }
+            ],
+        }
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": status}
+        await self.client.patch(
+            POD, pod.metadata.name, "default", patch=patch, subresource="status"
+        )
+
+
+WEB = [(REPLICATIONCONTROLLER, "web", "default")]
+
+
+async def test_update_of_a_healthy_service_to_a_missing_program_fails(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(clock, rng, log, kind=Crashing) as there:
+        for name in ("a", "b", "c", "d"):
+            await there.add_node(name)
+        await there.add_controller(replicas=3)
+        there.start(ReplicationService(there.deps))
+        assert await board.wait_ready(session(there), WEB, timeout_s=60.0) == 0
+        capsys.readouterr()
+        bad = {**builders.TEMPLATE, "metadata": {"labels": {"app": "web", "bad": "true"}}}
+        await there.change(template=bad)
+        started = clock.monotonic()
+        assert await board.wait_ready(session(there), WEB, timeout_s=60.0) == 1
+        assert clock.monotonic() - started < 10.0, "as soon as it is known"
+        said = capsys.readouterr().err.splitlines()
+        assert said[-1] == "next: grange why grc/web"
+        failure = "failed: grc/web: 3/3 ready, 1 of 3 updated; pod/web-d: web: no program nowhere"
+        assert said[-2] == failure
+
+
+async def test_who_may_not_list_pods_waits_for_the_controller_alone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await there.add_controller(replicas=1)
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: there.ready(1))
+        around = opened(there.watched, clock=clock, rng=rng, log=log)
+        there.gate = lambda request: Forbidden("no") if request.path.endswith("/pods") else None
+        waiting = asyncio.create_task(board.wait_ready(around, WEB, timeout_s=60.0))
+        assert await waiting == 0
