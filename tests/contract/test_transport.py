@@ -108,9 +108,9 @@ async def test_request_arrives_as_it_was_sent(transport: Transport, server: Serv
 async def test_every_status_is_an_answer_not_an_error(
     transport: Transport, server: Server, status: int
 ) -> None:
-    server.answer = Response(status, b'{"x":1}', headers={"Retry-After": "3"})
+    server.answer = Response(status, b'{"x":1}\n', headers={"Retry-After": "3"})
     answer = await transport.send(Request("POST", "/api", body=b"{}"))
-    assert (answer.status, answer.body, answer.chunks) == (status, b'{"x":1}', None)
+    assert (answer.status, answer.body, answer.chunks) == (status, b'{"x":1}\n', None)
     assert {name.lower(): value for name, value in answer.headers.items()}["retry-after"] == "3"
     assert answer.content_type.startswith(JSON)
 

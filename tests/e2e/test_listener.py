@@ -29,12 +29,15 @@ class Handler:
     """Echoes, streams and waits."""
 
     seen: list[Request] = field(default_factory=list)
+    answers: dict[str, Response] = field(default_factory=dict)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     entered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, request: Request) -> Response:
         self.seen.append(request)
+        if request.path in self.answers:
+            return self.answers[request.path]
         match request.path:
             case "/stream":
                 return Response(200, chunks=self.stream())
@@ -182,7 +185,7 @@ async def test_requests_arrive_decoded_and_answers_leave_whole(start: Start) -> 
     async with start() as harness, harness.wire() as wire:
         wire.ask("POST", "/a%20b/c?x=1%2C2&y=&x=3", b"12345", f"Authorization: Bearer {BEARER}")
         answer = await wire.answer()
-        assert (answer.code, answer.body) == (200, b'{"got": 5}')
+        assert (answer.code, answer.body) == (200, b'{"got": 5}\n')
         assert answer.headers["x-a"] == "b"
         assert answer.headers["content-type"] == "application/json"
         seen = harness.handler.seen[0]
@@ -194,7 +197,7 @@ async def test_requests_arrive_decoded_and_answers_leave_whole(start: Start) -> 
         wire.ask("GET", "/large")
         assert len((await wire.answer()).body) == 500_000
         wire.ask("HEAD", "/head")
-        assert (await wire.answer(bodiless=True)).headers["content-length"] == "10"
+        assert (await wire.answer(bodiless=True)).headers["content-length"] == "11"
 
 
 async def test_https_is_spoken_with_our_own_authority(
@@ -423,3 +426,25 @@ async def test_address_in_use_is_an_error_that_names_it(
             await other.start()
         await other.close()
         assert other.port == 0
+
+
+JSON_BODIES = {
+    "/object": (Response(200, b'{"a":1}'), b'{"a":1}\n'),
+    "/list": (Response(200, b'{"items":[]}\n'), b'{"items":[]}\n'),
+    "/long": (
+        Response(200, b'{"a":"' + b"x" * 200_000 + b'"}'),
+        b'{"a":"' + b"x" * 200_000 + b'"}\n',
+    ),
+    "/text": (Response(200, b"{}", "text/plain"), b"{}"),
+}
+
+
+async def test_json_bodies_end_with_one_newline(start: Start) -> None:
+    """As in Kubernetes, so that a shell's prompt stands on a line of its own."""
+    async with start() as harness, harness.wire() as wire:
+        for path, (response, body) in JSON_BODIES.items():
+            harness.handler.answers[path] = response
+            wire.ask("GET", path)
+            assert (await wire.answer()).body == body
+        wire.ask("GET", "/nobody", b"", "Authorization: Bearer wrong")
+        assert (await wire.answer()).body.endswith(b"}\n")

@@ -4,6 +4,7 @@ JSON is the wire form; YAML is accepted where people write. A document from outs
 depth before anything walks it, so that the walkers may recurse.
 """
 
+import json
 import re
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -16,6 +17,8 @@ from grange.api.wire import JSON
 V = TypeVar("V", bound=View)
 
 DEPTH_MAX = 64
+DUPLICATES_MAX = 100
+DUPLICATES_BODY_MAX_BYTES = 256 * 1024
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -68,7 +71,7 @@ def decode_document(body: bytes, media_type: str = JSON) -> Document:
         UnsupportedMediaType: the media type is neither.
         BadRequest: the body cannot be read (names line and column), is too deep, or is no object.
     """
-    kind = media_type.partition(";")[0].strip().lower()
+    kind = _media_kind(media_type)
     if kind.endswith("yaml"):
         documents = load_yaml_documents(body)
         if len(documents) != 1:
@@ -83,6 +86,67 @@ def decode_document(body: bytes, media_type: str = JSON) -> Document:
     if not isinstance(value, dict):
         raise BadRequest(f"expected a JSON object, got {_name(value)}")
     return cast("Document", value)
+
+
+def is_json(media_type: str) -> bool:
+    """Whether a body of this media type is JSON: a document or one of the patches."""
+    return _media_kind(media_type).endswith("json")
+
+
+def _media_kind(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()
+
+
+def duplicate_fields(body: bytes, value: object) -> tuple[str, ...]:
+    """The paths of the fields that a JSON body has more than once, at most ``DUPLICATES_MAX``.
+
+    Decoding keeps the last of them. Bodies above ``DUPLICATES_BODY_MAX_BYTES`` that are not compact
+    are not searched: that would hold the event loop for too long.
+
+    Args:
+        body: what was decoded.
+        value: what it was decoded to, not changed since.
+    """
+    # Whatever encodes to the same bytes lost nothing: this settles what compact encoders send.
+    if _encoder.encode(value) == body.strip() or len(body) > DUPLICATES_BODY_MAX_BYTES:
+        return ()
+    text = body.decode()
+    try:
+        json.loads(text, object_pairs_hook=_check_unique)
+    except _DuplicateError:
+        found: dict[str, None] = {}
+        _find_duplicates(json.loads(text, object_pairs_hook=_Pairs), "", found)
+        return tuple(found)[:DUPLICATES_MAX]
+    return ()
+
+
+class _DuplicateError(Exception):
+    """An object has a member twice."""
+
+
+def _check_unique(pairs: list[tuple[str, object]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _DuplicateError
+
+
+class _Pairs(list[tuple[str, object]]):
+    """The members of a JSON object in their order, duplicates included."""
+
+
+def _find_duplicates(value: object, path: str, found: dict[str, None]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            at = f"{path}.{key}" if path else key
+            if key in seen:
+                found[at] = None
+            seen.add(key)
+            if isinstance(item, list):
+                _find_duplicates(item, at, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, list):
+                _find_duplicates(item, f"{path}[{index}]", found)
 
 
 def decode_view(body: bytes, view: type[V]) -> V:

@@ -59,20 +59,20 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The body of every answer that is not an object."""
+    """The body of every answer that is not an object; the fields are in Kubernetes' order."""
 
-    code: int = 0
-    status: str = "Failure"
-    reason: str = ""
-    message: str = ""
-    details: Details | None = None
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    status: str = "Failure"
+    message: str = ""
+    reason: str = ""
+    details: Details | None = None
+    code: int = 0
 
     def document(self) -> dict[str, object]:
         """The status as a full document, with kind and apiVersion."""
-        body: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+        body: dict[str, object] = {"kind": "Status", "apiVersion": "v1"}
+        body |= {"metadata": self.metadata, "status": self.status}
         body.update(msgspec.to_builtins(self))
-        body.setdefault("status", "Failure")
         return body
 
 

@@ -1,7 +1,7 @@
 """One request on its way through the handlers, and the answers they give."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -15,6 +15,7 @@ from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form
+from grange.apiserver.options import IGNORE, WriteOptions, write_options
 from grange.apiserver.registry import Place, Registry, Written
 from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
@@ -65,6 +66,22 @@ class Call:
         """
         self.registry.work.decodes += 1
         return read_document(self.request.body, self.request.headers)
+
+    def write_options(self, given: object) -> WriteOptions:
+        """The options of a create, update or patch.
+
+        Args:
+            given: what the body was decoded to, not changed since.
+
+        Raises:
+            BadRequest: a parameter has a value that is not known.
+        """
+        asked = write_options(self.request.query)
+        media = self.request.headers.get("content-type") or JSON
+        if asked.field_validation == IGNORE or not codec.is_json(media):
+            return asked
+        duplicates = codec.duplicate_fields(self.request.body, given)
+        return replace(asked, duplicates=duplicates) if duplicates else asked
 
     def answer(
         self,
@@ -132,7 +149,7 @@ def success(place: Place, body: bytes, *, code: int = 200) -> Response:
     details = Details(name=place.name, group=place.info.group, kind=place.info.plural, uid=uid)
     status = Status(code=code, status="Success", details=details)
     document = status.document()
-    if code < 300:
+    if code == 200:  # only what was created says its code
         del document["code"]
     return Response(code, codec.encode_any(document))
 

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.web_protocol import RequestHandler
 
 from grange.api.status import ApiError, BadRequest, InternalError, Timeout, TooLarge, Unauthorized
-from grange.api.wire import ANONYMOUS, Request, Response, User
+from grange.api.wire import ANONYMOUS, JSON, Request, Response, User
 from grange.apiserver.authn import Authenticator
 from grange.apiserver.call import failure
 from grange.base.clock import Clock
@@ -260,9 +260,16 @@ def _target(raw: str) -> tuple[str, Mapping[str, str]]:
     return path, (dict(parse_qsl(query, keep_blank_values=True)) if query else {})
 
 
+def _ending(response: Response) -> bytes:
+    """The newline that Kubernetes ends every JSON body with; stored bytes have none."""
+    body = response.body
+    return b"\n" if response.content_type == JSON and body.endswith(b"}") else b""
+
+
 def _plain(response: Response) -> web.Response:
     headers = {**response.headers, "Content-Type": response.content_type}
-    return web.Response(body=response.body, status=response.status, headers=headers)
+    body = response.body + _ending(response)
+    return web.Response(body=body, status=response.status, headers=headers)
 
 
 class _OneWrite(web.StreamResponse):
@@ -284,18 +291,20 @@ class _OneWrite(web.StreamResponse):
     async def prepare(self, request: web.BaseRequest) -> None:
         """Write everything."""
         response, transport = self._response, request.transport
+        ending = _ending(response)
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client went away")
         more = "".join(f"{name}: {value}\r\n" for name, value in response.headers.items())
         transport.write(
-            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n%b"
+            b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n%b%b"
             % (
                 response.status,
                 _PHRASES.get(response.status, b"Status"),
                 response.content_type.encode(),
-                len(response.body),
+                len(response.body) + len(ending),
                 more.encode("latin-1"),
                 response.body,
+                ending,
             )
         )
 

@@ -21,10 +21,12 @@ class WriteOptions:
         field_validation: what to do about unknown and duplicate fields: ``Strict`` refuses them,
             ``Warn`` drops them with a warning, ``Ignore`` drops them. As in Kubernetes the default
             is ``Warn``; kubectl asks for ``Strict``.
+        duplicates: the paths of fields that the body has more than once; the last one counts.
     """
 
     dry_run: bool = False
     field_validation: str = WARN
+    duplicates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

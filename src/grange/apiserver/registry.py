@@ -377,14 +377,15 @@ def conform(
     One that does not fit is refused with what the rules beyond the schema say of the rest of it, too.
 
     Raises:
-        BadRequest: it has unknown fields, under strict field validation.
+        BadRequest: it has unknown or duplicate fields, under strict field validation.
         Invalid: something has the wrong type, is missing, or is none of the choices.
     """
     causes = schema.check(document, info)
     warnings: tuple[str, ...] = ()
-    if causes:
+    if causes or options.duplicates:
         unknown = [cause for cause in causes if schema.is_unknown_field(cause)]
         others = [cause for cause in causes if cause not in unknown]
+        unknown += [_duplicate(path) for path in options.duplicates]
         warnings = tuple(cause.message for cause in unknown)
         if unknown and options.field_validation == STRICT:
             # A misspelt field is often why another one is missing: tell both, the cause first.
@@ -402,6 +403,10 @@ def conform(
             warnings = ()
     schema.apply_defaults(document, info)
     return warnings
+
+
+def _duplicate(path: str) -> Cause:
+    return Cause("FieldValueDuplicate", f'duplicate field "{path}"', path)
 
 
 def completed(

@@ -88,7 +88,7 @@ def many(
         kind, api_version = "PartialObjectMetadataList", "meta.k8s.io/v1"
         bodies = [_partial(body) for body in bodies]
     head = codec.encode({"kind": kind, "apiVersion": api_version, "metadata": list_meta})
-    return b'%b,"items":[%b]}' % (head[:-1], b",".join(bodies))
+    return b'%b,"items":[%b]}\n' % (head[:-1], b",".join(bodies))
 
 
 def _partial(body: bytes) -> bytes:

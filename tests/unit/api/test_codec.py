@@ -201,3 +201,28 @@ def test_yaml_is_bounded_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_documents, "SIZE_MAX", 100)
     with pytest.raises(TooLarge, match="larger than 100 bytes"):
         codec.load_yaml_documents("a: " + "x" * 100)
+
+
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        (b'{"a":1}', ()),
+        (b'{"a":1}\n', ()),
+        (b'{ "a": [ {"a": 1}, {"a": 1} ] }', ()),
+        (b'{"a":1,"a":1}', ("a",)),
+        (b'{"a":1,"\\u0061":2,"a":3}', ("a",)),
+        (b'{"a": {"b": [0, {"c": 1, "d": {}, "c": 2}]}, "a": 0}', ("a.b[1].c", "a")),
+        (b'[{"b": 1, "b": 2}, 3]', ("[0].b",)),
+        (b'{"a": "\\"a\\": 1, \\"a\\": 2"}', ()),
+    ],
+)
+def test_duplicate_fields_are_found(body: bytes, paths: tuple[str, ...]) -> None:
+    found = codec.duplicate_fields(body, codec.decode_any(body))
+    assert sorted(found) == sorted(paths)
+
+
+def test_duplicate_fields_are_bounded() -> None:
+    body = b"{" + b",".join(b'"k%d": 1' % (number % 500) for number in range(1000)) + b"}"
+    assert len(codec.duplicate_fields(body, codec.decode_any(body))) == codec.DUPLICATES_MAX
+    long = b'{"a": 1, "a": "' + b"x" * codec.DUPLICATES_BODY_MAX_BYTES + b'"}'
+    assert codec.duplicate_fields(long, codec.decode_any(long)) == ()

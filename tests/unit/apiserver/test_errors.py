@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.apiserver.server import CONFIGMAPS, PODS, Server, configmap, pod
+from tests.unit.apiserver.server import (
+    CONFIGMAPS,
+    PODS,
+    Server,
+    configmap,
+    pod,
+)
 
 from grange.api.kinds import CONFIGMAP
 from grange.api.wire import ADMIN, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
@@ -65,6 +71,18 @@ async def test_store_error_becomes_a_status(
     assert said in answer.message
     assert answer.body["kind"] == "Status"
     assert answer.body["status"] == "Failure"
+
+
+async def test_status_has_its_fields_in_the_order_of_kubernetes(server: Server) -> None:
+    failed = await server.create(CONFIGMAPS, {"metadata": {"name": "A"}})
+    fields = ["kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code"]
+    assert list(failed.body) == fields
+    await server.made(CONFIGMAPS, configmap())
+    deleted = await server.delete(f"{CONFIGMAPS}/settings")
+    assert list(deleted.body) == ["kind", "apiVersion", "metadata", "status", "details"]
+    await server.made(PODS, pod())
+    created = await server.bind("web")
+    assert list(created.body) == ["kind", "apiVersion", "metadata", "status", "details", "code"]
 
 
 def test_deletion_of_what_is_gone_already_is_not_found() -> None:

@@ -99,6 +99,14 @@ async def test_the_same_number_again_writes_nothing(server: Server) -> None:
     assert server.store.revision == before
 
 
+async def test_duplicate_field_is_warned_about_once(server: Server) -> None:
+    await make(server)
+    twice = b'{"metadata": {"name": "web"}, "spec": {"replicas": 4, "replicas": 2}}'
+    answer = await server.update(SCALE, twice)
+    assert (answer.code, answer.body["spec"]["replicas"]) == (200, 2), answer.text
+    assert answer.headers["Warning"].count("duplicate field") == 1
+
+
 async def test_dry_run_answers_and_writes_nothing(server: Server) -> None:
     await make(server)
     before = server.store.revision

@@ -247,6 +247,44 @@ async def test_unknown_field_is_dropped_silently_when_asked(server: Server) -> N
     assert "nodeNam" not in answer.body["spec"]
 
 
+TWICE = b'{"metadata": {"name": "settings"}, "data": {"a": "1", "b": "2", "a": "3"}}'
+
+
+async def test_duplicate_field_is_refused_when_strict(server: Server) -> None:
+    answer = await server.create(CONFIGMAPS, TWICE, fieldValidation="Strict")
+    assert (answer.code, answer.fields) == (400, ["data.a"])
+    assert 'strict decoding error: duplicate field "data.a"' in answer.message
+    assert (await server.get(f"{CONFIGMAPS}/settings")).code == 404
+
+
+async def test_duplicate_field_is_warned_about(server: Server) -> None:
+    answer = await server.create(CONFIGMAPS, TWICE)
+    assert (answer.code, answer.body["data"]) == (201, {"a": "3", "b": "2"})
+    assert answer.headers["Warning"] == '299 - "duplicate field \\"data.a\\""'
+    quiet = await server.update(f"{CONFIGMAPS}/settings", TWICE, fieldValidation="Ignore")
+    assert (quiet.code, dict(quiet.headers)) == (200, {})
+
+
+@pytest.mark.parametrize(
+    ("media", "patch"),
+    [
+        (wire.MERGE_PATCH, b'{"data": {"c": "1", "c": "2"}}'),
+        (wire.STRATEGIC_MERGE_PATCH, b'{"data": {"c": "1", "c": "2"}}'),
+        (wire.JSON_PATCH, b'[{"op": "add", "path": "/data/c", "value": "1", "value": "2"}]'),
+    ],
+)
+async def test_duplicate_field_of_a_patch_is_found(
+    server: Server, media: str, patch: bytes
+) -> None:
+    await server.made(CONFIGMAPS, configmap(a="b"))
+    path = f"{CONFIGMAPS}/settings"
+    refused = await server.patch(path, patch, media=media, fieldValidation="Strict")
+    assert (refused.code, len(refused.fields)) == (400, 1)
+    warned = await server.patch(path, patch, media=media)
+    assert warned.body["data"] == {"a": "b", "c": "2"}
+    assert "duplicate field" in warned.headers["Warning"]
+
+
 async def test_warning_cannot_break_out_of_its_header(server: Server) -> None:
     asked = pod()
     asked["spec"]["a\r\nX: y\u20ac"] = 1

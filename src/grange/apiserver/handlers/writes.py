@@ -9,7 +9,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, UnsupportedMediaType
 from grange.api.wire import Response
 from grange.apiserver.call import Call
-from grange.apiserver.options import write_options
+from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Part, main_part
 
 Change = Callable[[Document], Document]
@@ -17,9 +17,9 @@ Change = Callable[[Document], Document]
 
 async def create(call: Call) -> Response:
     """A new object."""
-    target = call.target
+    target, document = call.target, call.document()
     written = await call.registry.create(
-        target.info, target.namespace, call.document(), write_options(call.request.query)
+        target.info, target.namespace, document, call.write_options(document)
     )
     return call.written(written, code=201)
 
@@ -28,22 +28,20 @@ async def update(call: Call, part: Part = main_part) -> Response:
     """An object replaced; without a resourceVersion whatever is there."""
     document = call.document()
     written = await call.registry.update(
-        call.place, lambda _old: document, write_options(call.request.query), part=part
+        call.place, lambda _old: document, call.write_options(document), part=part
     )
     return call.written(written)
 
 
 async def patch(call: Call, part: Part = main_part) -> Response:
     """An object changed by one of the patch types, which the content type names."""
-    change = change_of(call, call.target.info)
-    written = await call.registry.update(
-        call.place, change, write_options(call.request.query), part=part, verb="patch"
-    )
+    change, options = change_of(call, call.target.info)
+    written = await call.registry.update(call.place, change, options, part=part, verb="patch")
     return call.written(written)
 
 
-def change_of(call: Call, info: AnyKind) -> Change:
-    """What the patch in the body does to a document of the kind.
+def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
+    """What the patch in the body does to a document of the kind, and the options of the write.
 
     Raises:
         BadRequest: it is no patch; the message says where.
@@ -55,13 +53,13 @@ def change_of(call: Call, info: AnyKind) -> Change:
         operations = codec.decode_any(body)
         if not isinstance(operations, list):
             raise BadRequest("a JSON patch must be a list of operations")
-        return lambda old: json_patch.apply(old, operations)
+        return lambda old: json_patch.apply(old, operations), call.write_options(operations)
     if media == wire.MERGE_PATCH:
         merge = codec.decode_document(body)
-        return lambda old: merge_patch.apply(old, merge)
+        return lambda old: merge_patch.apply(old, merge), call.write_options(merge)
     if media == wire.STRATEGIC_MERGE_PATCH:
         merge = codec.decode_document(body)
-        return lambda old: strategic.apply(old, merge, info.schema)
+        return lambda old: strategic.apply(old, merge, info.schema), call.write_options(merge)
     served = (wire.STRATEGIC_MERGE_PATCH, wire.MERGE_PATCH, wire.JSON_PATCH)
     if media == wire.APPLY_PATCH:
         raise UnsupportedMediaType(

@@ -4,6 +4,8 @@ A write goes through the object itself: its rules hold, its generation counts, a
 resourceVersion of the Scale are the preconditions.
 """
 
+from dataclasses import replace
+
 from grange.api import codec, scale
 from grange.api.meta import Document
 from grange.api.scheme import Scaling
@@ -13,7 +15,7 @@ from grange.apiserver import metadata, stored
 from grange.apiserver.call import Call
 from grange.apiserver.handlers import writes
 from grange.apiserver.handlers.writes import Change
-from grange.apiserver.options import write_options
+from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import conform, invalid
 from grange.apiserver.subresources.subresource import Subresource
 
@@ -38,18 +40,18 @@ async def _get(call: Call) -> Response:
 
 async def _update(call: Call) -> Response:
     body = call.document()
-    return await _write(call, lambda _old: body, "update")
+    return await _write(call, lambda _old: body, call.write_options(body), "update")
 
 
 async def _patch(call: Call) -> Response:
-    return await _write(call, writes.change_of(call, scale.SCALE), "patch")
+    return await _write(call, *writes.change_of(call, scale.SCALE), "patch")
 
 
-async def _write(call: Call, change: Change, verb: str) -> Response:
+async def _write(call: Call, change: Change, options: WriteOptions, verb: str) -> Response:
     """Change the Scale as it is now, and the object accordingly, in one write."""
     place, scaling = call.place, _scaling(call)
-    options = write_options(call.request.query)
     warnings: list[str] = []
+    unchecked = replace(options, duplicates=())  # they are those of the Scale, not of the object
 
     def scaled(old: Document) -> Document:
         wanted = change(scale.shown(scaling, old))
@@ -61,7 +63,7 @@ async def _write(call: Call, change: Change, verb: str) -> Response:
         fences = {field: meta.get(field) for field in _FENCES}
         return {**new, "metadata": {**old["metadata"], **fences}}
 
-    written = await call.registry.update(place, scaled, options, verb=verb)
+    written = await call.registry.update(place, scaled, unchecked, verb=verb)
     return _answer(call, written.value, (*warnings, *written.warnings))
 
 
