@@ -62,6 +62,10 @@ class Domains:
         """The rows that count besides having the key; None for all."""
         return None
 
+    def ids(self) -> Ids:
+        """The domain of each row; -1 for those without the key."""
+        return EveryRow(self._snapshot.table).domains(self.key)
+
     def update(self) -> None:
         """Take in what changed since the last time."""
         counter = self._counter
@@ -126,7 +130,7 @@ class Domains:
         size, column = table.size, table.labels(self.key)
         self._nodes = self._snapshot.index.nodes
         self._position = self._counter.position
-        ids = column.ids[:size]
+        ids = self.ids()
         inside = table.valid[:size] & (ids >= 0)
         also = self.eligible()
         if also is not None:

@@ -117,6 +117,19 @@ def test_replicas_of_a_service_are_spread_although_one_node_is_emptier() -> None
     assert [made.place(builders.pod(f"x{name}", **plain)) for name in names(6)] == ["large"] * 6
 
 
+def test_nodes_without_a_zone_share_the_domain_of_an_empty_one() -> None:
+    """kube-scheduler counts by the label's value, which is empty where there is no label."""
+    made = Spread()
+    made.nodes("empty", labels={ZONE: ""})
+    made.nodes("zoned", zone="z")
+    made.nodes("zoneless", capacity={"cpu": "4", "memory": "32Gi", "pods": "5"})
+    blue: dict[str, Any] = {"labels": {"colour": "blue"}}
+    for number in range(5):
+        made.put(f"full{number}", "zoneless", **blue)
+    made.put("other", "zoned", **blue)
+    assert made.place(builders.pod("p", **blue)) == "zoned"
+
+
 async def test_a_service_that_comes_and_goes_changes_what_waiting_pods_prefer(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -195,13 +195,16 @@ class Dice:
         labels = {"disk": "ssd"} if self.often(50) else {}
         if self.often(80):
             labels["rack"] = self.rng.choice(["r0", "r1"])
+        zone = self.rng.choice(["z0", "z1", "z2", "z2"]) if self.often(90) else ""
+        if not zone and self.often(50):
+            labels[ZONE] = ""
         taints = []
         if self.often(20):
             effect = self.rng.choice(["NoSchedule", "PreferNoSchedule"])
             taints = [{"key": "k", "value": "v", "effect": effect}]
         node = builders.node(
             f"n{number}",
-            zone=self.rng.choice(["z0", "z1", "z2", "z2"]) if self.often(90) else "",
+            zone=zone,
             labels=labels,
             capacity={"cpu": 4, "pods": self.rng.integer(2, 8)},
             taints=taints,

@@ -10,7 +10,7 @@ from grange.api import names
 from grange.api.kinds.pod import Pod
 from grange.api.validation.scheduling import UNSATISFIABLE
 from grange.placement import kernels, nodeaffinity, spread, taints
-from grange.placement.columns import Integers, Mask
+from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
 from grange.scheduler.arguments import Arguments, Part, configured, one_of, refusal, within
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
@@ -121,6 +121,12 @@ class _Survey:
 # --- from counts that are kept -----------------------------------------------------------------
 
 
+def by_value(ids: Ids, table: NodeTable, key: str) -> Ids:
+    """Domains in which a node without the key counts for the empty value, where a node has it."""
+    empty = table.labels(key).numbers.get("", ABSENT)
+    return np.where(ids == ABSENT, empty, ids)
+
+
 class _EligibleDomains(Domains):
     """Counts only nodes that are in all domains and that the constraint's policies include."""
 
@@ -138,6 +144,10 @@ class _EligibleDomains(Domains):
         self._others = [
             item.key for item in together if item.key != constraint.key and not item.lenient
         ]
+
+    def ids(self) -> Ids:
+        ids = super().ids()
+        return by_value(ids, self._table, self.key) if self._constraint.lenient else ids
 
     def eligible(self) -> Mask | None:
         table, rows = self._table, self._table.all
@@ -243,7 +253,8 @@ class _Evenness:
                 counts = self._counters[at].rows(self._table.size)[points.rows()]
             else:
                 domains = self._domains[at]
-                number = int(np.count_nonzero(np.bincount(mine[inside] + 1)))
+                found = by_value(mine, self._table, item.key) if item.lenient else mine
+                number = int(np.count_nonzero(np.bincount(found[inside] + 1)))
                 counts = domains.counts[mine]
             weight, extra = spread.weight(number), float(item.max_skew - 1)
             if len(self._soft) == 1 and not item.lenient:
@@ -302,7 +313,7 @@ class _Spread:
             spread.weight(
                 len(inside)
                 if item.key == HOSTNAME
-                else len({_labels(node).get(item.key) for node in inside})
+                else len({_labels(node).get(item.key, "") for node in inside})
             )
             for item in soft
         ]
