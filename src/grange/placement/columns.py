@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
 from grange.placement import devices
-from grange.placement.ports import NO_PORTS, HostPort, UsedPorts
+from grange.placement.ports import NO_PORTS, Holding, UsedPorts
 from grange.placement.requests import IDLE, Resources, Usage
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -86,6 +86,8 @@ class NodeTable:
         rows: row by node name.
         names: node name by row; empty in an invalid row.
         images: the images that nodes have, by name; kept current by whoever fills the table.
+        holders: rows by the protocol and number of a host port, or by kind and name of a disk.
+        declared: the features that nodes declare, by row; rows without any are left out.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -95,7 +97,8 @@ class NodeTable:
         self.images: Mapping[str, Image] = {}
         self.scalars: dict[str, ScalarColumn] = {}
         self.taint_sets: list[tuple[Taint, ...]] = []
-        self.holders: dict[tuple[str, int], dict[int, None]] = {}
+        self.holders: dict[tuple[str, object], dict[int, None]] = {}
+        self.declared: dict[int, frozenset[str]] = {}
         self._taint_numbers: dict[tuple[tuple[str, str, str], ...], int] = {}
         self._labels: dict[str, LabelColumn] = {}
         self._row_labels: list[Mapping[str, str]] = []
@@ -208,6 +211,10 @@ class NodeTable:
                 self._scalar(scalar).total[row] = scalars.get(scalar, 0)
         self._row_totals[row] = allocatable
         self._stale[row] = None
+        if node.status.declared_features:
+            self.declared[row] = frozenset(node.status.declared_features)
+        else:
+            self.declared.pop(row, None)
         labels = node.metadata.labels
         self._row_labels[row] = labels
         for key, column in self._labels.items():
@@ -270,6 +277,7 @@ class NodeTable:
         self._row_totals[row] = _NOTHING
         self._stale[row] = None
         self._row_labels[row] = _NO_LABELS
+        self.declared.pop(row, None)
         self.names[row] = ""
         self.valid[row] = False
         self._free.append(row)
@@ -380,7 +388,7 @@ def _clamped(usage: Usage) -> Usage:
     )
 
 
-def _gone(old: Iterable[HostPort], new: Iterable[HostPort]) -> dict[tuple[str, int], None]:
+def _gone(old: Iterable[Holding], new: Iterable[Holding]) -> dict[tuple[str, object], None]:
     kept = {(port.protocol, port.port) for port in new}
     found = ((port.protocol, port.port) for port in old)
     return {item: None for item in found if item not in kept}

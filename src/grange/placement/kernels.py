@@ -13,7 +13,7 @@ from grange.api.kinds.pod import Toleration
 from grange.placement import images, nodeaffinity, ports as host_ports, taints
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.nodeaffinity import Affinity, Requirement, Term
-from grange.placement.ports import HostPort
+from grange.placement.ports import Holding
 from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
 from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 
@@ -152,8 +152,8 @@ def intolerable_preferences(
     return by_set[table.taint_set[rows]]
 
 
-def free_of_ports(table: NodeTable, rows: Rows, wanted: Sequence[HostPort]) -> Mask:
-    """Where no wanted host port is held."""
+def free_of(table: NodeTable, rows: Rows, wanted: Sequence[Holding]) -> Mask:
+    """Where no wanted host port or disk is held."""
     mask: Mask = np.ones(table.size, np.bool_)
     for want in wanted:
         for row in table.holders.get((want.protocol, want.port), ()):

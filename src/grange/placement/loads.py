@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 import msgspec
 
 from grange.placement import devices, requests
-from grange.placement.ports import HostPort
+from grange.placement.ports import Holding
 from grange.placement.requests import IDLE, Request, Resources, Usage
 
 _REGISTER_MAX = 20_000  # of some 500 bytes each
@@ -35,7 +35,7 @@ class Load:
         self._after: dict[int, tuple[Request, Load]] = {}
         self._before: dict[int, tuple[Request, Load]] = {}
 
-    def charged(self, request: Request, ports: tuple[HostPort, ...]) -> "Load":
+    def charged(self, request: Request, ports: tuple[Holding, ...]) -> "Load":
         """The load with one more pod."""
         found = self._after.get(id(request))
         if found is not None and not ports:
@@ -47,7 +47,7 @@ class Load:
             self._after[id(request)] = (request, load)
         return load
 
-    def discharged(self, request: Request, ports: tuple[HostPort, ...]) -> "Load":
+    def discharged(self, request: Request, ports: tuple[Holding, ...]) -> "Load":
         """The load with one pod less: the exact inverse of ``charged``."""
         found = self._before.get(id(request))
         if found is not None and not ports:

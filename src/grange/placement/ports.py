@@ -1,4 +1,4 @@
-"""Host ports: who holds which, and what conflicts.
+"""Host ports and inline disks: who holds which, and what conflicts.
 
 A wildcard address (0.0.0.0, also written as nothing) conflicts with every address on the same
 protocol and port. Holdings are counted, so that two pods of one port and one leaving keep it held.
@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from grange.api.kinds.pod import PodSpec
+from grange.placement.disks import Disk
 
 ANY = "0.0.0.0"  # noqa: S104  the field's wildcard; nothing is bound here
 
@@ -21,8 +22,14 @@ class HostPort(NamedTuple):
     protocol: str
     port: int
 
+    def conflicts(self, other: "HostPort") -> bool:
+        """Whether two pods may not hold these two, which have protocol and port alike."""
+        return self.ip == other.ip or ANY in (self.ip, other.ip)
 
-UsedPorts = Mapping[HostPort, int]
+
+Holding = HostPort | Disk
+"""What a pod holds of its node besides amounts."""
+UsedPorts = Mapping[Holding, int]
 NO_PORTS: UsedPorts = MappingProxyType({})
 
 
@@ -42,7 +49,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def held(used: UsedPorts, more: Iterable[HostPort]) -> UsedPorts:
+def held(used: UsedPorts, more: Iterable[Holding]) -> UsedPorts:
     """The holdings with one more holder of each port."""
     result = dict(used)
     for port in more:
@@ -50,7 +57,7 @@ def held(used: UsedPorts, more: Iterable[HostPort]) -> UsedPorts:
     return result
 
 
-def released(used: UsedPorts, fewer: Iterable[HostPort]) -> UsedPorts:
+def released(used: UsedPorts, fewer: Iterable[Holding]) -> UsedPorts:
     """The holdings with one holder less of each port; unknown ports are ignored."""
     result = dict(used)
     for port in fewer:
@@ -62,14 +69,12 @@ def released(used: UsedPorts, fewer: Iterable[HostPort]) -> UsedPorts:
     return result or NO_PORTS
 
 
-def conflict(used: UsedPorts, wanted: Iterable[HostPort]) -> bool:
-    """Whether any wanted port is held already."""
+def conflict(used: UsedPorts, wanted: Iterable[Holding]) -> bool:
+    """Whether any wanted port or disk is held already."""
     if not used:
         return False
-    for want in wanted:
-        if want.ip == ANY:
-            if any(have.port == want.port and have.protocol == want.protocol for have in used):
-                return True
-        elif want in used or HostPort(ANY, want.protocol, want.port) in used:
-            return True
-    return False
+    return any(
+        have.port == want.port and have.protocol == want.protocol and have.conflicts(want)  # type: ignore[arg-type]  # of one protocol, so of one type
+        for want in wanted
+        for have in used
+    )

@@ -24,7 +24,7 @@ from grange.api.amounts import (
     pod_request,
 )
 from grange.placement.deviceusage import NONE_HELD, DeviceUsage
-from grange.placement.ports import NO_PORTS, HostPort, UsedPorts, held, released
+from grange.placement.ports import NO_PORTS, Holding, UsedPorts, held, released
 
 __all__ = [
     "AMOUNT_MAX",
@@ -74,7 +74,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 IDLE = Usage()
 
 
-def charged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> Usage:
+def charged(usage: Usage, request: Request, ports: tuple[Holding, ...]) -> Usage:
     """The usage with one more pod."""
     need = request.resources
     scalars = usage.scalars
@@ -96,7 +96,7 @@ def charged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> Usag
     )
 
 
-def discharged(usage: Usage, request: Request, ports: tuple[HostPort, ...]) -> Usage:
+def discharged(usage: Usage, request: Request, ports: tuple[Holding, ...]) -> Usage:
     """The usage with one pod less: the exact inverse of ``charged``."""
     need = request.resources
     scalars = usage.scalars

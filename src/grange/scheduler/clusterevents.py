@@ -33,6 +33,7 @@ class Action(IntFlag):
     NODE_TAINT = auto()
     NODE_CONDITION = auto()
     NODE_ANNOTATION = auto()
+    NODE_FEATURES = auto()
     POD_LABEL = auto()
     POD_SCALE_DOWN = auto()
     POD_TOLERATION = auto()
@@ -110,6 +111,8 @@ def node_update(old: Node, new: Node) -> ClusterEvent | None:
         action |= Action.NODE_TAINT
     if _conditions(old) != _conditions(new):
         action |= Action.NODE_CONDITION
+    if old.status.declared_features != new.status.declared_features:
+        action |= Action.NODE_FEATURES
     return ClusterEvent(Subject.NODE, action, "node update") if action else None
 
 

@@ -16,6 +16,7 @@ from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.placement import devices, images, loads, nodeaffinity, podaffinity, requests, spread
+from grange.placement.disks import Disk, inline_disks
 from grange.placement.loads import Load
 from grange.placement.nodeaffinity import Affinity
 from grange.placement.podaffinity import NO_TERMS, Terms
@@ -45,6 +46,7 @@ class PodInfo(msgspec.Struct, gc=False):
         spread: how it wants to be spread over domains.
         images: what its containers run, by name with tag.
         devices: the devices that it holds on its node, by number.
+        disks: the inline disks that it uses.
         signature: filled in by the profile: pods with equal numbers are placed alike.
         kin: filled in by ``kinship``: the pods that selectors cannot tell from it.
     """
@@ -61,6 +63,7 @@ class PodInfo(msgspec.Struct, gc=False):
     spread: tuple[Constraint, ...] = ()
     images: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
+    disks: tuple[Disk, ...] = ()
     signature: int | None = None
     kin: Kin | None = None
 
@@ -101,6 +104,7 @@ class PodInfo(msgspec.Struct, gc=False):
             spread.of_pod(pod) if spec.topology_spread_constraints else (),
             images.of_pod(spec),
             _held(pod, request) if request.resources.scalars else (),
+            inline_disks(spec) if spec.volumes else (),
         )
 
     def seen_as(self, pod: Pod) -> Self:
@@ -127,6 +131,7 @@ class PodInfo(msgspec.Struct, gc=False):
             and self.ports == other.ports
             and self.claims == other.claims
             and self.devices == other.devices
+            and self.disks == other.disks
             and self.has_affinity == other.has_affinity
             and self.has_required_anti_affinity == other.has_required_anti_affinity
         )
@@ -207,7 +212,7 @@ def _dropped(pods: tuple[PodInfo, ...], uid: str) -> tuple[PodInfo, ...]:
 
 def charged(load: Load, info: PodInfo) -> Load:
     """The load with one more pod."""
-    load = load.charged(info.request, info.ports)
+    load = load.charged(info.request, info.ports + info.disks)
     if info.devices:
         load = load.holding(devices.asked(info.request), info.devices)
     return load
@@ -215,7 +220,7 @@ def charged(load: Load, info: PodInfo) -> Load:
 
 def discharged(load: Load, info: PodInfo) -> Load:
     """The load with one pod less: the exact inverse of ``charged``."""
-    load = load.discharged(info.request, info.ports)
+    load = load.discharged(info.request, info.ports + info.disks)
     if info.devices:
         load = load.releasing(devices.asked(info.request), info.devices)
     return load

@@ -477,4 +477,5 @@ def _matters(before: Node, after: Node) -> bool:
         or before.metadata.labels != after.metadata.labels
         or before.status.allocatable != after.status.allocatable
         or before.status.images != after.status.images
+        or before.status.declared_features != after.status.declared_features
     )

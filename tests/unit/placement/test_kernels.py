@@ -152,7 +152,7 @@ def test_fit_and_scores_equal_the_reference(world: World, spec: PodSpec) -> None
         least = kernels.least_allocated(world.table, rows, need)
         weighted = kernels.least_allocated(world.table, rows, need, (3, 1))
         balanced = kernels.balanced_allocation(world.table, rows, need)
-        free = kernels.free_of_ports(world.table, rows, wanted)
+        free = kernels.free_of(world.table, rows, wanted)
         for at, number in enumerate(numbers):
             if number not in world.rows:
                 continue

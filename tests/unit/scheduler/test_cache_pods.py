@@ -8,7 +8,7 @@ import pytest
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
-from grange.placement.ports import ANY, HostPort
+from grange.placement.ports import ANY, Holding, HostPort
 from grange.placement.requests import IDLE, Usage
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheCorrupted, CacheError
@@ -30,7 +30,7 @@ def entry(cache: Cache, name: str = "node") -> NodeInfo:
     return found
 
 
-def tcp(*ports: int) -> dict[HostPort, int]:
+def tcp(*ports: int) -> dict[Holding, int]:
     return {HostPort(ANY, "TCP", port): 1 for port in ports}
 
 

@@ -189,7 +189,12 @@ class Dice:
             "topologySpreadConstraints": spread,
             "nodeSelector": {"disk": "ssd"} if self.often(30) else {},
             "image": self.rng.choice(["", "", "web", "db:1"]),
+            "volumes": [self.volume()] if self.often(20) else [],
         }
+
+    def volume(self) -> dict[str, Any]:
+        disk = {"pdName": self.rng.choice(["c", "d"]), "readOnly": self.often(50)}
+        return {"name": "v", "gcePersistentDisk": disk}
 
     def node(self, number: int) -> Node:
         labels = {"disk": "ssd"} if self.often(50) else {}

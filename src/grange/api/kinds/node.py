@@ -58,6 +58,7 @@ class NodeStatus(View, frozen=True):
     addresses: tuple[NodeAddress, ...] = ()
     images: tuple[ContainerImage, ...] = ()
     node_info: dict[str, Any] = msgspec.field(default_factory=dict)
+    declared_features: tuple[str, ...] = ()
 
 
 class Node(Resource, frozen=True):

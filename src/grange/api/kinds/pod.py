@@ -129,6 +129,7 @@ class Container(View, frozen=True):
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     restart_policy: str = ""
+    restart_policy_rules: tuple[dict[str, Any], ...] = ()
 
 
 class Toleration(View, frozen=True):
@@ -225,6 +226,11 @@ class Volume(View, frozen=True):
     downward_api: dict[str, Any] | None = msgspec.field(name="downwardAPI", default=None)
     projected: dict[str, Any] | None = None
     persistent_volume_claim: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    rbd: dict[str, Any] | None = None
 
 
 class PodSpec(View, frozen=True):
@@ -251,6 +257,9 @@ class PodSpec(View, frozen=True):
     subdomain: str = ""
     service_account_name: str = ""
     resources: ResourceRequirements | None = None
+    resource_claims: tuple[dict[str, Any], ...] = ()
+    host_network: bool = False
+    host_users: bool | None = None
 
 
 class ContainerStateWaiting(View, frozen=True):

@@ -7,6 +7,7 @@ from grange.scheduler.plugins import (
     defaultbinder,
     defaultpreemption,
     dotproduct,
+    dynamicresources,
     fgd,
     gpuclustering,
     gpupacking,
@@ -14,6 +15,7 @@ from grange.scheduler.plugins import (
     imagelocality,
     interpodaffinity,
     nodeaffinity,
+    nodedeclaredfeatures,
     nodename,
     nodeports,
     noderesourcesfit,
@@ -24,6 +26,7 @@ from grange.scheduler.plugins import (
     schedulinggates,
     tainttoleration,
     volumebinding,
+    volumerestrictions,
 )
 
 DEFAULT: tuple[Plugin, ...] = (
@@ -36,9 +39,12 @@ DEFAULT: tuple[Plugin, ...] = (
     nodeports.PLUGIN,
     noderesourcesfit.PLUGIN,
     gpushare.PLUGIN,
+    volumerestrictions.PLUGIN,
     volumebinding.PLUGIN,
     podtopologyspread.PLUGIN,
     interpodaffinity.PLUGIN,
+    nodedeclaredfeatures.PLUGIN,
+    dynamicresources.PLUGIN,
     defaultpreemption.PLUGIN,
     balancedallocation.PLUGIN,
     imagelocality.PLUGIN,

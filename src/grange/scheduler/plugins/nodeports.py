@@ -26,7 +26,7 @@ class _Free:
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
         """Where all of them are free."""
-        return kernels.free_of_ports(table, rows, pod.ports)
+        return kernels.free_of(table, rows, pod.ports)
 
     def count_reasons(
         self, pod: PodInfo, table: NodeTable, rows: Integers

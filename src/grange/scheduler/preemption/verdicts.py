@@ -191,7 +191,7 @@ class Verdicts:
         if held.ports or held.devices.tenants:  # perhaps of one of these pods
             return self._spare(load, ordered, nominated)
         for info in nominated:
-            if info.ports or info.devices:
+            if info.ports or info.disks or info.devices:
                 return self._spare(load, ordered, nominated)
         # Pods that ask the same mostly share one object, which is kept along with its number.
         key = (
