@@ -625,6 +625,16 @@ def test_check_106_golden_score_of_image_locality() -> None:
     assert found == {"without": 0, "with": 12}
 
 
+def test_image_volumes_count_as_images_of_containers_do() -> None:
+    world = World()
+    world.cache.add_node(with_images(builders.node("without"), {}))
+    world.cache.add_node(with_images(builders.node("with"), {"model:latest": 600}))
+    volumes = [{"name": "v", "image": {"reference": "model"}}]
+    pod = builders.pod("p", volumes=volumes)
+    assert world.decide(pod) == "with"
+    assert PodInfo.of(pod).images == ("model:latest",)
+
+
 def test_images_count_as_they_are_on_nodes_now() -> None:
     """An image that came to another node changes this node's score, too."""
     world = World()

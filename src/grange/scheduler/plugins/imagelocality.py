@@ -29,10 +29,6 @@ class _Counts:
         return PASS
 
 
-def _containers(pod: PodInfo) -> int:
-    return len(pod.pod.spec.containers) + len(pod.pod.spec.init_containers)
-
-
 class _Local:
     scope = Scope.NODES
     normalise = Normalise.NONE
@@ -47,15 +43,15 @@ class _Local:
         total = nodes.total if nodes is not None else 1
         found = [node.image_states[name] for name in pod.images if name in node.image_states]
         shares = [images.share(item.size_bytes, item.num_nodes, total) for item in found]
-        return images.score(shares, _containers(pod))
+        return images.score(shares, images.slots(pod.pod.spec))
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
         """By the size of what is there and the share of nodes that have it."""
-        return kernels.image_locality(table, rows, pod.images, _containers(pod))
+        return kernels.image_locality(table, rows, pod.images, images.slots(pod.pod.spec))
 
 
 def _signature(pod: PodInfo) -> Hashable:
-    return (pod.images, _containers(pod)) if pod.images else ()
+    return (pod.images, images.slots(pod.pod.spec)) if pod.images else ()
 
 
 PLUGIN = Plugin(
