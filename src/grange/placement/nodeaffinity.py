@@ -7,6 +7,7 @@ A pod's terms are compiled once into an immutable value that answers for one nod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from grange.api import names
 from grange.api.kinds.pod import NodeAffinity, NodeSelectorTerm, PodSpec, SelectorRequirement
 from grange.api.selectors import as_integer
 
@@ -46,11 +47,13 @@ class Affinity:
         selector: nodeSelector, sorted.
         required: any of these terms must match; None demands nothing, empty matches nothing.
         preferred: each matching term adds its weight.
+        fault: what is wrong with a preferred term that cannot be evaluated; empty if nothing is.
     """
 
     selector: tuple[tuple[str, str], ...] = ()
     required: tuple[Term, ...] | None = None
     preferred: tuple[Weighted, ...] = ()
+    fault: str = ""
 
     @property
     def demands(self) -> bool:
@@ -72,6 +75,46 @@ def _term(term: NodeSelectorTerm) -> Term:
     )
 
 
+def _requirement_fault(item: SelectorRequirement) -> str:
+    """Why a requirement on labels cannot be evaluated (apimachinery's labels.NewRequirement)."""
+    values = item.values
+    match item.operator:
+        case "In" | "NotIn" if not values:
+            return f"values: must not be empty for operator {item.operator}"
+        case "Exists" | "DoesNotExist" if values:
+            return f"values: must be empty for operator {item.operator}"
+        case "Gt" | "Lt" if len(values) != 1 or as_integer(values[0]) is None:
+            return f"values: must be one integer for operator {item.operator}"
+        case "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt":
+            pass
+        case _:
+            return (
+                f'operator: "{item.operator}" is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt'
+            )
+    if fault := names.check_qualified_name(item.key):
+        return f"key: {fault}"
+    for at, value in enumerate(values):
+        if fault := names.check_label_value(value):
+            return f"values[{at}]: {fault}"
+    return ""
+
+
+def _labels_fault(term: NodeSelectorTerm) -> str:
+    for at, item in enumerate(term.match_expressions):
+        if fault := _requirement_fault(item):
+            return f"matchExpressions[{at}].{fault}"
+    return ""
+
+
+def _term_fault(term: NodeSelectorTerm) -> str:
+    if fault := _labels_fault(term):
+        return fault
+    for at, item in enumerate(term.match_fields):
+        if item.operator not in ("In", "NotIn") or len(item.values) != 1:
+            return f"matchFields[{at}]: needs operator In or NotIn and one value"
+    return ""
+
+
 def of_pod(spec: PodSpec) -> Affinity:
     """The pod's node selector and node affinity, compiled."""
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
@@ -85,10 +128,21 @@ def of_terms(given: NodeAffinity) -> Affinity:
     """Required and preferred terms, compiled."""
     must = given.required_during_scheduling_ignored_during_execution
     should = given.preferred_during_scheduling_ignored_during_execution
+    # A required term that cannot be evaluated matches nothing, as an empty one.
+    required = None
+    if must is not None:
+        terms = must.node_selector_terms
+        required = tuple(Term() if _labels_fault(term) else _term(term) for term in terms)
+    faults = [
+        f"preferredDuringSchedulingIgnoredDuringExecution[{at}].preference.{fault}"
+        for at, item in enumerate(should)
+        if item.weight and (fault := _term_fault(item.preference))
+    ]
     return Affinity(
         (),
-        None if must is None else tuple(_term(term) for term in must.node_selector_terms),
+        required,
         tuple(Weighted(item.weight, _term(item.preference)) for item in should if item.weight),
+        faults[0] if faults else "",
     )
 
 

@@ -49,6 +49,39 @@ def test_requirement_decides_by_operator(
     assert nodeaffinity.matches_value(Requirement("k", operator, values), value) is answer
 
 
+def affinity_of(kind: str, **requirement: object) -> nodeaffinity.Affinity:
+    term = {"matchExpressions": [{"key": "k", **requirement}]}
+    body: object = {"nodeSelectorTerms": [term]}
+    if kind.startswith("preferred"):
+        body = [{"weight": 1, "preference": term}]
+    found = {"nodeAffinity": {f"{kind}DuringSchedulingIgnoredDuringExecution": body}}
+    return nodeaffinity.of_pod(msgspec.convert({"affinity": found}, PodSpec))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "fault"),
+    [
+        ({"operator": "Gt", "values": ["x"]}, "values: must be one integer for operator Gt"),
+        ({"operator": "Lt", "values": ["1", "2"]}, "values: must be one integer for operator Lt"),
+        ({"operator": "In", "values": []}, "values: must not be empty for operator In"),
+        ({"operator": "Exists", "values": ["x"]}, "values: must be empty for operator Exists"),
+        ({"operator": "NotIn", "values": ["a", "b c"]}, "values[1]: "),
+        ({"operator": "Near"}, "operator: "),
+        ({"operator": "Exists", "key": "-"}, "key: "),
+        ({"operator": "In", "values": ["a"]}, ""),
+    ],
+)
+def test_term_that_cannot_be_evaluated_names_its_field(
+    requirement: dict[str, object], fault: str
+) -> None:
+    found = affinity_of("preferred", **requirement).fault
+    path = "preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0]."
+    assert found.startswith(path + fault) if fault else not found
+    required = affinity_of("required", **requirement)
+    assert not required.fault
+    assert nodeaffinity.matches(required, "n", {"k": "a"}) is (fault == "")
+
+
 def test_selector_and_any_required_term_must_match() -> None:
     spec = msgspec.convert(
         {

@@ -123,3 +123,15 @@ def test_resource_claim_that_does_not_exist_is_waited_for(
     made.nodes("n")
     pod = builders.pod("p", resourceClaims=[{"name": "c", **claim}])
     assert made.refusal(pod) == f"0/1 nodes are available: {reason}."
+
+
+def test_preference_that_cannot_be_evaluated_is_an_error() -> None:
+    made = World()
+    made.nodes("n")
+    term = {"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["x"]}]}
+    preferred = [{"weight": 1, "preference": term}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    found = made.decide(builders.pod("p", affinity=affinity))
+    assert isinstance(found, Rejection)
+    assert found.error
+    assert "preference.matchExpressions[0].values: must be one integer" in found.message

@@ -36,22 +36,24 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 _NAME = "NodeAffinity"
 _REASON = "node(s) didn't match Pod's node affinity/selector"
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
-_CONFLICT = Status(
-    Code.UNRESOLVABLE, ("pod affinity terms conflict: no node can have all the names",)
-)
+_CONFLICT = Status(Code.UNRESOLVABLE, ("pod affinity terms conflict",))
 _REJECTED = Status(Code.UNRESOLVABLE, (_REASON,))
 _REJECTED_BY_PROFILE = Status(Code.UNRESOLVABLE, (_ENFORCED,))
 
 
 class _Names:
     def for_each(self, pod: PodInfo) -> bool:
-        """Required terms may name nodes."""
-        return pod.affinity.required is not None
+        """Required terms may name nodes, and preferred ones may make no sense."""
+        return pod.affinity.required is not None or bool(pod.affinity.fault)
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
     ) -> PreFilterResult:
         """Terms that name their nodes spare the look at all others."""
+        fault = pod.affinity.fault
+        if fault:
+            field = "spec.affinity.nodeAffinity"
+            return PreFilterResult(Status(Code.ERROR, (f"{field}.{fault}",)))
         if pod.affinity.required is None:
             return PASS
         names = nodeaffinity.required_names(pod.affinity)
