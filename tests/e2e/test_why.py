@@ -101,6 +101,24 @@ def test_why_a_controller_is_not_ready(plane: Plane) -> None:
     assert "Neither its conditions" in plane.grange("why", node)
 
 
+def test_why_gives_the_cause_of_a_crash(plane: Plane) -> None:
+    program = ["sh", "-c", "echo no port given >&2; exit 3"]
+    template = {"spec": {"containers": [{"name": "main", "command": program}]}}
+    manifest = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "broken"},
+        "spec": {"replicas": 1, "template": template},
+    }
+    failed = plane.grange("apply", "-f", "-", "--wait", stdin=json.dumps(manifest), code=1)
+    assert "main: ended with exit code 3: no port given" in failed
+    said = plane.grange("why", "grc/broken")
+    assert "main: ended with exit code 3: no port given" in said
+    name = plane.grange("get", "pods", "-o", "name").split()[0]
+    assert "ended with exit code 3: no port given" in plane.grange("why", name)
+    plane.grange("delete", "grc/broken")
+
+
 def test_why_without_a_scheduler(tmp_path: Path) -> None:
     plane = Plane(tmp_path / "data", words=("--disable", "scheduler"))
     plane.start()

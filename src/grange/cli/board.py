@@ -16,7 +16,7 @@ from grange.api.status import ApiError
 from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.cli import readiness
+from grange.cli import failures, readiness
 from grange.cli.rolloutstatus import rollout_status
 from grange.cli.rows import Row
 from grange.cli.session import Session
@@ -128,35 +128,43 @@ async def _wait(
         for row in waiting:
             click.echo(f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True)
         if waiting:
-            at = labels.index(waiting[0].label)
-            pod = await _unready_pod(session, *targets[at]) if pods else ""
-            click.echo(f"next: grange describe {pod or labels[at]}", err=True)
+            label, text = waiting[0].label, ""
+            if pods:
+                found = await _unready_pod(session, *targets[labels.index(label)])
+                label, text = found or (label, "")
+            if text not in waiting[0].state.text:
+                click.echo(f"  {label}: {text}", err=True)
+            click.echo(f"next: grange describe {label}", err=True)
         return 1
     failed = [row for row in board.rows.values() if row.state.failed]
     for row in failed:
         click.echo(f"failed: {row.label}: {row.state.text}", err=True)
     if failed and pods:
-        click.echo(f"next: grange why {failed[0].label}", err=True)
+        row = failed[0]
+        label, text = await _unready_pod(session, *targets[labels.index(row.label)]) or ("", "")
+        if text not in row.state.text:  # with the last line of output it says more
+            click.echo(f"  {label}: {text}", err=True)
+        click.echo(f"next: grange why {row.label}", err=True)
     return 1 if failed else 0
 
 
-async def _unready_pod(session: Session, kind: AnyKind, name: str, namespace: str) -> str:
-    """Say what an owner's first unready pod waits for; its label, empty if there is none."""
-    if kind is POD:
-        return ""
+async def _unready_pod(
+    session: Session, kind: AnyKind, name: str, namespace: str
+) -> tuple[str, str] | None:
+    """The label of an owner's first unready pod (or of the pod itself), and why it is not ready."""
     try:
-        uid = (await session.document(kind, name, namespace))["metadata"]["uid"]
+        found = await session.document(kind, name, namespace)
+        if kind is POD:
+            return _label(kind, name), await failures.describe(session, found)
         listing = await session.fetch(Request("GET", POD.path(namespace)))
     except ApiError:
-        return ""  # only a hint: what it explains has been said
+        return None  # only a hint: what it explains has been said
+    uid = found["metadata"]["uid"]
     for item in decode_document(listing.body).get("items") or []:
         owners = item["metadata"].get("ownerReferences") or []
-        state = readiness.ready({**item, "kind": POD.kind})
-        if not state.done and any(owner["uid"] == uid for owner in owners):
-            label = _label(POD, item["metadata"]["name"])
-            click.echo(f"  {label}: {state.text}", err=True)
-            return label
-    return ""
+        if not readiness.is_ready(item) and any(owner["uid"] == uid for owner in owners):
+            return _label(POD, item["metadata"]["name"]), await failures.describe(session, item)
+    return None
 
 
 def _label(kind: AnyKind, name: str) -> str:

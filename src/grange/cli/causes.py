@@ -6,7 +6,7 @@ or why no node was found. A run that ended before the pod was last ready is no c
 
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grange.api import timestamps
 from grange.api.meta import Document
@@ -17,6 +17,7 @@ START_ERROR = "StartError"
 RESTARTS = 4
 """So many restarts make a crash loop: fewer happen while a program waits for another one."""
 RESET_S = 600.0  # after a run of this length the agent restarts at once again
+_UNREADY = "containers with unready status"
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -28,16 +29,23 @@ class Cause:
         container: name of the container; empty for the pod as a whole.
         text: what to show.
         ended: a run of the container ended and left no message: its output may say more.
+        previous: that run is the one before the present one.
         final: waiting longer is useless.
     """
 
     container: str
     text: str
     ended: bool = False
+    previous: bool = False
     final: bool = False
 
     def __str__(self) -> str:
         return self.with_output("") + ("; see its log" if self.ended else "")
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether it only says that something is not ready."""
+        return self.text.startswith(_UNREADY)
 
     def with_output(self, line: str) -> str:
         """The text, with the last line of the container's output where there is one."""
@@ -81,7 +89,8 @@ def _of_container(item: Document, since: str | None) -> Cause | None:
     if (ended := state.get("terminated")) is not None:
         return _end(item, ended) if ended.get("exitCode") or ended.get("signal") else None
     if (waiting := state.get("waiting")) is None:  # it runs, or its status is not there yet
-        return None if item.get("ready") or _is_before(last, since) else _end(item, last)
+        cause = None if item.get("ready") or _is_before(last, since) else _end(item, last)
+        return replace(cause, previous=True) if cause is not None else None
     reason = str(waiting.get("reason") or "")
     if reason in {"", CRASH_LOOP, *_STARTING} and (cause := _end(item, last)) is not None:
         return cause

@@ -52,6 +52,12 @@ def test_what_came_again_says_how_often_and_for_how_long() -> None:
     assert events.age(event("a"), NOW) == "<unknown>"
 
 
+def test_time_that_cannot_be_read_hides_no_event() -> None:
+    odd = event("a", lastTimestamp="yesterday", firstTimestamp="2026-01-01T00:09:00Z")
+    assert events.age(odd, NOW) == "60s"
+    assert events.in_order([odd, event("b", lastTimestamp="")])[1] is odd
+
+
 def test_row_names_the_object_and_its_namespace_where_wanted() -> None:
     seen = event("a", lastTimestamp="2026-01-01T00:09:00Z")
     cells = ["60s", "Normal", "Started", "Pod/web", "started main"]

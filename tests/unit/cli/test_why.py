@@ -20,6 +20,7 @@ from grange.api.status import ApiError, Forbidden, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.cli import failures
 from grange.cli.printers import explanation
 from grange.cli.why import anything, pods, replicationcontrollers
 from grange.sim import builders
@@ -182,7 +183,7 @@ def test_conditions_that_say_that_something_is_wrong() -> None:
         {"type": "Available", "status": "False"},
     ]
     document = {"status": {"conditions": conditions}}
-    assert [item["type"] for item in anything.unmet(document)] == [
+    assert [item["type"] for item in failures.unmet(document)] == [
         "Misplaced",
         "DiskPressure",
         "Available",

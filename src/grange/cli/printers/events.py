@@ -1,11 +1,13 @@
 """Events as rows, the latest last."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 
 from grange.api import timestamps
 from grange.api.fields import lookup
 from grange.api.meta import Document
+from grange.api.timestamps import TimestampError
 from grange.cli.printers import documents
 
 HEADING = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
@@ -65,7 +67,7 @@ def row(event: Document, *, now: float, namespace: bool) -> list[str]:
 
 def _first_of(event: Document, paths: Iterable[str]) -> datetime | None:
     for path in paths:
-        text = lookup(event, path)
-        if text:
-            return timestamps.parse(str(text))
+        if text := lookup(event, path):
+            with suppress(TimestampError):  # one that cannot be read says nothing
+                return timestamps.parse(str(text))
     return None

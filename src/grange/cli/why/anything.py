@@ -1,30 +1,18 @@
 """Any object: what its conditions and its latest warnings say."""
 
-from grange.api.codec import decode_document
-from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Request
 from grange.cli import readiness
+from grange.cli.failures import latest_warnings, unmet
 from grange.cli.printers import events as printer, table
 from grange.cli.session import Session
 from grange.cli.why.answer import Answer
-
-_LATEST = 5
-# In conditions of these types it is True that says that something is wrong.
-_BAD = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}) | {
-    "Paused",
-    "InsufficientNodes",
-    "Misplaced",
-    "RolloutFailed",
-    "AuditRefused",
-}
 
 
 async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     """The object's conditions that do not hold, and its latest warnings."""
     document = await opened.document(kind, name)
-    warnings = await latest_warnings(opened, kind, document)
+    warnings = await latest_warnings(opened, document)
     state = readiness.ready(document)
     lines = [f"{kind.singular}/{name}: {state.text}"]
     lines += unmet_lines(document)
@@ -32,16 +20,6 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     if len(lines) == 1:
         lines.append("Neither its conditions nor its events say that anything is wrong.")
     return Answer(document, lines)
-
-
-def unmet(document: Document) -> list[Document]:
-    """The conditions that say that something is not as it should be."""
-    found = []
-    for item in (document.get("status") or {}).get("conditions") or []:
-        wanted = "False" if item.get("type") in _BAD else "True"
-        if item.get("status") != wanted:
-            found.append(item)
-    return found
 
 
 def unmet_lines(document: Document) -> list[str]:
@@ -55,16 +33,6 @@ def unmet_lines(document: Document) -> list[str]:
         for item in unmet(document)
     ]
     return ["", "Conditions:", *("  " + line for line in table.render(rows))] if rows else []
-
-
-async def latest_warnings(opened: Session, kind: AnyKind, document: Document) -> list[Document]:
-    """The latest warnings about an object, the latest last."""
-    meta = document["metadata"]
-    selector = f"involvedObject.uid={meta.get('uid', '')},type=Warning"
-    path = EVENT.path(meta.get("namespace") or "default")
-    request = Request("GET", path, query={"fieldSelector": selector})
-    body = decode_document((await opened.fetch(request)).body)
-    return printer.in_order(body.get("items") or [])[-_LATEST:]
 
 
 def warning_lines(warnings: list[Document], now: float) -> list[str]:

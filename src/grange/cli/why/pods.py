@@ -6,7 +6,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from grange.api.wire import Request
-from grange.cli import readiness
+from grange.cli import failures, readiness
 from grange.cli.printers import explanation as printer
 from grange.cli.session import Session
 from grange.cli.why import anything
@@ -28,7 +28,7 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
         return Answer(document, [*fallback.lines, "", note])
     lines = printer.render(f"pod/{name}", found, now=now)
     if found.state is State.PLACED:
-        lines += await _programs(opened, kind, document, now.timestamp())
+        lines += await _programs(opened, document, now.timestamp())
     return Answer(wire.document(found), lines)
 
 
@@ -42,10 +42,10 @@ async def explanation(opened: Session, kind: AnyKind, name: str, within: str = "
     return codec.decode_view((await opened.fetch(Request("GET", path))).body, Explanation)
 
 
-async def _programs(opened: Session, kind: AnyKind, document: Document, now: float) -> list[str]:
+async def _programs(opened: Session, document: Document, now: float) -> list[str]:
     state = readiness.ready(document)
     if state.done:
         return ["", f"Its programs: {state.text}."]
-    warnings = await anything.latest_warnings(opened, kind, document)
-    lines = ["", f"Its programs: not ready: {state.text}"]
+    warnings = await failures.latest_warnings(opened, document)
+    lines = ["", f"Its programs: not ready: {await failures.describe(opened, document)}"]
     return lines + anything.unmet_lines(document) + anything.warning_lines(warnings, now)

@@ -7,13 +7,14 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
 from grange.api.wire import Request
-from grange.cli import readiness
+from grange.cli import failures, readiness
 from grange.cli.printers import explanation as printer
 from grange.cli.session import Session
 from grange.cli.why import anything, pods
 from grange.cli.why.answer import Answer
 
 _ASKED = 20  # so many pods without a node are asked about; the others wait alike
+_READ = 10  # the output of so many pods is read
 _NAMED = 3
 
 
@@ -31,9 +32,8 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     if len(waiting) > _ASKED:
         lines += ["", f"{len(waiting) - _ASKED} more pods without a node were not asked about."]
     if others:
-        lines += ["", "Not ready on their nodes:"]
-        lines += [f"  pod/{_name(item)}  {readiness.ready(item).text}" for item in others]
-    warnings = await anything.latest_warnings(opened, kind, document)
+        lines += ["", "Not ready on their nodes:", *await _causes(opened, others)]
+    warnings = await failures.latest_warnings(opened, document)
     lines += anything.warning_lines(warnings, now.timestamp())
     if len(lines) == 1:
         lines.append("Nothing of it waits.")
@@ -100,13 +100,24 @@ def _alike(answers: list[tuple[str, Explanation]]) -> list[list[tuple[str, Expla
     return [*groups.values()]
 
 
+async def _causes(opened: Session, pods: list[Document]) -> list[str]:
+    """What keeps pods from being ready; the output of a few is read, the others end alike."""
+    groups: dict[str, list[str]] = {}
+    for at, item in enumerate(pods):
+        text = await failures.describe(opened, item) if at < _READ else failures.summary(item)
+        groups.setdefault(text, []).append(_name(item))
+    return [f"  {_some(found)}  {text}" for text, found in groups.items()]
+
+
+def _some(names: list[str]) -> str:
+    told = ", ".join(f"pod/{name}" for name in names[:_NAMED])
+    return told if len(names) <= _NAMED else f"{told} and {len(names) - _NAMED} more"
+
+
 def _group(found: list[tuple[str, Explanation]]) -> list[str]:
-    names = [f"pod/{name}" for name, _ in found]
-    told = ", ".join(names[:_NAMED])
-    if len(names) > _NAMED:
-        told += f" and {len(names) - _NAMED} more"
     first = found[0][1]
-    return [f"{told} {first.summary}", *printer.obstacles(first)]
+    names = _some([name for name, _ in found])
+    return [f"{names} {first.summary}", *printer.obstacles(first)]
 
 
 def _name(item: Document) -> str:

@@ -1,0 +1,118 @@
+"""What is wrong with an object: unmet conditions, warnings, and of a pod the cause in one line."""
+
+from contextlib import aclosing, suppress
+from datetime import datetime, timedelta
+
+from grange.api import timestamps
+from grange.api.codec import decode_document
+from grange.api.kinds import EVENT, POD
+from grange.api.meta import Document
+from grange.api.status import ApiError
+from grange.api.timestamps import TimestampError
+from grange.api.wire import Request
+from grange.cli import causes, readiness, stream
+from grange.cli.printers import events as printer
+from grange.cli.session import Session
+
+_LATEST = 5
+_BEFORE = timedelta(seconds=2)  # a warning may be older than the condition that follows from it
+# In conditions of these types it is True that says that something is wrong.
+_BAD = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}) | {
+    "Paused",
+    "InsufficientNodes",
+    "Misplaced",
+    "RolloutFailed",
+    "AuditRefused",
+}
+_LINES = 20  # the last of these that is not empty is shown
+_LONGEST = 300
+
+
+def summary(pod: Document) -> str:
+    """Why the pod is not ready, from its status alone."""
+    return readiness.ready({**pod, "kind": POD.kind}).text
+
+
+async def describe(session: Session, pod: Document) -> str:
+    """Why the pod is not ready.
+
+    Where its status does not say, the latest warning about it does: kubelets put the message of a
+    probe into an Event only.
+    """
+    cause = causes.of_pod(pod)
+    if cause is not None and cause.ended:
+        line = await _last_line(session, pod, cause)
+        return cause.with_output(line) if line else str(cause)
+    if cause is not None and not cause.is_vague:
+        return str(cause)
+    return await _latest_warning(session, pod) or summary(pod)
+
+
+async def _last_line(session: Session, pod: Document, cause: causes.Cause) -> str:
+    meta = pod["metadata"]
+    path = POD.path(meta.get("namespace") or "default", meta["name"], "log")
+    query = {"container": cause.container, "tailLines": str(_LINES)}
+    if cause.previous:
+        query["previous"] = "true"
+    try:
+        response = await session.fetch(Request("GET", path, query=query))
+        async with aclosing(stream.chunks_of(response)) as chunks:
+            text = response.body + b"".join([chunk async for chunk in chunks])
+    except ApiError:
+        return ""  # the log is gone, or may not be read: the cause itself is known
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines()]
+    return next((line[:_LONGEST] for line in reversed(lines) if line), "")
+
+
+async def _latest_warning(session: Session, pod: Document) -> str:
+    try:
+        found = await latest_warnings(session, pod)
+    except ApiError:
+        return ""
+    return str(found[-1].get("message", "")).strip() if found else ""
+
+
+def unmet(document: Document) -> list[Document]:
+    """The conditions that say that something is not as it should be."""
+    found = []
+    for item in (document.get("status") or {}).get("conditions") or []:
+        wanted = "False" if item.get("type") in _BAD else "True"
+        if item.get("status") != wanted:
+            found.append(item)
+    return found
+
+
+async def latest_warnings(session: Session, document: Document) -> list[Document]:
+    """The latest warnings about an object, the latest last; none from before it was last well."""
+    meta = document["metadata"]
+    selector = f"involvedObject.uid={meta.get('uid', '')},type=Warning"
+    path = EVENT.path(meta.get("namespace") or "default")
+    request = Request("GET", path, query={"fieldSelector": selector})
+    body = decode_document((await session.fetch(request)).body)
+    since = last_well(document)
+    found = [item for item in body.get("items") or [] if _is_after(item, since)]
+    return printer.in_order(found)[-_LATEST:]
+
+
+def last_well(document: Document) -> datetime | None:
+    """When all conditions were as they should be for the last time; None where that is not known.
+
+    While something is wrong that is when it began; else it is when the last condition became so.
+    """
+    wrong = _times(unmet(document))
+    if wrong:
+        return min(wrong) - _BEFORE
+    return max(_times((document.get("status") or {}).get("conditions") or []), default=None)
+
+
+def _times(conditions: list[Document]) -> list[datetime]:
+    found = []
+    for item in conditions:
+        with suppress(TimestampError):
+            found.append(timestamps.parse(str(item.get("lastTransitionTime"))))
+    return found
+
+
+def _is_after(event: Document, since: datetime | None) -> bool:
+    seen = printer.last_seen(event)
+    return since is None or seen is None or seen >= since

@@ -1,0 +1,170 @@
+"""The cause of a failure in one place: exit, signal, probe, output, and nothing that is over."""
+
+from typing import Any
+
+import pytest
+from tests.unit.cli.sessions import opened
+from tests.unit.controllers.world import World, world
+
+from grange.api.kinds import EVENT, POD, REPLICATIONCONTROLLER
+from grange.api.meta import Document
+from grange.api.wire import Request, Response
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli import failures
+from grange.cli.session import Session
+from grange.cli.why import pods, replicationcontrollers
+from grange.sim import builders
+
+TRACEBACK = b'Traceback (most recent call last):\n  File "x"\nValueError: no port\n\n'
+EARLY, LATE = "2026-01-01T00:00:10Z", "2026-01-01T00:05:00Z"
+
+
+class Logging(World):
+    """A world whose pods have logs."""
+
+    logs: bytes = TRACEBACK
+    asked: list[dict[str, str]]
+
+    async def _handle(self, request: Request) -> Response:
+        if not request.path.endswith("/log"):
+            return await super()._handle(request)
+        self.asked.append(dict(request.query))
+        return Response(200, self.logs)
+
+
+@pytest.fixture
+async def there(clock: Clock, rng: Stream, log: Logger) -> Any:
+    async with world(clock, rng, log, hands=False, kind=Logging) as made:
+        assert isinstance(made, Logging)
+        made.asked = []
+        yield made
+
+
+def session(there: World) -> Session:
+    return opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
+
+
+def container(state: Document, last: Document | None = None, **more: Any) -> Document:
+    return {
+        "name": "c0",
+        "image": "",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 1,
+        "state": state,
+        "lastState": {"terminated": last} if last else {},
+        **more,
+    }
+
+
+CRASHED = container(
+    {"waiting": {"reason": "CrashLoopBackOff"}},
+    {"exitCode": 1, "reason": "Error", "startedAt": EARLY, "finishedAt": LATE},
+)
+RESTARTED = {**CRASHED, "state": {"running": {"startedAt": LATE}}}
+
+
+async def add_pod(there: World, name: str, status: Document, *owner: Document) -> Document:
+    document = builders.pod_document(name, nodeName="n")
+    document["metadata"]["ownerReferences"] = list(owner)
+    await there.client.create(POD, document, "default")
+    await there.client.patch(POD, name, "default", patch={"status": status}, subresource="status")
+    return await there.client.get_document(POD, name, "default")
+
+
+async def warn(there: World, about: Document, message: str, at: str) -> None:
+    meta = about["metadata"]
+    event = {
+        "metadata": {"generateName": "e-", "namespace": "default"},
+        "involvedObject": {
+            "kind": about["kind"],
+            "name": meta["name"],
+            "namespace": "default",
+            "uid": meta["uid"],
+        },
+        "type": "Warning",
+        "reason": "Unhealthy",
+        "message": message,
+        "lastTimestamp": at,
+    }
+    await there.client.create(EVENT, event, "default")
+
+
+def unready(message: str = "containers with unready status: [c0]", at: str = LATE) -> Document:
+    return {"type": "Ready", "status": "False", "message": message, "lastTransitionTime": at}
+
+
+async def test_crash_is_shown_with_the_last_line_of_its_output(there: Any) -> None:
+    status = {"conditions": [unready()], "containerStatuses": [CRASHED]}
+    found = await add_pod(there, "p", status)
+    assert await failures.describe(session(there), found) == (
+        "c0: ended with exit code 1: ValueError: no port"
+    )
+    assert there.asked == [{"container": "c0", "tailLines": "20"}]
+    there.logs = b"\n"
+    assert await failures.describe(session(there), found) == (
+        "c0: ended with exit code 1; see its log"
+    )
+
+
+async def test_run_before_the_present_one_is_read_where_it_is_meant(there: Any) -> None:
+    status = {"conditions": [unready()], "containerStatuses": [RESTARTED]}
+    found = await add_pod(there, "p", status)
+    assert "ValueError: no port" in await failures.describe(session(there), found)
+    assert there.asked[0]["previous"] == "true"
+
+
+async def test_probe_is_quoted_from_the_status_or_from_its_event(there: Any) -> None:
+    status = {"conditions": [unready()], "containerStatuses": [container({"running": {}})]}
+    found = await add_pod(there, "p", status)
+    assert await failures.describe(session(there), found) == "containers with unready status: [c0]"
+    await warn(there, found, "Readiness probe failed: HTTP 500", EARLY)
+    assert "probe" not in await failures.describe(session(there), found), "it was ready since"
+    await warn(there, found, "Readiness probe failed: HTTP 503", LATE)
+    assert await failures.describe(session(there), found) == "Readiness probe failed: HTTP 503"
+    said = "containers with unready status: [c0]; c0: readiness probe failed: refused"
+    status["conditions"] = [unready(said)]
+    found = await add_pod(there, "q", status)
+    assert await failures.describe(session(there), found) == "c0: readiness probe failed: refused"
+    assert there.asked == []
+
+
+async def test_warnings_from_before_the_last_success_are_not_shown(there: Any) -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": LATE}
+    found = await add_pod(there, "p", {"conditions": [ready]})
+    await warn(there, found, "old", EARLY)
+    assert await failures.latest_warnings(session(there), found) == []
+    await warn(there, found, "new", LATE)
+    shown = await failures.latest_warnings(session(there), found)
+    assert [item["message"] for item in shown] == ["new"]
+    answer = await pods.ask(session(there), POD, "p")
+    assert not any("old" in line for line in answer.lines)
+
+
+async def test_why_of_a_controller_gives_the_cause_once_for_pods_that_end_alike(
+    there: Any,
+) -> None:
+    await there.add_controller("web", replicas=3)
+    owner = await there.client.get_document(REPLICATIONCONTROLLER, "web", "default")
+    reference = {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "ReplicationController",
+        "name": "web",
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    status = {"conditions": [unready()], "containerStatuses": [CRASHED]}
+    for name in ("web-0", "web-1"):
+        await add_pod(there, name, status, reference)
+    refused = container(
+        {"waiting": {"reason": "CreateContainerConfigError", "message": "no configmap web"}}
+    )
+    await add_pod(there, "web-2", {**status, "containerStatuses": [refused]}, reference)
+    answer = await replicationcontrollers.ask(session(there), REPLICATIONCONTROLLER, "web")
+    at = answer.lines.index("Not ready on their nodes:")
+    assert answer.lines[at + 1 : at + 3] == [
+        "  pod/web-0, pod/web-1  c0: ended with exit code 1: ValueError: no port",
+        "  pod/web-2  c0: no configmap web",
+    ]
