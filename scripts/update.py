@@ -8,12 +8,14 @@ source: ``scripts/make_schema.py`` fetches and writes those.
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from grange.agent import states
 from grange.api import tables
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
+from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
 from grange.controllers.replication import phases, transfer
@@ -125,7 +127,37 @@ def drawn(name: str, diagrams: Mapping[str, str]) -> str:
     return page
 
 
+def filled(name: str, title: str, lines: Iterator[str]) -> str:
+    """A page with what is generated between the marks of this title."""
+    page = (ROOT / name).read_text(encoding="utf-8")
+    head, tail = f"<!-- {title} -->\n", f"<!-- end of {title} -->\n"
+    before, found, rest = page.partition(head)
+    if not found or tail not in rest:
+        raise ValueError(f"{name}: no place for {title}: write {head!r} and {tail!r}")
+    return before + head + "\n".join(lines) + "\n" + rest[rest.index(tail) :]
+
+
+def pod_fields() -> Iterator[str]:
+    """What becomes of each field of a pod, as tables."""
+    for support in Support:
+        yield f"\n### {support.value.capitalize()}\n"
+        yield "| in | fields | note |"
+        yield "|---|---|---|"
+        rows: dict[tuple[str, str], list[str]] = {}
+        for field in FIELDS.values():
+            twin = FIELDS.get(field.path.replace("initContainers[]", "containers[]", 1))
+            alone = twin is None or twin is field or replace(twin, path=field.path) != field
+            if field.support is support and alone:
+                covered = f" (warned about with {field.covered_by})" if field.covered_by else ""
+                holder, _, name = f"spec.{field.path}".rpartition(".")
+                rows.setdefault((holder, f"{field.note}{covered}"), []).append(f"`{name}`")
+        for (holder, note), names in rows.items():
+            yield f"| `{holder}` | {', '.join(names)} | {note} |"
+    yield ""
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/compatibility.md": lambda: filled("docs/compatibility.md", "pod fields", pod_fields()),
     "docs/kinds.md": kinds_page,
     "docs/agent.md": lambda: drawn("docs/agent.md", states.diagrams()),
     "docs/replication.md": lambda: drawn(

@@ -57,7 +57,12 @@ def of(container: Container) -> list[tuple[Kind, Probe]]:
         (Kind.READINESS, container.readiness_probe),
         (Kind.LIVENESS, container.liveness_probe),
     )
-    return [(kind, probe) for kind, probe in found if probe is not None]
+    return [(kind, probe) for kind, probe in found if probe is not None and _can_ask(probe)]
+
+
+def _can_ask(probe: Probe) -> bool:
+    """Whether the probe has an action that is known here; one with another would never pass."""
+    return any((probe.http_get, probe.tcp_socket, probe.exec))
 
 
 @dataclass(slots=True)

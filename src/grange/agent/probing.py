@@ -131,7 +131,7 @@ class Probing:
             case Kind.STARTUP if record.passing:
                 track.started = True
                 started.set()
-                if track.spec.readiness_probe is None:
+                if all(kind is not Kind.READINESS for kind, _ in probes.of(track.spec)):
                     track.ready = True
             case _:
                 if record.passing is False:

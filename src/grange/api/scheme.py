@@ -6,8 +6,9 @@ validation and the typed client all read it; a kind that a user defines at run t
 the same value.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from grange.api import names
@@ -64,6 +65,11 @@ def _no_rules(document: Document, old: Document | None) -> list[Cause]:
     return []
 
 
+def _no_warnings(document: Document, old: Document | None, now: datetime) -> Iterable[str]:
+    """A kind of which everything that it says is done."""
+    return ()
+
+
 @dataclass(frozen=True, eq=False)
 class KindInfo(Generic[R]):
     """One resource kind; compared and hashed by identity, so that others can remember by it.
@@ -87,6 +93,8 @@ class KindInfo(Generic[R]):
         fields: selectable fields beyond metadata.name and metadata.namespace: path to reader.
         default: fills in what the schema cannot express; in place.
         validate: rules beyond the schema, for create (old is None) and update.
+        review: warnings about fields that are accepted and have no effect, of a document that broke
+            no rule; may put them down in the status of a new one.
         name_rule: check of ``metadata.name``: a message, or None when it is fine.
         immutable: paths (``spec.nodeName``) that may be set once but not changed.
         graceful: deletion waits for an agent (pods) when the object is at work.
@@ -111,6 +119,7 @@ class KindInfo(Generic[R]):
     fields: Mapping[str, Callable[[Document], str]] = field(default_factory=dict)
     default: Callable[[Document], None] = _no_defaults
     validate: Callable[[Document, Document | None], list[Cause]] = _no_rules
+    review: Callable[[Document, Document | None, datetime], Iterable[str]] = _no_warnings
     name_rule: Callable[[str], str | None] = names.check_dns_subdomain
     immutable: tuple[str, ...] = ()
     graceful: Callable[[Document], bool] | None = None

@@ -161,6 +161,7 @@ class Registry:
         self._admit(Attempt("create", info, namespace, meta.get("name") or "", document))
         warnings = conform(info, document, options)
         _refuse(info, document, validate(document, None, info))
+        warnings = (*warnings, *info.review(document, None, self.clock.now()))
         place = Place(info, namespace, meta["name"])
         if generated:
             for _ in range(_GENERATE_ATTEMPTS):
@@ -228,6 +229,7 @@ class Registry:
         metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
         _refuse(info, candidate, validate(candidate, old, info))
+        warnings = (*warnings, *info.review(candidate, old, self.clock.now()))
         if deletion.is_complete(info, candidate):
             return await self._remove(place, entry, candidate, dry_run=options.dry_run)
         if candidate == old and entry.revision <= self.store.revision:

@@ -47,6 +47,17 @@ async def test_a_bound_pod_runs_and_is_ready(tools: Tools) -> None:
         assert status.container_id.startswith("process://")
 
 
+async def test_probe_without_a_known_action_is_not_asked(tools: Tools) -> None:
+    async with world(*tools) as there:
+        probe = {"grpc": {"port": 8080}}
+        probed = container(livenessProbe=probe, readinessProbe=probe, startupProbe=probe)
+        await there.create(document(probed))
+        assert await there.until_ready() < 0.1
+        await there.clock.sleep(600)
+        status = await there.main()
+        assert (status.ready, status.started, status.restart_count) == (True, True, 0)
+
+
 async def test_pod_that_needs_an_image_waits_with_remedy(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(document({"name": "main", "image": "nginx", "args": ["x"]}))

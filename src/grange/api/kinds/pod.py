@@ -1,10 +1,12 @@
 """Pod: the unit that is placed on a node and run there."""
 
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from grange.api import codec, meta
+from grange.api import codec, meta, unsupported
 from grange.api.defaults.podspec import default_pod
 from grange.api.fields import readers
 from grange.api.kinds.podgroup import GROUP_LABEL
@@ -373,6 +375,16 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
     return faults.causes
 
 
+def _review(document: Document, old: Document | None, now: datetime) -> Iterable[str]:
+    spec = document.get("spec") or {}
+    if old is not None and spec == old.get("spec"):
+        return ()
+    found = unsupported.PODS.review(spec)
+    if found.message and old is None:
+        document["status"]["conditions"] = [found.condition(now)]
+    return found.warnings
+
+
 def _completed(spec: Document) -> Document:
     """The spec with its defaults: it may have been stored when there were fewer of them."""
     pod: Document = {"spec": codec.clone(spec)}
@@ -440,6 +452,7 @@ POD = KindInfo(
     ),
     default=default_pod,
     validate=_validate,
+    review=_review,
     graceful=_at_work,
     returns_deleted=True,
 )

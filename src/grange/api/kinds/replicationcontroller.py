@@ -1,8 +1,11 @@
 """ReplicationController of grange.dev: so many copies of a pod, on nodes that fit."""
 
+from collections.abc import Iterable
+from datetime import datetime
+
 import msgspec
 
-from grange.api import described, names, rollouts
+from grange.api import described, names, rollouts, unsupported
 from grange.api.fields import lookup, readers
 from grange.api.kinds.membership import (
     STATUS_FIELDS,
@@ -131,6 +134,13 @@ def _check_template(template: Document, faults: Faults) -> None:
         faults.forbidden(f"{path}.spec.nodeName", message)
     if spec.get("restartPolicy", "Always") != "Always":
         faults.not_supported(f"{path}.spec.restartPolicy", spec["restartPolicy"], ("Always",))
+
+
+def _review(document: Document, old: Document | None, now: datetime) -> Iterable[str]:
+    template = document["spec"]["template"]
+    if old is not None and template == (old.get("spec") or {}).get("template"):
+        return ()
+    return unsupported.warnings(unsupported.find(template["spec"], "spec.template.spec"))
 
 
 def _nodes(document: Document, now: float) -> cells.Cell:
@@ -268,4 +278,5 @@ REPLICATIONCONTROLLER = KindInfo(
     scale=Scaling("spec.replicas", "status.replicas", _selector, "status.selector"),
     default=_default,
     validate=_validate,
+    review=_review,
 )

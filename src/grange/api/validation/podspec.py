@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from grange.api import names
+from grange.api.pod_fields import FIELDS
 from grange.api.validation import scheduling
 from grange.api.validation.causes import Faults
 from grange.api.validation.faultless import Faultless
@@ -78,6 +79,8 @@ def check_pod_spec(spec: dict[str, Any], path: str, faults: Faults) -> None:
     for field in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
         if (value := spec.get(field)) and (fault := names.check_dns_subdomain(value)):
             faults.named(f"{path}.{field}", value, fault)
+    if spec.get("ephemeralContainers"):
+        faults.forbidden(f"{path}.ephemeralContainers", FIELDS["ephemeralContainers"].note)
     scheduling.check_scheduling(spec, path, faults)
 
 
@@ -96,7 +99,7 @@ def _check_programs(spec: dict[str, Any], path: str, faults: Faults) -> None:
         at = f"{path}.containers[{index}]"
         _check_container(container, at, volumes, taken, faults)
         if "restartPolicy" in container:
-            faults.forbidden(f"{at}.restartPolicy", "may be set on init containers only")
+            faults.forbidden(f"{at}.restartPolicy", FIELDS["containers[].restartPolicy"].note)
 
 
 def _check_choices(spec: dict[str, Any], path: str, faults: Faults) -> None:

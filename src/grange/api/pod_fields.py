@@ -1,0 +1,318 @@
+"""Which fields of a pod are honoured, which are warned about, and which are refused.
+
+The one table behind the warnings of the API server, the pod condition ``grange.dev/UnsupportedFields``
+and ``docs/compatibility.md``. An entry covers the field and all that is below it, unless a longer path
+has an entry; a test walks the schema of the pod and fails for a field that no entry covers.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from grange.api.meta import Document
+
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  a path, and no secret
+"""Where the volume with the service account's token is mounted."""
+
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
+
+
+class Support(Enum):
+    """What becomes of a field that is set."""
+
+    HONOURED = "honoured"
+    WARNED = "warned"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One entry.
+
+    Attributes:
+        path: below ``spec``; ``[]`` follows the name of a list.
+        support: what becomes of it.
+        note: why, or how it differs from Kubernetes; the text of the warning.
+        quiet: whether a value, given with the object that holds it, needs no warning: defaults, and
+            values that ask for what happens anyway.
+        covered_by: the field that is warned about in its place; empty for none.
+    """
+
+    path: str
+    support: Support
+    note: str = ""
+    quiet: Callable[[Any, Document], bool] | None = None
+    covered_by: str = ""
+
+
+def _honoured(*paths: str, note: str = "") -> Iterator[Field]:
+    return (Field(path, Support.HONOURED, note) for path in paths)
+
+
+def _warned(*paths: str, note: str, quiet: Collection[object] = ()) -> Iterator[Field]:
+    test = (lambda value, _: value in quiet) if quiet else None
+    return (Field(path, Support.WARNED, note, test) for path in paths)
+
+
+def _only_extended(value: Any, _: Document) -> bool:
+    return isinstance(value, dict) and not any(
+        name in _NATIVE or name.startswith("hugepages-") for name in value
+    )
+
+
+def _of_token(value: Any, mount: Document) -> bool:
+    return value is False or mount.get("mountPath") == TOKEN_MOUNT
+
+
+def _without_command(value: Any, container: Document) -> bool:
+    return not container.get("command")  # the node says so on the pod: ImageRuntimeUnavailable
+
+
+_PROCESS = "pods run as processes of the node: "
+_NO_HOOK = "not run yet"
+_NO_PROBE = "not asked yet; the container counts as healthy"
+_USER = f"{_PROCESS}programs run as the user who runs the agent"
+_NO_SANDBOX = f"{_PROCESS}nothing confines them"
+_NO_DNS = f"{_PROCESS}names are resolved as the machine resolves them"
+_NO_VOLUME = "no agent can mount it: the pod waits with CreateContainerConfigError"
+_NO_CLAIMS = "devices of claims are not allocated"
+_OTHER_VOLUMES = (
+    "awsElasticBlockStore",
+    "azureDisk",
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "csi",
+    "ephemeral",
+    "fc",
+    "flexVolume",
+    "flocker",
+    "gcePersistentDisk",
+    "gitRepo",
+    "glusterfs",
+    "image",
+    "iscsi",
+    "nfs",
+    "persistentVolumeClaim",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "quobyte",
+    "rbd",
+    "scaleIO",
+    "storageos",
+    "vsphereVolume",
+)
+
+_SECURITY = (
+    *_warned("runAsUser", "runAsGroup", note=_USER),
+    *_warned("runAsNonRoot", note=_USER, quiet=(False,)),
+    *_warned("seLinuxOptions", "seccompProfile", "appArmorProfile", note=_NO_SANDBOX),
+    *_warned("windowsOptions", note="nodes run Linux"),
+)
+_PROBE = (
+    *_honoured(
+        "exec",
+        "httpGet",
+        "tcpSocket",
+        "initialDelaySeconds",
+        "periodSeconds",
+        "timeoutSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ),
+    *_warned("grpc", note=_NO_PROBE),
+    *_warned(
+        "terminationGracePeriodSeconds", note="the pod's terminationGracePeriodSeconds is used"
+    ),
+)
+
+
+def _below(path: str, fields: Collection[Field]) -> Iterator[Field]:
+    return (replace(field, path=f"{path}.{field.path}") for field in fields)
+
+
+_CONTAINER = (
+    *_honoured("name", "command", "args"),
+    Field(
+        "image",
+        Support.WARNED,
+        f"{_PROCESS}the command is looked up on the machine, and the image is not used; without a "
+        "command the pod waits with ImageRuntimeUnavailable",
+        _without_command,
+    ),
+    Field("imagePullPolicy", Support.WARNED, "no image is pulled", covered_by="image"),
+    *_honoured("workingDir", note="absolute: a directory of the machine"),
+    *_honoured("env", "envFrom"),
+    *_warned("env[].valueFrom.fileKeyRef", note="not read: the container waits"),
+    *_honoured("ports"),
+    *_warned(
+        "ports[].hostPort",
+        "ports[].hostIP",
+        note="kept free of other pods that ask for it; connections are not forwarded from it",
+        quiet=(0, ""),
+    ),
+    *_honoured("resources.requests", note="places pods, and refuses those that do not fit"),
+    Field(
+        "resources.limits",
+        Support.WARNED,
+        "CPU, memory and storage are not limited",
+        _only_extended,
+    ),
+    *_warned("resources.claims", note=_NO_CLAIMS),
+    *_warned("resizePolicy", note="pods are not resized in place"),
+    *_warned("restartPolicyRules", note="the restart policy alone decides"),
+    *_below("startupProbe", _PROBE),
+    *_below("readinessProbe", _PROBE),
+    *_below("livenessProbe", _PROBE),
+    *_warned(
+        "lifecycle.postStart",
+        "lifecycle.preStop",
+        note=_NO_HOOK,
+    ),
+    *_warned("lifecycle.stopSignal", note="SIGTERM is sent", quiet=("SIGTERM",)),
+    *_below("securityContext", _SECURITY),
+    *_warned("securityContext.capabilities", note=_NO_SANDBOX),
+    *_warned(
+        "securityContext.privileged",
+        note=f"{_PROCESS}they get no further rights",
+        quiet=(False,),
+    ),
+    *_warned("securityContext.readOnlyRootFilesystem", note="the root is writable", quiet=(False,)),
+    *_warned("securityContext.allowPrivilegeEscalation", note=_NO_SANDBOX, quiet=(True,)),
+    *_warned("securityContext.procMount", note=_NO_SANDBOX, quiet=("Default",)),
+    *_warned("stdin", "stdinOnce", "tty", note="programs have no standard input", quiet=(False,)),
+    *_warned(
+        "terminationMessagePath",
+        note="not read; what the container prints is in its log",
+        quiet=("/dev/termination-log",),
+    ),
+    *_warned(
+        "terminationMessagePolicy",
+        note="messages are not taken from the log",
+        quiet=("File",),
+    ),
+    *_honoured(
+        "volumeMounts[].name",
+        "volumeMounts[].mountPath",
+        "volumeMounts[].subPath",
+        note="below the container's root, `$GRANGE_ROOT`",
+    ),
+    Field("volumeMounts[].readOnly", Support.WARNED, "files can be written to", _of_token),
+    *_warned(
+        "volumeMounts[].mountPropagation",
+        "volumeMounts[].recursiveReadOnly",
+        note=f"{_PROCESS}volumes are linked to, not mounted",
+        quiet=("None", "Disabled"),
+    ),
+    *_warned("volumeMounts[].subPathExpr", note="the whole volume appears"),
+    *_warned("volumeDevices", note=_NO_VOLUME),
+)
+
+_FIELDS = (
+    *_honoured("activeDeadlineSeconds", "restartPolicy", "terminationGracePeriodSeconds"),
+    *_honoured(
+        "affinity",
+        "nodeName",
+        "nodeSelector",
+        "overhead",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "schedulerName",
+        "schedulingGates",
+        "tolerations",
+        "topologySpreadConstraints",
+        note="by the scheduler",
+    ),
+    *_below("containers[]", _CONTAINER),
+    Field(
+        "containers[].restartPolicy",
+        Support.REFUSED,
+        "may be set on init containers only",
+    ),
+    *_below("initContainers[]", _CONTAINER),
+    *_honoured("initContainers[].restartPolicy", note="Always makes it a sidecar"),
+    Field("ephemeralContainers", Support.REFUSED, "may not be set when a pod is created"),
+    *_warned("automountServiceAccountToken", note="no token is mounted yet", quiet=(False,)),
+    *_honoured("serviceAccountName", "serviceAccount"),
+    *_honoured(
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "shareProcessNamespace",
+        note="always so, whatever it says: programs share the machine",
+    ),
+    *_warned("hostUsers", note=_USER, quiet=(True,)),
+    *_warned("hostname", "hostnameOverride", note="only the variable HOSTNAME has it"),
+    *_warned("subdomain", "setHostnameAsFQDN", note=_NO_DNS, quiet=(False, "")),
+    *_warned("dnsPolicy", note=_NO_DNS, quiet=("ClusterFirst", "Default")),
+    *_warned("dnsConfig", "hostAliases", note=_NO_DNS),
+    Field(
+        "enableServiceLinks",
+        Support.WARNED,
+        "no variables of Services are set, as nothing routes to Services yet",
+        covered_by="the kind Service",
+    ),
+    Field("imagePullSecrets", Support.WARNED, "no image is pulled", covered_by="image"),
+    *_warned("os", note="nodes run Linux", quiet=({"name": "linux"},)),
+    *_warned("readinessGates", note="not looked at yet"),
+    *_warned("resourceClaims", note=_NO_CLAIMS),
+    *_warned("resources.claims", note=_NO_CLAIMS),
+    *_honoured("resources.requests", note="by the scheduler"),
+    Field(
+        "resources.limits",
+        Support.WARNED,
+        "CPU, memory and storage are not limited",
+        _only_extended,
+    ),
+    *_warned("runtimeClassName", note="there is one runtime: processes"),
+    *_warned(
+        "schedulingGroup",
+        note="gangs are named by the label scheduling.x-k8s.io/pod-group",
+    ),
+    *_below("securityContext", _SECURITY),
+    *_warned(
+        "securityContext.fsGroup",
+        "securityContext.fsGroupChangePolicy",
+        "securityContext.supplementalGroups",
+        "securityContext.supplementalGroupsPolicy",
+        note=_USER,
+    ),
+    *_warned(
+        "securityContext.seLinuxChangePolicy",
+        "securityContext.sysctls",
+        note=_NO_SANDBOX,
+    ),
+    *_honoured(
+        "volumes[].name",
+        "volumes[].configMap",
+        "volumes[].downwardAPI",
+        "volumes[].emptyDir",
+        "volumes[].hostPath",
+        "volumes[].projected",
+        "volumes[].secret",
+    ),
+    *_warned("volumes[].emptyDir.medium", note="always on disk", quiet=("",)),
+    *_warned("volumes[].emptyDir.sizeLimit", note="not limited"),
+    *_warned(
+        "volumes[].projected.sources[].clusterTrustBundle",
+        "volumes[].projected.sources[].podCertificate",
+        "volumes[].projected.sources[].serviceAccountToken",
+        note=_NO_VOLUME,
+    ),
+    *_warned(*(f"volumes[].{name}" for name in _OTHER_VOLUMES), note=_NO_VOLUME),
+)
+
+FIELDS: dict[str, Field] = {field.path: field for field in _FIELDS}
+"""Path to entry."""
+
+
+def field_of(path: str) -> Field | None:
+    """The entry that covers a path, the longest that there is."""
+    while path:
+        found = FIELDS.get(path)
+        if found is not None:
+            return found
+        path = path[:-2] if path.endswith("[]") else path.rpartition(".")[0]
+    return None

@@ -1,0 +1,137 @@
+"""What a pod spec asks for and does not get, by the table of ``pod_fields``."""
+
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from grange.api import codec, timestamps
+from grange.api.meta import Document
+from grange.api.pod_fields import FIELDS, Field, Support
+
+CONDITION = "grange.dev/UnsupportedFields"
+"""Type of the pod condition that lists them."""
+
+_PATHS_SHOWN = 4  # of one cause in a warning
+_LISTED = 16  # in the condition
+_REMEMBERED = 256
+_REMEMBERED_BYTES = 8_192  # with the number of specs: at most 2 MiB, and what is said of them
+
+_Node: TypeAlias = "dict[str, _Node] | Field"
+
+
+def _tree() -> dict[str, _Node]:
+    """The entries that warn, by the names on the way to them: all else need not be looked at."""
+    root: dict[str, _Node] = {}
+    for field in FIELDS.values():
+        if field.support is not Support.WARNED or field.covered_by:
+            continue
+        node = root
+        *way, last = field.path.replace("[]", "").split(".")
+        for name in way:
+            below = node.setdefault(name, {})
+            if isinstance(below, Field):
+                raise TypeError(
+                    f"{field.path} lies below {below.path}, which is warned about whole"
+                )
+            node = below
+        node[last] = field
+    return root
+
+
+_TREE = _tree()
+
+
+def find(spec: Document, path: str) -> list[tuple[str, Field]]:
+    """The fields of a pod spec that have no effect, with their paths.
+
+    Args:
+        spec: has passed its schema.
+        path: of the spec in its document.
+    """
+    return [(f"{path}{below}", field) for below, field in _visit(spec, _TREE)]
+
+
+def _visit(holder: Document, nodes: dict[str, _Node]) -> list[tuple[str, Field]]:
+    """What is found below an object, with paths from there; paths are made of what is found only."""
+    found: list[tuple[str, Field]] = []
+    for name in holder:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        value = holder[name]
+        if type(node) is Field:
+            if value is not None and (node.quiet is None or not node.quiet(value, holder)):
+                found.append((f".{name}", node))
+        elif type(value) is list:
+            for index, item in enumerate(value):
+                if below := _visit(item, node):  # type: ignore[arg-type] # no Field
+                    found += [(f".{name}[{index}]{path}", field) for path, field in below]
+        elif value and (below := _visit(value, node)):  # type: ignore[arg-type] # no Field
+            found += [(f".{name}{path}", field) for path, field in below]
+    return found
+
+
+def warnings(found: list[tuple[str, Field]]) -> tuple[str, ...]:
+    """One warning for each cause, with the fields that it concerns."""
+    paths: dict[str, list[str]] = {}
+    for path, field in found:
+        paths.setdefault(field.note, []).append(path)
+    return tuple(f"{_listed(concerned, _PATHS_SHOWN)}: {note}" for note, concerned in paths.items())
+
+
+def _listed(paths: list[str], most: int) -> str:
+    shown = ", ".join(paths[:most])
+    return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
+
+
+class Review(NamedTuple):
+    """What is to be said of a pod.
+
+    Attributes:
+        warnings: one for each cause.
+        message: of the condition; empty if there is no cause.
+    """
+
+    warnings: tuple[str, ...]
+    message: str
+
+    def condition(self, now: datetime) -> Document:
+        """The pod condition that lists the fields."""
+        return {
+            "type": CONDITION,
+            "status": "True",
+            "reason": "FieldsNotHonoured",
+            "message": self.message,
+            "lastTransitionTime": timestamps.rfc3339(now),
+        }
+
+
+class Reviewer:
+    """Reviews specs of pods; remembers by its bytes what it looked at, as pods come from templates.
+
+    Attributes:
+        looks: how often a spec was not known.
+    """
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._known: dict[bytes, Review] = {}
+
+    def review(self, spec: Document) -> Review:
+        """The fields of a pod's spec, which has passed its schema, that have no effect."""
+        body = codec.encode_any({name: spec[name] for name in spec if name in _TREE})
+        known = self._known.get(body)
+        if known is not None:
+            return known
+        self.looks += 1
+        found = find(spec, "spec")
+        message = f"no effect: {_listed([path for path, _ in found], _LISTED)}" if found else ""
+        made = Review(warnings(found), message)
+        if len(body) <= _REMEMBERED_BYTES:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[body] = made
+        return made
+
+
+PODS = Reviewer()
+"""The specs of pods that came lately."""
