@@ -391,6 +391,65 @@ async def test_a_full_disk_costs_log_lines_and_no_program(
     assert (ended.exit_code, ended.reason) == (5, "Error")
 
 
+def take_descriptors(pid: int) -> None:
+    """The process keeps what it has open and can open nothing more."""
+    held = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = min(number for number in range(len(held) + 1) if number not in held)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, free))
+
+
+async def test_failed_log_rotation_keeps_the_exit_code(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    """The shim has no descriptor left, so it can open no other log file, and no record either."""
+    async with opened(tmp_path, clock, log, offload, log_max_bytes=1000) as runtime:
+        await runtime.prepare(POD)
+        os.mkfifo(tmp_path / "go")
+        run = await runtime.start(attempt(), shell(f"read x < {tmp_path}/go; seq 999; exit 3"), ())
+        take_descriptors(parent(run.pid))
+        await offloaded_write(tmp_path / "go", clock)
+        ended = await end_of(runtime, run.id, clock)
+        assert (ended.exit_code, ended.reason) == (3, "Error")
+        pieces = [piece async for piece in runtime.logs.read(run.id, LogQuery())]
+        assert b"".join(pieces).split() == [b"%d" % number for number in range(1, 1000)]
+        await runtime.remove(UID)
+
+
+async def test_full_disk_keeps_the_exit_code_over_a_restart(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    async with opened(tmp_path, clock, log, offload) as runtime:
+        await runtime.prepare(POD)
+        run = await runtime.start(attempt(), shell("sleep 600; true"), ())
+        directory = Layout(tmp_path).attempt(run.id)
+        (directory / "state.json.tmp").mkdir()  # no second file can be made
+    os.kill(run.pid, signal.SIGTERM)
+    await until(clock, lambda: not (directory / "ctl").exists())
+    async with opened(tmp_path, clock, log, offload) as runtime:
+        ended = run_of(runtime, run.id)
+        assert (ended.exit_code, ended.reason) == (143, "Error")
+        await runtime.remove(UID)
+
+
+async def test_start_without_descriptors_is_refused_at_every_stage(
+    runtime: ProcessRuntime,
+) -> None:
+    first = await runtime.start(attempt(0, "one"), shell("exec sleep 600"), ())
+    launcher = launcher_of(first)
+    before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)
+    refused = 0
+    for limit in range(8, 40):
+        resource.prlimit(launcher, resource.RLIMIT_NOFILE, (limit, before[1]))
+        try:
+            await runtime.start(attempt(0, "two"), shell("exec sleep 600"), ())
+        except RuntimeFailedError:
+            refused += 1
+        else:
+            break
+    assert refused > 3
+    assert run_of(runtime, attempt(0, "two")).running
+
+
 async def offloaded_write(fifo: Path, clock: Clock) -> None:
     """Open a FIFO for writing once its reader is there, without blocking the loop."""
     async with clock.timeout(LIMIT_S):

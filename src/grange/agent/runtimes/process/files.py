@@ -123,10 +123,14 @@ class Layout:
             return []
 
     def read_pod(self, uid: str) -> PodFile | None:
-        """A pod's record; None when there is none or it is damaged."""
+        """A pod's record; None when there is none or it is damaged.
+
+        Raises:
+            OSError: it is there and cannot be read now.
+        """
         try:
             return PodFile(**json.loads((self.pod(uid) / _POD_FILE).read_bytes()))
-        except (OSError, ValueError, TypeError):
+        except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def attempts(self, uid: str) -> list[ContainerID]:
@@ -143,15 +147,23 @@ class Layout:
         ]
 
     def read_state(self, target: ContainerID) -> dict[str, object] | None:
-        """An attempt's ``state.json``; None when there is none or it is damaged."""
+        """An attempt's ``state.json``; None when there is none or it is damaged.
+
+        Raises:
+            OSError: it is there and cannot be read now.
+        """
         try:
             state = json.loads((self.attempt(target) / shim.STATE_FILE).read_bytes())
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return None
         return state if isinstance(state, dict) else None
 
     def write_state(self, target: ContainerID, state: dict[str, object]) -> None:
-        """Record how an attempt ended, durably."""
+        """Record how an attempt ended, durably.
+
+        Raises:
+            OSError: the disk does not allow it.
+        """
         directory = os.open(self.attempt(target), os.O_RDONLY | os.O_DIRECTORY)
         try:
             shim.write_state(directory, state, durable=True)

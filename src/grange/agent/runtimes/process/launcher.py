@@ -10,7 +10,12 @@ from pathlib import Path
 from grange.agent.runtime import RuntimeFailedError
 from grange.agent.runtimes.process import shim
 
-_SCRIPT = shim.__file__
+# Isolated, so that nothing of the environment or of the directory that it runs in is imported; our
+# own packages come last on the path and hold nothing but what the shim imports.
+_SCRIPT = (
+    f"import sys; sys.path.append({str(Path(shim.__file__).parents[4])!r}); "
+    f"from {shim.__name__} import main; main()"
+)
 _END_LIMIT_S = 2.0
 
 
@@ -73,6 +78,7 @@ class Launcher:
                         "-I",
                         "-S",
                         "-E",
+                        "-c",
                         _SCRIPT,
                         str(theirs.fileno()),
                         str(self._lock_fd),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from grange.agent import logs
 from grange.agent.runtime import ContainerID, LogQuery
-from grange.agent.runtimes.process import shim
+from grange.agent.runtimes.process.logwriter import LOG_FILE
 from grange.base.clock import Clock
 from grange.base.offload import Offload
 
@@ -29,8 +29,8 @@ class LogFiles:
     def segments(self) -> list[Path]:
         """The files there are, oldest first."""
         found = []
-        for path in self._directory.glob(f"{shim.LOG_FILE}*"):
-            number = path.name.removeprefix(shim.LOG_FILE).removeprefix(".") or "0"
+        for path in self._directory.glob(f"{LOG_FILE}*"):
+            number = path.name.removeprefix(LOG_FILE).removeprefix(".") or "0"
             if number.isdigit():
                 found.append((-int(number), path))
         return [path for _, path in sorted(found)]

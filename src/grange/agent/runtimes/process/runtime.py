@@ -138,6 +138,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             for uid in await self._offload.run(self._layout.pods):
                 await self._adopt_pod(uid)
             await self._await_answers()
+        except OSError as error:
+            await self._close()
+            raise RuntimeFailedError(
+                f"cannot take over {error.filename or self._layout.root}: {error.strerror}"
+            ) from error
         except BaseException:
             await self._close()
             raise
@@ -365,6 +370,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             ) from error
         finally:
             connection.close()
+        if "unforked" in state:
+            why = os.strerror(attempts.number_of(state, "unforked"))
+            raise RuntimeFailedError(f"{target}: cannot start a process: {why}")
         if "stage" in state:
             return CommandResult(*attempts.start_failure({**state, **spec}))
         if "exit_code" not in state:
@@ -455,7 +463,10 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         if isinstance(found, str):
             now = self._clock.now().timestamp()
             state = attempts.refused({"started_at": now, "finished_at": now}, EXIT_NOT_FOUND, found)
-            await self._offload.run(lambda: self._layout.write_state(target, state))
+            try:
+                await self._offload.run(lambda: self._layout.write_state(target, state))
+            except OSError as error:
+                raise RuntimeFailedError(f"{target}: {error.strerror}") from error
             attempt.take(state)
             attempt.finish()
             return
@@ -477,15 +488,20 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         attempt.connection = Connection(connection, attempt.take, lambda: self._ended(pod, attempt))
 
     def _ended(self, pod: _Pod, attempt: Attempt) -> None:
-        """The shim closed its connection: it has said how its program ended, or it was killed.
+        """The shim is gone: it has said how its program ended, or it was killed.
 
         The disk is read on the loop: a few hundred bytes that were written a moment ago.
         """
         if not attempt.refusal and (attempt.run is None or attempt.run.running):
-            state = self._layout.read_state(attempt.target) or {}
-            attempt.take(
-                state if "finished_at" in state else self._undertaker.bury(attempt.target, state)
-            )
+            try:
+                state = self._layout.read_state(attempt.target) or {}
+                if "finished_at" not in state:
+                    state = self._undertaker.bury(attempt.target, state)
+            except OSError:  # no descriptor left, say: how it ended is on record, so look again
+                attempt.connection = None
+                self._reconnect_later(pod, attempt)
+                return
+            attempt.take(state)
         attempt.finish()
         for changed in list(pod.watchers.values()):
             changed()

@@ -1,7 +1,7 @@
 """The launcher and the shim: a tiny program that owns every process a container starts.
 
-Run as a script by ``launcher.Launcher``, with the interpreter's site packages off; it must import
-nothing but the standard library, and little of that, because its memory is paid per container.
+Run by ``launcher.Launcher`` with the interpreter's site packages off; it must import nothing but
+``logwriter`` and the standard library, and little of that, because its memory is paid per container.
 
 Theory of operation. The *launcher* is one process beside the server. For each run it forks a
 *shim* (a fork shares the interpreter's memory, so a shim costs a megabyte or two and starts in a
@@ -34,17 +34,19 @@ import socket
 import sys
 import time
 
+from grange.agent.runtimes.process.logwriter import LogWriter
+
 STATE_FILE = "state.json"
 CONTROL_SOCKET = "ctl"
-LOG_FILE = "log"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 65536  # the capacity of a pipe
-_LINE_LIMIT = 16384  # a longer line is written in parts, as the CRI log format has it
 _DRAIN_LIMIT_S = 5.0  # a process stuck in the kernel cannot hold the report of an exit longer
 _MESSAGE_LIMIT = 65536
+_PAUSE_S = 0.05
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)  # try again later
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -68,101 +70,32 @@ def start_time(pid: int) -> int:
 
 
 def write_state(directory_fd: int, state: dict[str, object], *, durable: bool) -> None:
-    """Replace ``state.json`` atomically; durable ones survive a loss of power as well."""
-    temporary = STATE_FILE + ".tmp"
-    fd = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=directory_fd
-    )
+    """Replace ``state.json`` atomically; durable ones survive a loss of power as well.
+
+    Where there is no room for a second file, the one that is there is overwritten: it fits into
+    the block that it has.
+    """
+    data = json.dumps(state).encode()
     try:
-        os.write(fd, json.dumps(state).encode())
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        _write_file(directory_fd, STATE_FILE + ".tmp", flags, data, durable=durable)
+        os.replace(
+            STATE_FILE + ".tmp", STATE_FILE, src_dir_fd=directory_fd, dst_dir_fd=directory_fd
+        )
+    except OSError:
+        size = os.stat(STATE_FILE, dir_fd=directory_fd).st_size
+        _write_file(directory_fd, STATE_FILE, os.O_WRONLY, data.ljust(size), durable=durable)
+
+
+def _write_file(directory_fd: int, name: str, flags: int, data: bytes, *, durable: bool) -> None:
+    fd = os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
+    try:
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
             os.fsync(fd)
     finally:
         os.close(fd)
-    os.replace(temporary, STATE_FILE, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-
-
-class LogWriter:
-    """Writes lines as ``time stream tag text`` and rotates the file by size.
-
-    Args:
-        directory_fd: where the files are: ``log``, then ``log.1`` (newer) to ``log.N`` (older).
-        max_bytes: a file that has grown to this is rotated.
-        files: how many files there may be.
-    """
-
-    def __init__(self, directory_fd: int, *, max_bytes: int, files: int) -> None:
-        self._directory = directory_fd
-        self._max_bytes = max_bytes
-        self._files = files
-        self._partial = {"stdout": b"", "stderr": b""}
-        self._second = -1
-        self._prefix = ""
-        self._fd = self._open()
-        self._size = 0
-
-    def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return os.open(LOG_FILE, flags, 0o600, dir_fd=self._directory)
-
-    def _stamp(self) -> bytes:
-        second, nanos = divmod(time.time_ns(), 1_000_000_000)
-        if second != self._second:
-            self._second = second
-            self._prefix = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._prefix}.{nanos:09d}Z".encode()
-
-    def feed(self, stream: str, data: bytes) -> None:
-        """Take what the program wrote; whole lines go to the file at once."""
-        head = b"%s %s " % (self._stamp(), stream.encode())
-        *lines, rest = (self._partial[stream] + data).split(b"\n")
-        out = []
-        for line in lines:
-            while len(line) > _LINE_LIMIT:
-                out.append(head + b"P " + line[:_LINE_LIMIT] + b"\n")
-                line = line[_LINE_LIMIT:]  # noqa: PLW2901  the rest of the same line
-            out.append(head + b"F " + line + b"\n")
-        while len(rest) >= _LINE_LIMIT:
-            out.append(head + b"P " + rest[:_LINE_LIMIT] + b"\n")
-            rest = rest[_LINE_LIMIT:]
-        self._partial[stream] = rest
-        self._write(out)
-
-    def close(self) -> None:
-        """Write unfinished lines, tagged as parts, and close the file."""
-        for stream, rest in self._partial.items():
-            if rest:
-                self._write([b"%s %s P %s\n" % (self._stamp(), stream.encode(), rest)])
-        os.close(self._fd)
-
-    def _write(self, lines: list[bytes]) -> None:
-        try:
-            data = b""
-            for line in lines:
-                if self._size + len(data) + len(line) > self._max_bytes and self._size + len(data):
-                    os.write(self._fd, data)
-                    data = b""
-                    self._rotate()
-                data += line
-            os.write(self._fd, data)
-            self._size += len(data)
-        except OSError:
-            # A full disk must not stop the program: these lines are lost, later ones may not be.
-            return
-
-    def _rotate(self) -> None:
-        for number in range(self._files - 1, 0, -1):
-            older = f"{LOG_FILE}.{number}"
-            newer = f"{LOG_FILE}.{number - 1}" if number > 1 else LOG_FILE
-            try:
-                os.replace(newer, older, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-            except FileNotFoundError:
-                continue
-        if self._files <= 1:
-            os.unlink(LOG_FILE, dir_fd=self._directory)
-        os.close(self._fd)
-        self._fd = self._open()
-        self._size = 0
 
 
 def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str, int]:
@@ -207,32 +140,53 @@ def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str,
     return pid, "", 0
 
 
-def _children() -> list[int]:
-    """Direct children of this process, zombies included."""
-    me = os.getpid()
-    try:
-        with open(f"/proc/self/task/{me}/children", encoding="ascii") as source:
-            return [int(pid) for pid in source.read().split()]
-    except OSError:
-        pass  # a kernel without this file: look at every process
+class _Children:
+    """Direct children of this process, zombies included.
+
+    The kernel's list is opened once: at the end there may be no descriptor left to look with.
+    """
+
+    def __init__(self) -> None:
+        me = os.getpid()
+        try:
+            self._list = os.open(f"/proc/self/task/{me}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._list = -1  # a kernel without this file: look at every process
+
+    def pids(self) -> list[int]:
+        """Their process ids; none where it cannot be found out."""
+        try:
+            return self._listed() if self._list >= 0 else _searched(os.getpid())
+        except OSError:
+            return []
+
+    def _listed(self) -> list[int]:
+        os.lseek(self._list, 0, os.SEEK_SET)
+        pieces = []
+        while piece := os.read(self._list, _CHUNK):
+            pieces.append(piece)
+        return [int(pid) for pid in b"".join(pieces).split()]
+
+
+def _searched(parent: int) -> list[int]:
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as source:
-                    if int(source.read().rpartition(b")")[2].split()[1]) == me:
+                    if int(source.read().rpartition(b")")[2].split()[1]) == parent:
                         found.append(int(name))
             except (OSError, IndexError, ValueError):
                 continue
     return found
 
 
-def _kill_children(limit_s: float) -> None:
+def _kill_children(children: _Children, limit_s: float) -> None:
     """Kill and reap until there is no child; the children of the killed arrive here as well."""
     deadline = time.monotonic() + limit_s
     pause = 0.0005
     while time.monotonic() < deadline:
-        for pid in _children():
+        for pid in children.pids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -259,6 +213,7 @@ class _Process:
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.signal(signal.SIGTERM, lambda number, frame: self.signal(signal.SIGTERM))
+        self.children = _Children()
         self.pid = 0
         self.status: int | None = None
         self.pipes: dict[int, str] = {}
@@ -267,9 +222,12 @@ class _Process:
 
     def start(self, spec: dict[str, object]) -> tuple[str, int]:
         """Execute the program; answers ("", 0), or the stage and errno of the failure."""
-        out_r, out_w = os.pipe2(os.O_CLOEXEC)
-        err_r, err_w = os.pipe2(os.O_CLOEXEC)
-        self.pid, stage, number = _spawn(spec, out_w, err_w)
+        try:
+            out_r, out_w = os.pipe2(os.O_CLOEXEC)
+            err_r, err_w = os.pipe2(os.O_CLOEXEC)
+            self.pid, stage, number = _spawn(spec, out_w, err_w)
+        except OSError as error:  # no descriptor, no process
+            return "prepare", error.errno or 0
         os.close(out_w)
         os.close(err_w)
         for fd, stream in ((out_r, "stdout"), (err_r, "stderr")):
@@ -359,6 +317,9 @@ class _Shim:
     def run(self, lock_fd: int) -> None:
         """Start, serve, finish. ``lock_fd`` is closed as soon as the state is on disk."""
         stage, number = self._process.start(self._spec)
+        if stage == "prepare" or number in _PASSING:  # nothing was started
+            self._first.send(json.dumps({"unforked": number}).encode())
+            return
         if stage:
             self._connections[self._first.fileno()] = self._first
             self._finish(
@@ -380,7 +341,7 @@ class _Shim:
         while not self._process.ended():
             for fd, _ in self._process.poll.poll():
                 self._serve(fd)
-        _kill_children(_DRAIN_LIMIT_S)
+        _kill_children(self._process.children, _DRAIN_LIMIT_S)
         for fd in list(self._process.pipes):
             while self._copy(fd):
                 pass
@@ -393,7 +354,11 @@ class _Shim:
 
     def _take_over(self) -> None:
         """A later server: it gets the state, and the specification as the first one wrote it."""
-        connection = self._listener.accept()[0]
+        try:
+            connection = self._listener.accept()[0]
+        except OSError:
+            time.sleep(_PAUSE_S)  # no descriptor left; the server waits in the queue meanwhile
+            return
         self._greet(connection)
         try:
             socket.send_fds(connection, [json.dumps(self._state).encode()], [self._memory])
@@ -441,15 +406,15 @@ class _Shim:
         self._logs.close()
         self._state.update(outcome, finished_at=time.time())
         self._record(durable=True)
-        os.unlink(CONTROL_SOCKET, dir_fd=self._directory)
         for connection in self._connections.values():
             self._send(connection)
+        os.unlink(CONTROL_SOCKET, dir_fd=self._directory)
 
     def _record(self, *, durable: bool) -> None:
         try:
             write_state(self._directory, self._state, durable=durable)
         except OSError:
-            # A full disk: whoever is connected hears it all the same, and a server that comes
+            # A broken disk: whoever is connected hears it all the same, and a server that comes
             # later finds the socket while the program runs, and "lost" after its end.
             return
 
@@ -459,10 +424,13 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
 
     A closed connection is a server that no longer wants to know: the command is killed.
     """
-    process = _Process()
     deadline = time.monotonic() + float(str(spec["timeout_s"]))
     limit = int(str(spec["output_limit"]))
+    process = _Process()
     stage, number = process.start(spec)
+    if stage == "prepare" or number in _PASSING:
+        connection.send(json.dumps({"unforked": number}).encode())
+        return
     if stage:
         connection.send(json.dumps({"stage": stage, "errno": number}).encode())
         return
@@ -479,7 +447,7 @@ def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
             else:
                 abandoned = True
         timed_out = not process.ended() and time.monotonic() >= deadline
-    _kill_children(_DRAIN_LIMIT_S)
+    _kill_children(process.children, _DRAIN_LIMIT_S)
     for fd in list(process.pipes):
         while (data := process.read(fd)) is not None:
             output = (output + data)[:limit]
@@ -505,7 +473,10 @@ def _fork_shim(request: dict[str, object], fds: list[int], lock_fd: int) -> None
         made.run(lock_fd)
     else:
         os.close(lock_fd)
-        _run_command(spec, connection)
+        try:
+            _run_command(spec, connection)
+        except OSError as error:
+            connection.send(json.dumps({"unforked": error.errno}).encode())
 
 
 def _refuse(connection_fd: int, number: int) -> None:
@@ -542,5 +513,6 @@ def launch(control: socket.socket, lock_fd: int) -> None:
             os.close(fd)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Be the launcher: the arguments are the descriptors of the connection and of the lock."""
     launch(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
