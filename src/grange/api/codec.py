@@ -10,13 +10,16 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
+from grange.api.fields import member
 from grange.api.meta import Document, View
-from grange.api.status import BadRequest, UnsupportedMediaType
+from grange.api.status import BadRequest, TooLarge, UnsupportedMediaType
 from grange.api.wire import JSON
 
 V = TypeVar("V", bound=View)
 
 DEPTH_MAX = 64
+VALUES_MAX = 100_000
+"""How many members and items a document from outside may have in all: walking it takes that long."""
 DUPLICATES_MAX = 100
 DUPLICATES_BODY_MAX_BYTES = 256 * 1024
 
@@ -37,11 +40,13 @@ def encode_any(value: object) -> bytes:
 
 
 def decode_any(body: bytes) -> Any:
-    """Any JSON value, bounded in depth.
+    """Any JSON value, bounded in depth and number of values.
 
     Raises:
         BadRequest: the body is no JSON (names line and column), or too deep.
+        TooLarge: it has more than ``VALUES_MAX`` members and items.
     """
+    check_values(body)
     try:
         value = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -50,6 +55,27 @@ def decode_any(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
         check_depth(value)
     return value
+
+
+def check_values(body: bytes) -> None:
+    """Refuse JSON with too many members and items, before anything is made of it.
+
+    Raises:
+        TooLarge: it has more than ``VALUES_MAX``.
+    """
+    # A member or item comes after a comma or an opening bracket, the innermost of which may be empty;
+    # those in strings count at first.
+    if body.count(b",") + body.count(b"[") + body.count(b"{") <= VALUES_MAX + 1:
+        return
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = plain.count(b'"')
+    if quotes <= 4 * VALUES_MAX:  # a member has two strings at most
+        outside = b"".join(plain.split(b'"')[::2])
+        if outside.count(b",") + outside.count(b"[") + outside.count(b"{") <= VALUES_MAX + 1:
+            return
+    raise TooLarge(
+        f"the body has more than {VALUES_MAX} members and items; split it into several objects"
+    )
 
 
 def decode_trusted(body: bytes) -> Any:
@@ -116,7 +142,7 @@ def duplicate_fields(body: bytes, value: object) -> tuple[str, ...]:
     except _DuplicateError:
         found: dict[str, None] = {}
         _find_duplicates(json.loads(text, object_pairs_hook=_Pairs), "", found)
-        return tuple(found)[:DUPLICATES_MAX]
+        return tuple(found)
     return ()
 
 
@@ -137,8 +163,8 @@ def _find_duplicates(value: object, path: str, found: dict[str, None]) -> None:
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, item in value:
-            at = f"{path}.{key}" if path else key
-            if key in seen:
+            at = member(path, key)
+            if key in seen and len(found) < DUPLICATES_MAX:
                 found[at] = None
             seen.add(key)
             if isinstance(item, list):

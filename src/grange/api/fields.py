@@ -42,3 +42,21 @@ def reader(path: str, default: str = "") -> Callable[[Document], str]:
 def readers(*paths: str) -> dict[str, Callable[[Document], str]]:
     """Readers by their paths, for ``KindInfo.fields``."""
     return {path: reader(path) for path in paths}
+
+
+_NAME_MAX = 128
+_PATH_MAX = 1_024
+
+
+def member(path: str, name: str) -> str:
+    """The path of a member, as messages show it; what is long is cut, as all paths below repeat it."""
+    return _cut(f"{path}.{_cut(name, _NAME_MAX)}" if path else _cut(name, _NAME_MAX), _PATH_MAX)
+
+
+def entry(path: str, key: str) -> str:
+    """The path of an entry of a map or keyed list, as messages show it; cut as ``member`` does."""
+    return _cut(f"{path}[{_cut(key, _NAME_MAX)}]", _PATH_MAX)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"

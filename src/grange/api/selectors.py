@@ -18,7 +18,7 @@ GREATER, LESS = "Gt", "Lt"
 OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 NODE_OPERATORS = (*OPERATORS, GREATER, LESS)
 
-_TOKEN = re.compile(r"\s*(==|!=|[=<>!,()]|[^\s=<>!,()]+)")
+_TOKEN = re.compile(r"\s+|(==|!=|[=<>!,()]|[^\s=<>!,()]+)")
 _INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _TEXT_MAX = 16_384
 
@@ -282,7 +282,8 @@ class _LabelParser:
 def _tokens(text: str) -> Iterator[tuple[str, int]]:
     # Every character is space, an operator or part of a word: nothing is passed over.
     for match in _TOKEN.finditer(text):
-        yield match.group(1), match.start(1)
+        if match.group(1) is not None:
+            yield match.group(1), match.start(1)
 
 
 @dataclass(frozen=True, slots=True)

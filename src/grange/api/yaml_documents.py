@@ -13,10 +13,15 @@ from typing import Any
 import yaml
 
 from grange.api.status import BadRequest, TooLarge
+from grange.api.validation.causes import shown
 
 SIZE_MAX = 16 << 20
 NODES_MAX = 100_000
 DEPTH_MAX = 64
+# What is longer is text: matching it with the forms of numbers would cost as much as it is long.
+_PLAIN_MAX = 128
+_PROBLEM_MAX = 500
+_EVENTS_MAX = NODES_MAX + 1_000  # those that begin and end documents are counted, too
 
 _Base: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
@@ -29,6 +34,12 @@ class _Loader(_Base):  # type: ignore[misc]  # chosen at run time
     def __init__(self, stream: str | bytes) -> None:
         super().__init__(stream)
         self._nodes = 0
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """The tag of a node without one."""
+        if kind is yaml.ScalarNode and len(value) > _PLAIN_MAX:
+            implicit = (False, implicit[1])
+        return str(super().resolve(kind, value, implicit))
 
     def count(self, node: yaml.Node) -> None:
         """Walk a composed document before it is built.
@@ -60,7 +71,9 @@ class _Loader(_Base):  # type: ignore[misc]  # chosen at run time
             if key.tag == _MERGE:
                 continue
             if key.value in seen:
-                raise BadRequest(f'the key "{key.value}" appears twice {_where(key.start_mark)}')
+                raise BadRequest(
+                    f"the key {shown(key.value)} appears twice {_where(key.start_mark)}"
+                )
             seen.add(key.value)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
@@ -91,7 +104,10 @@ _FLOAT = re.compile(
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
     """An integer as JSON has it, from decimal, octal (0644, 0o644), hexadecimal or binary."""
-    text = node.value.replace("_", "").lower()
+    value = str(loader.construct_scalar(node))
+    if len(value) > _PLAIN_MAX:
+        raise BadRequest(f"{shown(value)} is not an integer {_where(node.start_mark)}")
+    text = value.replace("_", "").lower()
     sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
     bases = {"0x": 16, "0b": 2, "0o": 8}
@@ -101,9 +117,10 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
 
 def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     """A number; infinities and NaN are refused, because JSON has none."""
-    number = float(node.value) if node.value[-1:].isdigit() or node.value[-1:] == "." else inf
+    value = str(loader.construct_scalar(node))
+    number = float(value) if value[-1:].isdigit() or value[-1:] == "." else inf
     if not isfinite(number):
-        raise BadRequest(f'"{node.value}" is not a number that JSON has {_where(node.start_mark)}')
+        raise BadRequest(f"{shown(value)} is not a number that JSON has {_where(node.start_mark)}")
     return number
 
 
@@ -136,7 +153,7 @@ def load(text: str | bytes) -> list[Any]:
         raise TooLarge(f"the YAML is larger than {SIZE_MAX} bytes")
     values = []
     try:
-        _bound_depth(text)
+        _check_events(text)
         loader = _Loader(text)
         try:
             while loader.check_node():
@@ -148,28 +165,38 @@ def load(text: str | bytes) -> list[Any]:
     except yaml.MarkedYAMLError as error:
         problem = error.problem or error.context or "malformed"
         raise BadRequest(
-            f"cannot read the YAML: {problem} {_where(error.problem_mark or error.context_mark)}"
+            f"cannot read the YAML: {problem[:_PROBLEM_MAX]} "
+            f"{_where(error.problem_mark or error.context_mark)}"
         ) from error
-    except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
-        raise BadRequest(f"cannot read the YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, KeyError) as error:
+        raise BadRequest(f"cannot read the YAML: {str(error)[:_PROBLEM_MAX]}") from error
     return values
 
 
-def _bound_depth(text: str | bytes) -> None:
-    """Refuse deep nesting while it is still a flat run of events.
+def _check_events(text: str | bytes) -> None:
+    """Refuse deep nesting and too many nodes while they are still a flat run of events.
 
     The C composer recurses without a limit of its own and would take the process with it.
     """
-    depth = 0
+    values = 0
+    inside: list[int | None] = []  # the nodes so far of each open mapping; None for a sequence
     for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionEndEvent):
+            inside.pop()
+            continue
+        is_key = False
+        if isinstance(event, yaml.NodeEvent) and inside and (nodes := inside[-1]) is not None:
+            is_key = nodes % 2 == 0
+            inside[-1] = nodes + 1
+        values += not is_key
+        if values > _EVENTS_MAX:
+            raise TooLarge(f"the YAML stands for more than {NODES_MAX} values")
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEPTH_MAX:
+            inside.append(0 if isinstance(event, yaml.MappingStartEvent) else None)
+            if len(inside) > DEPTH_MAX:
                 raise BadRequest(
                     f"the YAML nests deeper than {DEPTH_MAX} levels {_where(event.start_mark)}"
                 )
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
 
 
 def _where(mark: Any) -> str:

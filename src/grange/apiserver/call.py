@@ -8,7 +8,8 @@ import msgspec
 from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, Details, Status
+from grange.api.status import ApiError, Cause, Details, Status
+from grange.api.validation.causes import CAUSES_MAX
 from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
 from grange.apiserver.explaining import Explainer
@@ -23,6 +24,8 @@ from grange.base.clock import Clock
 
 # As in Kubernetes; clients refuse header fields above 8 KiB.
 _WARNING_MAX_CHARS, _WARNINGS_MAX_CHARS = 256, 4096
+_ERROR_MAX_BYTES = 64 * 1024
+_TEXT_MAX_CHARS, _MESSAGE_MAX_CHARS = 256, 4096
 
 
 @dataclass(slots=True)
@@ -161,4 +164,24 @@ def failure(error: ApiError) -> Response:
         headers["Retry-After"] = str(error.details.retry_after_seconds)
     if error.code == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(error.code, codec.encode_any(error.status().document()), headers=headers)
+    body = codec.encode_any(error.status().document())
+    if len(body) > _ERROR_MAX_BYTES:  # it repeats what the caller sent
+        body = codec.encode_any(_shortened(error.status()).document())
+    return Response(error.code, body, headers=headers)
+
+
+def _shortened(status: Status) -> Status:
+    details = status.details or Details()
+    causes = [
+        Cause(cause.reason, cause.message[:_TEXT_MAX_CHARS], cause.field[:_TEXT_MAX_CHARS])
+        for cause in details.causes[:CAUSES_MAX]
+    ]
+    short = msgspec.structs.replace(
+        details,
+        name=details.name[:_TEXT_MAX_CHARS],
+        kind=details.kind[:_TEXT_MAX_CHARS],
+        group=details.group[:_TEXT_MAX_CHARS],
+        causes=causes,
+    )
+    message = f"{status.message[:_MESSAGE_MAX_CHARS]}…"
+    return msgspec.structs.replace(status, message=message, details=short)

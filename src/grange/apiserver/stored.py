@@ -110,6 +110,7 @@ def _open(info: AnyKind, ordered: Document) -> Callable[[int], bytes]:
             group=info.group,
             name=ordered["metadata"].get("name", ""),
         )
+    codec.check_values(body)
     tail = body[body.index(b'"', len(head)) :]
 
     def value(revision: int) -> bytes:

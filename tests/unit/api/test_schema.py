@@ -13,8 +13,9 @@ from grange.api.kinds import BUILT_IN, CONFIGMAP, EVENT, LEASE, NODE, POD, REPLI
 from grange.api.meta import Resource
 from grange.api.schema import checking
 from grange.api.schema.definitions import Definitions, Schema, builtin
-from grange.api.schema.reporter import CAUSES_MAX, Reporter
+from grange.api.schema.reporter import Reporter
 from grange.api.scheme import AnyKind, KindInfo
+from grange.api.validation.causes import CAUSES_MAX
 
 
 def faults(document: Any, info: AnyKind = POD) -> list[tuple[str, str]]:

@@ -11,6 +11,8 @@ from grange.api.status import BadRequest, Invalid
 # The bounds of Kubernetes: a copy may double the document, and thirty copies a billionfold.
 OPERATIONS_MAX = 10_000
 COPIED_MAX_BYTES = 3 << 20
+# Each insertion into a list moves what is behind it: ten thousand at the front of a long list are slow.
+MOVED_MAX = 20_000_000
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MISSING = object()
@@ -36,6 +38,8 @@ def apply(document: Document, operations: list[Document]) -> Document:
     if not isinstance(patch.root, dict):
         raise BadRequest("the JSON patch leaves something that is not an object")
     codec.check_depth(patch.root)
+    if patch.copies:
+        codec.check_values(codec.encode_any(patch.root))
     return patch.root
 
 
@@ -46,6 +50,12 @@ class _Patch:
         self.root = root
         self._index = 0
         self._copied = 0
+        self._moved = 0
+
+    @property
+    def copies(self) -> bool:
+        """Whether it made the document larger than document and patch are together."""
+        return self._copied > 0
 
     def run(self, index: int, operation: Any) -> None:
         self._index = index
@@ -133,6 +143,7 @@ class _Patch:
         elif word == "-":
             parent.append(value)
         elif _INDEX.fullmatch(word) and int(word) <= len(parent):
+            self._move_items(len(parent) - int(word))
             parent.insert(int(word), value)
         else:
             raise self._impossible(f"{_shown(path)} is no place in a list of {len(parent)}")
@@ -143,10 +154,18 @@ class _Patch:
             raise self._malformed("may not remove the whole document")
         parent = self._get(path[:-1])
         if isinstance(parent, list):
+            self._move_items(len(parent) - int(path[-1]))
             del parent[int(path[-1])]
         else:
             del parent[path[-1]]
         return value
+
+    def _move_items(self, count: int) -> None:
+        self._moved += count
+        if self._moved > MOVED_MAX:
+            raise BadRequest(
+                f"the JSON patch moves more than {MOVED_MAX} items of lists; replace the list instead"
+            )
 
     def _pointer(self, operation: Document, field: str) -> list[str]:
         text = operation.get(field)

@@ -25,9 +25,11 @@ from typing import Any
 import msgspec
 
 from grange.api import codec
+from grange.api.fields import entry, member
 from grange.api.meta import Document
 from grange.api.schema.definitions import Definitions, Schema, builtin, reference
 from grange.api.status import BadRequest
+from grange.api.validation.causes import shown
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
@@ -87,7 +89,7 @@ class _Merger:
             if name.startswith("$"):
                 continue
             part = self._member(schema, name)
-            at = f"{path}.{name}" if path else name
+            at = member(path, name)
             if change is None:
                 target.pop(name, None)
             elif isinstance(change, dict):
@@ -115,10 +117,10 @@ class _Merger:
             elif directive.startswith(_ORDER):
                 name = directive.removeprefix(_ORDER)
             elif directive.startswith("$") and directive not in (_PATCH, _RETAIN):
-                raise _fault(path, f'unknown directive "{directive}"')
+                raise _fault(path, f"unknown directive {shown(directive)}")
             else:
                 continue
-            at = f"{path}.{name}" if path else name
+            at = member(path, name)
             if not isinstance(values, list):
                 raise _fault(at, f'"{directive}" must be a list')
             held = target.get(name)
@@ -155,22 +157,26 @@ class _Merger:
         self, held: list[Any], change: list[Any], key: str, items: Schema, path: str
     ) -> list[Any]:
         merged: dict[bytes, Any] = {}
+        copies: dict[bytes, list[bytes]] = {}
         for index, item in enumerate(held):
             token = _token(item, key)
             # An item that is there twice under one key stays there twice; the first one is merged.
-            merged[token if token not in merged else b"%d:%b" % (index, token)] = item
+            if token in merged:
+                copy = b"%d:%b" % (index, token)
+                copies.setdefault(token, []).append(copy)
+                merged[copy] = item
+            else:
+                merged[token] = item
         for item in change:
             if not isinstance(item, dict) or item.get(key) is None:
                 raise _fault(path, f'every item of the patch needs its merge key "{key}"')
-            token, at = _token(item, key), f"{path}[{key}={item[key]}]"
+            token = _token(item, key)
             if _is_deletion(item):
-                suffix = b":%b" % token
-                merged = {
-                    known: old
-                    for known, old in merged.items()
-                    if known != token and not known.endswith(suffix)
-                }
+                for known in (token, *copies.pop(token, ())):
+                    merged.pop(known, None)
             else:
+                name = item[key]
+                at = entry(path, f"{key}={name if isinstance(name, str) else shown(name)}")
                 merged[token] = self._merged_object(merged.get(token), item, items, at)
         return list(merged.values())
 
@@ -188,11 +194,12 @@ class _Merger:
 def _retain(target: Document, patch: Document, retained: Any, path: str) -> None:
     if not isinstance(retained, list):
         raise _fault(path, f'"{_RETAIN}" must be a list')
+    kept = frozenset(name for name in retained if isinstance(name, str))
     for name, change in patch.items():
-        if not name.startswith("$") and change is not None and name not in retained:
-            raise _fault(path, f'"{_RETAIN}" leaves out "{name}", which the patch sets')
+        if not name.startswith("$") and change is not None and name not in kept:
+            raise _fault(path, f'"{_RETAIN}" leaves out {shown(name)}, which the patch sets')
     for name in list(target):
-        if name not in retained:
+        if name not in kept:
             del target[name]
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from grange.api.fields import entry, member
 from grange.api.schema.compiler import INT_RANGES
 from grange.api.schema.definitions import (
     INT_OR_STRING,
@@ -20,22 +21,29 @@ from grange.api.schema.definitions import (
     takes_null,
 )
 from grange.api.status import Cause
-from grange.api.validation.causes import shown
+from grange.api.validation.causes import CAUSES_MAX, shown
 
 UNKNOWN_FIELD = "unknown field"
-# A document can hold a million unknown fields; nobody reads the answer beyond this.
-CAUSES_MAX = 100
+# Finding the nearest name is slow: it is done for the first few faults and for names of usual length.
+_SUGGESTIONS_MAX = 10
+_SUGGESTED_NAME_MAX = 64
 
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Reporter:
-    """Gathers the causes of one document."""
+    """Gathers the causes of one document, at most ``CAUSES_MAX``.
+
+    Attributes:
+        causes: what was found.
+        suggestions: for how many unknown fields the nearest known name was looked for.
+    """
 
     def __init__(self, definitions: Definitions, *, drop_unknown: bool = False) -> None:
         self._definitions = definitions
         self._drop_unknown = drop_unknown
         self.causes: list[Cause] = []
+        self.suggestions = 0
         self._visitors = {
             "object": self._visit_object,
             "array": self._visit_array,
@@ -93,19 +101,18 @@ class Reporter:
             if isinstance(values, dict):
                 self._visit_map(values, value, path)
             return
-        before = f"{path}." if path else ""
         for field in schema.get("required") or ():
             if value.get(field) is None and not (
                 field in value and self._nullable(properties, field)
             ):
-                self._add("FieldValueRequired", f"{before}{field}", "Required value")
+                self._add("FieldValueRequired", member(path, field), "Required value")
         for field in list(value):
             part = properties.get(field)
             if part is None:
                 if not schema.get(KEEPS_UNKNOWN):
-                    self._unknown(value, field, before, properties)
+                    self._unknown(value, field, path, properties)
             elif value[field] is not None:
-                self.visit(part, value[field], f"{before}{field}")
+                self.visit(part, value[field], member(path, field))
             elif not self._nullable(properties, field):
                 del value[field]
 
@@ -117,7 +124,7 @@ class Reporter:
         nullable = takes_null(self._definitions.resolve(schema))
         for key in list(value):
             if value[key] is not None:
-                self.visit(schema, value[key], f"{path}[{key}]")
+                self.visit(schema, value[key], entry(path, key))
             elif not nullable:
                 del value[key]
 
@@ -186,15 +193,20 @@ class Reporter:
         if most is not None and length > most:
             self._add("FieldValueTooLong", path, f"Too long: may not have more than {most} {unit}")
 
-    def _unknown(self, value: dict[str, Any], field: str, before: str, known: Schema) -> None:
+    def _unknown(self, value: dict[str, Any], field: str, path: str, known: Schema) -> None:
         if self._drop_unknown:
             del value[field]
             return
-        message = f'{UNKNOWN_FIELD} "{before}{field}"'
-        near = difflib.get_close_matches(field, known, n=1, cutoff=0.7)
-        if near:
-            message += f'; did you mean "{near[0]}"?'
-        self._add("FieldValueInvalid", f"{before}{field}", message)
+        if len(self.causes) >= CAUSES_MAX:
+            return
+        at = member(path, field)
+        message = f'{UNKNOWN_FIELD} "{at}"'
+        if len(self.causes) < _SUGGESTIONS_MAX and len(field) <= _SUGGESTED_NAME_MAX:
+            self.suggestions += 1
+            near = difflib.get_close_matches(field, known, n=1, cutoff=0.7)
+            if near:
+                message += f'; did you mean "{near[0]}"?'
+        self._add("FieldValueInvalid", at, message)
 
     def _wrong_type(self, path: str, expected: str, value: Any) -> None:
         message = f"expected {expected}, got {type_name(value)}"

@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from grange.api.status import Cause
 
 _VALUE_MAX = 200
+# A document can have a fault in each of a hundred thousand places; nobody reads on beyond this.
+CAUSES_MAX = 100
+_encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class Faults:
-    """A growing list of causes; an object may have many faults and its author wants them all."""
+    """A growing list of causes, up to ``CAUSES_MAX``: an author wants all faults of an object."""
 
     __slots__ = ("causes",)
 
@@ -54,10 +57,16 @@ class Faults:
             self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {fault}")
 
     def _add(self, reason: str, path: str, message: str) -> None:
-        self.causes.append(Cause(reason=reason, message=message, field=path))
+        if len(self.causes) < CAUSES_MAX:
+            self.causes.append(Cause(reason=reason, message=message, field=path))
 
 
 def shown(value: object) -> str:
-    """A value as it is put into a message: JSON, cut short."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _VALUE_MAX else f"{text[:_VALUE_MAX]}…"
+    """A value as it is put into a message: JSON, cut short; costs no more than is shown."""
+    text = ""
+    for piece in _encoder.iterencode(value[:_VALUE_MAX] if isinstance(value, str) else value):
+        text += piece
+        if len(text) > _VALUE_MAX:
+            break
+    cut = len(text) > _VALUE_MAX or (isinstance(value, str) and len(value) > _VALUE_MAX)
+    return f"{text[:_VALUE_MAX]}…" if cut else text

@@ -34,9 +34,8 @@ def _check_unchanged(document: Document, old: Document, info: AnyKind, faults: F
         if field in before and meta.get(field, before[field]) != before[field]:
             faults.invalid(f"metadata.{field}", meta.get(field), "field is immutable")
     if before.get("deletionTimestamp"):
-        added = [
-            x for x in meta.get("finalizers") or () if x not in (before.get("finalizers") or ())
-        ]
+        held = frozenset(before.get("finalizers") or ())
+        added = [x for x in meta.get("finalizers") or () if x not in held]
         if added:
             message = "no new finalizers can be added if the object is being deleted"
             faults.forbidden("metadata.finalizers", f"{message}: {', '.join(added)}")

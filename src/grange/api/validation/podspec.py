@@ -7,6 +7,8 @@ may or may not be filled in: an absent field is judged as its default.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from grange.api import names
 from grange.api.pod_fields import FIELDS
 from grange.api.validation import scheduling
@@ -59,6 +61,7 @@ _ENV_FIELDS = (
 )
 _KEYED_FIELDS = ("metadata.labels['", "metadata.annotations['")
 _PROGRAM_FIELDS = ("volumes", "initContainers", "containers")
+_tokens = msgspec.json.Encoder(order="sorted")
 PROGRAMS = Faultless()
 """The volumes and containers of templates that pods came from lately."""
 
@@ -376,13 +379,11 @@ def check_pod_update(spec: dict[str, Any], old: dict[str, Any], path: str, fault
     negative grace period corrected; a node only through the binding.
     """
     _check_deadline(spec, old, path, faults)
-    tolerations = spec.get("tolerations") or ()
-    if any(item not in tolerations for item in old.get("tolerations") or ()):
+    if not _contains(spec.get("tolerations") or (), old.get("tolerations") or ()):
         faults.forbidden(
             f"{path}.tolerations", "existing tolerations may not change, only be added to"
         )
-    gates = old.get("schedulingGates") or ()
-    if any(gate not in gates for gate in spec.get("schedulingGates") or ()):
+    if not _contains(old.get("schedulingGates") or (), spec.get("schedulingGates") or ()):
         faults.forbidden(f"{path}.schedulingGates", "gates may only be removed")
     for field in {**old, **spec}:
         if field in _CHANGEABLE or spec.get(field) == old.get(field):
@@ -393,6 +394,12 @@ def check_pod_update(spec: dict[str, Any], old: dict[str, Any], path: str, fault
             faults.forbidden(f"{path}.nodeName", "is set through the binding subresource only")
         else:
             faults.forbidden(f"{path}.{field}", _FIXED)
+
+
+def _contains(items: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether each of the wanted JSON values is among the items; linear in both."""
+    known = {_tokens.encode(item) for item in items}
+    return all(_tokens.encode(item) in known for item in wanted)
 
 
 def _check_deadline(spec: dict[str, Any], old: dict[str, Any], path: str, faults: Faults) -> None:

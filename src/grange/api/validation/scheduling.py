@@ -144,8 +144,9 @@ def _check_pod_term(term: dict[str, Any], path: str, faults: Faults) -> None:
     match, mismatch = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     _check_label_keys(term, match, f"{path}.matchLabelKeys", faults)
     _check_label_keys(term, mismatch, f"{path}.mismatchLabelKeys", faults)
+    both = frozenset(mismatch)
     for index, key in enumerate(match):
-        if key in mismatch:
+        if key in both:
             message = "exists in both matchLabelKeys and mismatchLabelKeys"
             faults.invalid(f"{path}.matchLabelKeys[{index}]", key, message)
 

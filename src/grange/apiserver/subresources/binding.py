@@ -98,6 +98,7 @@ def _read_list(request: Request) -> list[Any]:
     media = request.headers.get("content-type", wire.JSON)
     if media.partition(";")[0].strip().lower() != wire.JSON:
         raise UnsupportedMediaType(f'a BindingList is read as {wire.JSON}, not as "{media}"')
+    codec.check_values(request.body)
     try:
         decoded = _binding_list.decode(request.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
