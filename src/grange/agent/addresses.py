@@ -20,10 +20,18 @@ class NoAddressLeftError(GrangeError):
 def default_range(identity: str) -> IPv4Network:
     """A range of 32,766 addresses that differs between most identities (data directories).
 
-    One of 254 second octets; the lower half of it, so that Service addresses can have the other.
+    One of 254 second octets; the lower half of it: Service addresses have the other.
     """
-    octet = 1 + int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 254
-    return IPv4Network(f"127.{octet}.0.0/17")
+    return IPv4Network(f"127.{_octet(identity)}.0.0/17")
+
+
+def service_range(identity: str) -> IPv4Network:
+    """The range of the addresses of Services that goes with a ``default_range``: no pod is in it."""
+    return IPv4Network(f"127.{_octet(identity)}.128.0/17")
+
+
+def _octet(identity: str) -> int:
+    return 1 + int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4]) % 254
 
 
 class AddressPool:

@@ -60,6 +60,10 @@ def _no_defaults(document: Document) -> None:
     """A kind without defaults beyond its schema's."""
 
 
+def _nothing_carried_over(old: Document, new: Document) -> None:
+    """A kind to whose objects the server gives nothing but metadata."""
+
+
 def _no_rules(document: Document, old: Document | None) -> list[Cause]:
     """A kind without rules beyond its schema's."""
     return []
@@ -92,6 +96,9 @@ class KindInfo(Generic[R]):
         columns: printer columns after NAME and before AGE.
         fields: selectable fields beyond metadata.name and metadata.namespace: path to reader.
         default: fills in what the schema cannot express; in place.
+        prepare_for_update: gets the old and the new document, which has its defaults; carries over
+            what the server gave and the client left out. Replaces parts of the new one, and changes
+            none that it may share with the old one.
         validate: rules beyond the schema, for create (old is None) and update.
         review: warnings about fields that are accepted and have no effect, of a document that broke
             no rule; may put them down in the status of a new one.
@@ -118,6 +125,7 @@ class KindInfo(Generic[R]):
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, Callable[[Document], str]] = field(default_factory=dict)
     default: Callable[[Document], None] = _no_defaults
+    prepare_for_update: Callable[[Document, Document], None] = _nothing_carried_over
     validate: Callable[[Document, Document | None], list[Cause]] = _no_rules
     review: Callable[[Document, Document | None, datetime], Iterable[str]] = _no_warnings
     name_rule: Callable[[str], str | None] = names.check_dns_subdomain

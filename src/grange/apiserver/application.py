@@ -6,9 +6,10 @@ here. The in-process transport calls it directly; the listener puts HTTPS in fro
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 
 from grange.api import codec
-from grange.api.kinds import priorityclass
+from grange.api.kinds import SERVICE, priorityclass
 from grange.api.scheme import Scheme
 from grange.api.status import (
     AlreadyExists,
@@ -33,8 +34,9 @@ from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.openapi import OpenAPI
 from grange.apiserver.options import WriteOptions
-from grange.apiserver.registry import Registry
+from grange.apiserver.registry import Place, Registry
 from grange.apiserver.request_info import Target
+from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.stored import Work
 from grange.apiserver.watch import Watches
 from grange.base.clock import Clock
@@ -97,6 +99,7 @@ class Application:
         logs: the output of pods; None when no agent is connected.
         explainer: says why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a registry of its own by default.
+        service_network: the range of the addresses of Services.
     """
 
     def __init__(  # noqa: PLR0913  everything is injected, and this is the seam
@@ -111,6 +114,7 @@ class Application:
         logs: LogSource | None = None,
         explainer: Explainer | None = None,
         metrics: CollectorRegistry | None = None,
+        service_network: IPv4Network = DEFAULT_NETWORK,
     ) -> None:
         self.store = store
         self.scheme = scheme
@@ -129,6 +133,7 @@ class Application:
             clock=clock,
             rng=stream,
             admission=(NamespaceLifecycle(store), self._priority, Protection(store)),
+            service_network=service_network,
         )
         self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
         self._openapi = OpenAPI(scheme)
@@ -142,6 +147,7 @@ class Application:
         """
         await self._priority.load()
         await self.registry.occupancy.load()
+        await self._load_services()
         documents = [("", "namespaces", {"metadata": {"name": name}}) for name in BUILT_IN]
         documents += [
             ("scheduling.k8s.io", "priorityclasses", priorityclass.system_class(name))
@@ -155,6 +161,15 @@ class Application:
                 except AlreadyExists:
                     continue
         self.health.bootstrapped = True
+
+    async def _load_services(self) -> None:
+        """Note what Services have; those of a server that allocated nothing get it now."""
+        for namespace, name in await self.registry.services.load():
+            place = Place(SERVICE, namespace, name)
+            try:
+                await self.registry.update(place, lambda old: old, WriteOptions())
+            except ApiError as error:
+                self._log.warning("service without address", service=place.key, error=error)
 
     async def run(self) -> None:
         """Keep house (take old events away) until cancelled."""

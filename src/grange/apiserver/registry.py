@@ -8,10 +8,12 @@ encodes what it stores once.
 """
 
 from collections.abc import Callable, Sequence
+from ipaddress import IPv4Network
 
 import msgspec
 
 from grange.api import codec, schema
+from grange.api.kinds import SERVICE
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError, BadRequest, Cause, Invalid
@@ -20,6 +22,7 @@ from grange.apiserver import deletion, metadata, stored
 from grange.apiserver.admission import Attempt, Plugin
 from grange.apiserver.occupancy import Occupancy
 from grange.apiserver.options import IGNORE, STRICT, DeleteOptions, WriteOptions
+from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.stored import Work
 from grange.base.clock import Clock
 from grange.base.rng import Stream
@@ -110,9 +113,11 @@ class Registry:
         clock: for timestamps.
         rng: for uids and generated names.
         admission: rules that look beyond the object, in order.
+        service_network: the range of the addresses of Services.
 
     Attributes:
         occupancy: what the pods of each node ask for together; to be loaded from a store in use.
+        services: the addresses and ports of Services; to be loaded from a store in use.
     """
 
     def __init__(
@@ -123,12 +128,14 @@ class Registry:
         clock: Clock,
         rng: Stream,
         admission: Sequence[Plugin] = (),
+        service_network: IPv4Network = DEFAULT_NETWORK,
     ) -> None:
         self.store = store
         self.scheme = scheme
         self.clock = clock
         self.work = Work()
         self.occupancy = Occupancy(store)
+        self.services = ServiceAllocator(store, service_network)
         self._rng = rng.fork("registry")
         self._admission = tuple(admission)
 
@@ -174,6 +181,8 @@ class Registry:
     async def _create(
         self, place: Place, document: Document, options: WriteOptions, warnings: tuple[str, ...]
     ) -> Written:
+        if place.info is SERVICE:
+            self.services.assign(place.key, document)
         value = stored.encode(place.info, document, self.work)
         if options.dry_run:
             if self.store.latest(place.key) is not None:
@@ -226,10 +235,13 @@ class Registry:
         candidate = part(info, old, new)
         metadata.protect(old, candidate)
         warnings = conform(info, candidate, options, old)
+        info.prepare_for_update(old, candidate)
         metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
         _refuse(info, candidate, validate(candidate, old, info))
         warnings = (*warnings, *info.review(candidate, old, self.clock.now()))
+        if info is SERVICE:
+            self.services.assign(place.key, candidate, old)
         if deletion.is_complete(info, candidate):
             return await self._remove(place, entry, candidate, dry_run=options.dry_run)
         if candidate == old and entry.revision <= self.store.revision:

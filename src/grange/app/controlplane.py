@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+from grange.agent.addresses import service_range
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
 from grange.api.wire import ADMIN, User
@@ -146,6 +147,7 @@ class ControlPlane:
             logs=host.logs,
             explainer=self._why,
             metrics=self._metrics,
+            service_network=service_range(str(self.settings.data_dir)),
         )
         await application.bootstrap()
         self._application = application

@@ -42,7 +42,8 @@ def main(kubeconfig: str, pod: dict[str, Any]) -> None:
         core.create_namespaced_config_map("default", config)
         assert core.delete_namespaced_config_map("official", "default")["status"] == "Success"
         service = {"metadata": {"name": "official"}, "spec": {"ports": [{"port": 80}]}}
-        core.create_namespaced_service("default", service)
+        made = core.create_namespaced_service("default", service)
+        assert made.spec.cluster_ip.startswith("127."), made.spec
         assert core.delete_namespaced_service("official", "default").metadata.name == "official"
         core.create_namespace({"metadata": {"name": "official"}})
         core.delete_namespace("official")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range
+from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range, service_range
 
 UIDS = st.sampled_from([f"pod-{number}" for number in range(12)])
 
@@ -22,6 +22,15 @@ def test_a_derived_range_is_loopback_and_not_the_machine_s_own(identity: str) ->
 
 def test_ranges_of_different_data_directories_mostly_differ() -> None:
     assert len({default_range(f"/data/{number}") for number in range(50)}) >= 40
+
+
+@given(st.text(), st.text())
+@settings(max_examples=100, deadline=None)
+def test_no_pod_gets_an_address_of_a_service(one: str, other: str) -> None:
+    services = service_range(one)
+    assert services.subnet_of(IPv4Network("127.0.0.0/8"))
+    assert not services.overlaps(default_range(one))
+    assert not services.overlaps(default_range(other))
 
 
 def test_a_pod_asks_first_for_the_same_address() -> None:

@@ -372,8 +372,56 @@ def test_services_get_their_defaults() -> None:
         "sessionAffinity": "ClientIP",
         "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}},
         "internalTrafficPolicy": "Cluster",
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
     }
     assert document["status"] == {"loadBalancer": {}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "more"),
+    [
+        ({"clusterIP": "None"}, {"clusterIPs": ["None"], "ipFamilies": ["IPv4"]}),
+        ({"type": "NodePort"}, {"externalTrafficPolicy": "Cluster"}),
+        ({"externalIPs": ["192.0.2.1"]}, {"externalTrafficPolicy": "Cluster"}),
+        ({"type": "LoadBalancer"}, {"allocateLoadBalancerNodePorts": True}),
+    ],
+)
+def test_services_get_the_defaults_of_their_type(spec: Document, more: Document) -> None:
+    completed = complete(SERVICE, service(**spec))["spec"]
+    assert {key: completed.get(key) for key in more} == more
+
+
+def test_external_services_get_no_addresses() -> None:
+    spec = complete(SERVICE, service(type="ExternalName", externalName="a.b"))["spec"]
+    assert not {"ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy", "clusterIPs"} & {*spec}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"clusterIP": "10.0.0"}, "spec.clusterIP"),
+        ({"clusterIP": "::1"}, "spec.clusterIP"),
+        ({"type": "NodePort", "clusterIP": "None"}, "spec.clusterIP"),
+        ({"clusterIPs": ["127.1.0.1"]}, "spec.clusterIPs"),
+        ({"clusterIP": "127.1.0.1", "clusterIPs": ["127.1.0.1", "::1"]}, "spec.clusterIPs"),
+        ({"ports": [{"port": 1, "nodePort": 30000}]}, "spec.ports[0].nodePort"),
+        ({"ipFamilies": ["IPv6"]}, "spec.ipFamilies[0]"),
+        ({"ipFamilies": ["IPv5"]}, "spec.ipFamilies[0]"),
+        ({"ipFamilyPolicy": "RequireDualStack"}, "spec.ipFamilyPolicy"),
+        ({"type": "NodePort", "externalTrafficPolicy": "x"}, "spec.externalTrafficPolicy"),
+        (
+            {"type": "ExternalName", "externalName": "a.b", "clusterIP": "127.1.0.1"},
+            "spec.clusterIP",
+        ),
+        (
+            {"type": "NodePort", "ports": [{"port": n, "name": f"p{n}", "nodePort": 30000} for n in (1, 2)]},
+            "spec.ports[1].nodePort",
+        ),
+    ],
+)  # fmt: skip
+def test_addresses_of_services_are_judged(spec: Document, field: str) -> None:
+    assert [path for path, _ in faults(SERVICE, service(**spec))] == [field]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from typing import Any
 
 from grange.api.kinds import BUILT_IN
@@ -11,6 +12,7 @@ from grange.api.wire import ADMIN, JSON, MERGE_PATCH, Request, Response, User
 from grange.apiserver.application import Application
 from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
+from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.stored import Work
 from grange.apiserver.watch import WatchStream
 from grange.base.clock import Clock
@@ -115,6 +117,7 @@ class Server:
         store: Store | None = None,
         logs: LogSource | None = None,
         explainer: Explainer | None = None,
+        service_network: IPv4Network = DEFAULT_NETWORK,
     ) -> None:
         self.store = store or MemoryStore()
         self.application = Application(
@@ -125,6 +128,7 @@ class Server:
             log=log,
             logs=logs,
             explainer=explainer,
+            service_network=service_network,
         )
 
     @property

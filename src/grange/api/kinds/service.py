@@ -1,7 +1,5 @@
 """Service: one address for a set of pods."""
 
-from typing import Any
-
 import msgspec
 
 from grange.api import names
@@ -9,15 +7,19 @@ from grange.api.fields import readers
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
-from grange.api.status import Cause
-from grange.api.validation.causes import Faults
-from grange.api.validation.metadata import check_labels
-from grange.api.validation.podspec import PROTOCOLS, check_port_number, check_port_reference
+from grange.api.validation.services import (
+    CLUSTER_IP,
+    CLUSTER_IPS,
+    EXTERNAL_NAME,
+    IPV4,
+    LOAD_BALANCER,
+    is_externally_accessible,
+    needs_health_check_port,
+    needs_node_port,
+    validate_service,
+)
 
-TYPES = ("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
-AFFINITIES = ("ClientIP", "None")
 _AFFINITY_SECONDS = 10_800
-_POLICIES = ("Cluster", "Local")
 
 
 class ServicePort(View, frozen=True):
@@ -75,8 +77,16 @@ def _default(document: Document) -> None:
     spec = document.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
-    if spec["type"] != "ExternalName":
+    if spec["type"] != EXTERNAL_NAME:
         spec.setdefault("internalTrafficPolicy", "Cluster")
+        spec.setdefault("ipFamilies", [IPV4])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if spec.get(CLUSTER_IP) and not spec.get(CLUSTER_IPS):
+            spec[CLUSTER_IPS] = [spec[CLUSTER_IP]]
+    if is_externally_accessible(spec):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] == LOAD_BALANCER:
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
     if spec["sessionAffinity"] == "ClientIP" and not spec.get("sessionAffinityConfig"):
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
     for port in spec.get("ports") or ():
@@ -87,63 +97,69 @@ def _default(document: Document) -> None:
     document["status"] = document.get("status") or {"loadBalancer": {}}
 
 
-def _validate(document: Document, old: Document | None) -> list[Cause]:
-    faults = Faults()
-    spec = document.get("spec") or {}
-    for field, choices in (
-        ("type", TYPES),
-        ("sessionAffinity", AFFINITIES),
-        ("internalTrafficPolicy", _POLICIES),
-    ):
-        value = spec.get(field)
-        if value is not None and value not in choices:
-            faults.not_supported(f"spec.{field}", value, choices)
-    external = spec.get("type") == "ExternalName"
-    if external:
-        name = spec.get("externalName", "")
-        faults.named("spec.externalName", name, names.check_dns_subdomain(name))
-    if selector := spec.get("selector"):
-        check_labels(selector, "spec.selector", faults)
-    ports = spec.get("ports") or []
-    if not ports and not external and spec.get("clusterIP") != "None":
-        faults.required("spec.ports", "a service needs at least one port")
-    _check_ports(ports, faults)
-    if old is not None:
-        _check_cluster_ip(spec, old.get("spec") or {}, faults)
-    return faults.causes
+_WITH_CLUSTER_IP = (
+    CLUSTER_IP,
+    CLUSTER_IPS,
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "internalTrafficPolicy",
+)
+_WITH_LOAD_BALANCER = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
-def _check_ports(ports: list[dict[str, Any]], faults: Faults) -> None:
-    taken: set[str] = set()
-    doors: set[tuple[str, int]] = set()
-    for index, port in enumerate(ports):
-        at = f"spec.ports[{index}]"
-        name = port.get("name", "")
-        if name:
-            faults.named(f"{at}.name", name, names.check_dns_label(name))
-            if name in taken:
-                faults.duplicate(f"{at}.name", name)
-            taken.add(name)
-        elif len(ports) > 1:
-            faults.required(f"{at}.name", "ports need names where there are several")
-        protocol = port.get("protocol", "TCP")
-        if protocol not in PROTOCOLS:
-            faults.not_supported(f"{at}.protocol", protocol, PROTOCOLS)
-        number = port.get("port", 0)
-        check_port_number(number, f"{at}.port", faults)
-        if (protocol, number) in doors:
-            faults.duplicate(at, f"{protocol} {number}")
-        doors.add((protocol, number))
-        if target := port.get("targetPort"):
-            check_port_reference(target, f"{at}.targetPort", faults)
-        if node_port := port.get("nodePort"):
-            check_port_number(node_port, f"{at}.nodePort", faults)
+def _prepare_for_update(old: Document, new: Document) -> None:
+    """Keep what was allocated and the client left out; drop what another type has no use for."""
+    before, spec = old.get("spec") or {}, {**new["spec"]}
+    new["spec"] = spec
+    if spec["type"] == EXTERNAL_NAME:
+        _drop_unchanged(before, spec, _WITH_CLUSTER_IP)
+    elif before.get("type") != EXTERNAL_NAME:
+        _keep_cluster_ip(before, spec)
+    if spec["type"] != LOAD_BALANCER:
+        _drop_unchanged(before, spec, _WITH_LOAD_BALANCER)
+    if not is_externally_accessible(spec):
+        _drop_unchanged(before, spec, ("externalTrafficPolicy",))
+    if not needs_health_check_port(spec):
+        _drop_unchanged(before, spec, ("healthCheckNodePort",))
+    elif needs_health_check_port(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
+    if needs_node_port(before):
+        _keep_node_ports(before, spec)
 
 
-def _check_cluster_ip(spec: dict[str, Any], old: dict[str, Any], faults: Faults) -> None:
-    before, now = old.get("clusterIP"), spec.get("clusterIP")
-    if before and now != before and "ExternalName" not in (spec.get("type"), old.get("type")):
-        faults.invalid("spec.clusterIP", now, "may not change once set")
+def _drop_unchanged(before: Document, spec: Document, fields: tuple[str, ...]) -> None:
+    for field in fields:
+        if field in spec and spec[field] == before.get(field):
+            del spec[field]
+
+
+def _keep_cluster_ip(before: Document, spec: Document) -> None:
+    had, has = before.get(CLUSTER_IP), spec.get(CLUSTER_IP)
+    if has != had and spec.get(CLUSTER_IPS) == before.get(CLUSTER_IPS):
+        # The client knows one of the two fields only; the other one follows.
+        spec.pop(CLUSTER_IPS, None)
+        if has:
+            spec[CLUSTER_IPS] = [has]
+    if had and not has:
+        spec[CLUSTER_IP] = had
+    if spec.get(CLUSTER_IP) == had and not spec.get(CLUSTER_IPS) and before.get(CLUSTER_IPS):
+        spec[CLUSTER_IPS] = before[CLUSTER_IPS]
+
+
+def _keep_node_ports(before: Document, spec: Document) -> None:
+    had = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
+    ports = spec["ports"] = [{**port} for port in spec.get("ports") or ()]
+    given = {port["nodePort"] for port in ports if port.get("nodePort")}
+    if not needs_node_port(spec):
+        if given == {number for number in had.values() if number}:
+            for port in ports:
+                port.pop("nodePort", None)
+        return
+    for port in ports:
+        number = had.get(port.get("name", ""), 0)
+        if not port.get("nodePort") and number and number not in given:
+            port["nodePort"] = number
+            given.add(number)
 
 
 def _external_ip(document: Document, now: float) -> cells.Cell:
@@ -189,7 +205,8 @@ SERVICE = KindInfo(
     ),
     fields=readers("spec.clusterIP", "spec.type"),
     default=_default,
-    validate=_validate,
+    prepare_for_update=_prepare_for_update,
+    validate=validate_service,
     name_rule=names.check_dns_1035_label,
     returns_deleted=True,
 )
