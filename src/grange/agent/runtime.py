@@ -66,12 +66,14 @@ class VolumePlan:
     Attributes:
         name: as in ``spec.volumes``.
         files: given files; empty for an empty directory.
+        exact: the volume holds these files and nothing else; what was there before goes.
         host_path: a path of the machine to use as it is; empty for a directory of the pod.
         host_path_type: Kubernetes' check on it: "", Directory, DirectoryOrCreate, File, ….
     """
 
     name: str
     files: tuple[VolumeFile, ...] = ()
+    exact: bool = False
     host_path: str = ""
     host_path_type: str = ""
 

@@ -61,7 +61,7 @@ def _plan(pod: Pod, volume: Volume, sources: Sources, facts: Facts) -> VolumePla
             f"{where}: this agent knows emptyDir, hostPath, configMap, secret, downwardAPI and "
             "projected volumes"
         )
-    return VolumePlan(volume.name, tuple(files))
+    return VolumePlan(volume.name, tuple(files), exact=True)
 
 
 def _mode(source: Document, default: int) -> int:

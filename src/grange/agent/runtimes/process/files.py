@@ -13,9 +13,12 @@
 Everything here blocks and is called through an ``Offload``.
 """
 
+import itertools
 import json
 import os
 import shutil
+from collections.abc import Set
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from grange.agent.runtime import ContainerID, Mount, PodSetup, RuntimeFailedErro
 from grange.agent.runtimes.process import shim
 
 _POD_FILE = "pod.json"
+_ASIDE = ".old-"  # roots that could not be deleted, because their files are another user's
 _KEPT_ATTEMPTS = 2  # the newest and, for `logs --previous` and lastState, the one before
 
 
@@ -64,9 +68,9 @@ class Layout:
         """
         directory = self.pod(setup.uid)
         try:
-            (directory / "volumes").mkdir(parents=True, exist_ok=True, mode=0o700)
-            directory.chmod(0o700)
-            (directory / "tmp").mkdir(exist_ok=True)
+            _own(directory)
+            _own(directory / "volumes")
+            _own(directory / "tmp")
             volumes = {plan.name: str(_make_volume(directory, plan)) for plan in setup.volumes}
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
@@ -90,30 +94,31 @@ class Layout:
         """
         container = self.container(target.pod_uid, target.container)
         try:
+            _own(container)
             # As with images, what an attempt wrote outside of volumes does not outlive it.
-            shutil.rmtree(container / "root", ignore_errors=True)
-            (container / "root").mkdir(parents=True)
+            _clear(container / "root")
+            (container / "root").mkdir()
             for mount in mounts:
                 _make_mount(container / "root", mount, volumes[mount.volume])
             directory = self.attempt(target)
             if directory.exists() and not (directory / shim.STATE_FILE).exists():
-                shutil.rmtree(directory)  # an earlier try got no further than this
+                _clear(directory)  # an earlier try got no further than this
             directory.mkdir(mode=0o700)
         except OSError as error:
             raise RuntimeFailedError(
                 f"cannot make {container}: {error.strerror} ({error.filename})"
             ) from error
-        for number in _numbers(container)[:-_KEPT_ATTEMPTS]:
-            shutil.rmtree(container / str(number), ignore_errors=True)
+        for path in _leftovers(container):
+            _remove(path)
         return directory
 
     def remove_attempt(self, target: ContainerID) -> None:
         """Forget an attempt that was never started."""
-        shutil.rmtree(self.attempt(target), ignore_errors=True)
+        _remove(self.attempt(target))
 
     def remove_pod(self, uid: str) -> None:
         """Delete a pod's directory; links to the machine's files are cut, never followed."""
-        shutil.rmtree(self.pod(uid), ignore_errors=True)
+        _remove(self.pod(uid))
 
     def pods(self) -> list[str]:
         """UIDs of the pods on disk, sorted."""
@@ -175,6 +180,55 @@ def _numbers(container: Path) -> list[int]:
     return sorted(int(item.name) for item in container.iterdir() if item.name.isdigit())
 
 
+def _leftovers(container: Path) -> list[Path]:
+    """Attempts that nobody can ask for any more, and roots that could not be deleted."""
+    old = [container / str(number) for number in _numbers(container)[:-_KEPT_ATTEMPTS]]
+    return old + sorted(container.glob(f"*{_ASIDE}*"))
+
+
+def _own(directory: Path) -> None:
+    """Make a directory and its parents ours, whatever a program did to their modes."""
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except (FileNotFoundError, PermissionError):
+        _own(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
+
+
+def _remove(top: Path) -> None:
+    """Delete a tree as far as possible, also where a program has made directories read-only.
+
+    Links are deleted and never followed.
+    """
+    if top.is_symlink() or not top.is_dir():
+        top.unlink(missing_ok=True)
+        return
+    shutil.rmtree(top, ignore_errors=True)
+    if not top.exists():
+        return
+    with suppress(OSError):
+        top.chmod(0o700)
+    for name, directories, _ in os.walk(top):
+        for path in (Path(name, item) for item in directories):
+            if not path.is_symlink():
+                with suppress(OSError):
+                    path.chmod(0o700)  # before it is listed
+    shutil.rmtree(top, ignore_errors=True)
+
+
+def _clear(top: Path) -> None:
+    """Let nothing be at this path; what cannot be deleted is put aside.
+
+    Raises:
+        OSError: the disk does not allow even that.
+    """
+    _remove(top)
+    if top.exists():  # files of another user
+        aside = (top.with_name(f"{top.name}{_ASIDE}{n}") for n in itertools.count())
+        top.rename(next(path for path in aside if not path.exists()))
+
+
 def _write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
@@ -192,12 +246,29 @@ def _make_volume(directory: Path, plan: VolumePlan) -> Path:
         if not path.is_symlink():
             path.symlink_to(plan.host_path)
         return path
+    if path.is_symlink():  # a program put it there; what it leads to is not ours to change
+        path.unlink()
     path.mkdir(exist_ok=True)
+    if plan.exact:
+        _prune(path, {path / file.path for file in plan.files})
     for file in plan.files:
         target = path / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         _write_atomically(target, file.content, file.mode)
     return path
+
+
+def _prune(top: Path, files: Set[Path]) -> None:
+    """Delete what is below a volume and is neither one of the files nor on the way to one."""
+    places = {parent for file in files for parent in file.parents}
+    for name, directories, others in os.walk(top):
+        here = Path(name)
+        here.chmod(here.stat().st_mode | 0o700)
+        for path in (here / item for item in (*directories, *others)):
+            is_place = path.is_dir() and not path.is_symlink()
+            if path not in (places if is_place else files):
+                _remove(path)
+        directories[:] = [item for item in directories if here / item in places]
 
 
 _HOST_PATH_CHECKS = {"Directory": Path.is_dir, "File": Path.is_file, "Socket": Path.is_socket}

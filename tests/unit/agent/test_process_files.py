@@ -1,0 +1,124 @@
+"""What the process runtime keeps on disk, whatever a program did to it."""
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grange.agent.runtime import ContainerID, Mount, PodSetup, VolumeFile, VolumePlan
+from grange.agent.runtimes.process.files import Layout
+
+UID = "8a1c2f0e-0000-4000-8000-000000000001"
+NOBODY = 65534
+
+
+@pytest.fixture
+def layout() -> Iterator[Layout]:
+    """Below a directory of a user who is not root: root may write to read-only directories."""
+    libc = ctypes.CDLL(None)
+    with tempfile.TemporaryDirectory() as name:
+        if os.geteuid() == 0:
+            os.chown(name, NOBODY, NOBODY)
+            libc.setfsuid(NOBODY)
+        yield Layout(Path(name))
+        libc.setfsuid(os.geteuid())
+
+
+def setup(*plans: VolumePlan) -> PodSetup:
+    return PodSetup(UID, "default", "web", "node-1", plans)
+
+
+def config(**content: str) -> VolumePlan:
+    files = tuple(
+        VolumeFile(path.replace("__", "/"), text.encode()) for path, text in content.items()
+    )
+    return VolumePlan("config", files, exact=True)
+
+
+def tree(top: Path) -> dict[str, str]:
+    found = (path for path in sorted(top.rglob("*")) if path.is_file() or path.is_symlink())
+    return {str(path.relative_to(top)): path.read_text() for path in found}
+
+
+def attempt(number: int) -> ContainerID:
+    return ContainerID(UID, "main", number)
+
+
+def test_removed_keys_leave_the_volume(layout: Layout) -> None:
+    volume = Path(layout.make_pod(setup(config(a="1", b="2", d__e="3")), "").volumes["config"])
+    assert tree(volume) == {"a": "1", "b": "2", "d/e": "3"}
+    layout.make_pod(setup(config(a="4", d="5")), "")
+    assert tree(volume) == {"a": "4", "d": "5"}
+    layout.make_pod(setup(config()), "")
+    assert tree(volume) == {}
+
+
+def test_empty_directory_keeps_what_programs_wrote(layout: Layout) -> None:
+    volume = Path(layout.make_pod(setup(VolumePlan("data")), "").volumes["data"])
+    (volume / "state").write_text("kept")
+    layout.make_pod(setup(VolumePlan("data")), "")
+    assert tree(volume) == {"state": "kept"}
+
+
+def test_volume_does_not_follow_links(layout: Layout) -> None:
+    """A program may have put links in the place of the volume and of its directories."""
+    volume = Path(layout.make_pod(setup(config(d__e="1")), "").volumes["config"])
+    elsewhere = layout.root / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("kept")
+    (volume / "d" / "e").unlink()
+    (volume / "d").rmdir()
+    (volume / "d").symlink_to(elsewhere)
+    layout.make_pod(setup(config(d__e="2")), "")
+    assert tree(volume) == {"d/e": "2"}
+    (volume / "d" / "e").unlink()
+    (volume / "d").rmdir()
+    volume.rmdir()
+    volume.symlink_to(elsewhere)
+    layout.make_pod(setup(config(a="3")), "")
+    assert tree(volume) == {"a": "3"}
+    assert tree(elsewhere) == {"precious": "kept"}
+
+
+def test_read_only_directories_hold_up_no_restart(layout: Layout) -> None:
+    volumes = layout.make_pod(setup(config(a="1")), "").volumes
+    layout.make_attempt(attempt(0), (Mount("config", "/etc/app"),), volumes)
+    root = layout.container(UID, "main") / "root"
+    (root / "cache" / "deep").mkdir(parents=True)
+    (root / "cache" / "deep" / "file").write_text("")
+    Path(volumes["config"]).chmod(0o500)
+    for place in (root / "cache" / "deep", root / "cache", root, root.parent):
+        place.chmod(0o500)
+    (layout.pod(UID) / "tmp").chmod(0)
+    layout.make_pod(setup(config(a="2")), "")
+    layout.make_attempt(attempt(1), (Mount("config", "/etc/app"),), volumes)
+    assert sorted(path.name for path in root.iterdir()) == ["etc"]
+    assert (root / "etc" / "app" / "a").read_text() == "2"
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_root_that_is_no_directory_holds_up_no_restart(layout: Layout, link: bool) -> None:
+    layout.make_pod(setup(), "")
+    layout.make_attempt(attempt(0), (), {})
+    root = layout.container(UID, "main") / "root"
+    root.rmdir()
+    if link:
+        root.symlink_to("/nowhere")
+    else:
+        root.write_text("")
+    layout.make_attempt(attempt(1), (), {})
+    assert root.is_dir()
+
+
+def test_removed_pod_leaves_nothing(layout: Layout) -> None:
+    layout.make_pod(setup(config(a="1")), "")
+    layout.make_attempt(attempt(0), (), {})
+    cache = layout.container(UID, "main") / "root" / "cache"
+    cache.mkdir()
+    (cache / "file").write_text("")
+    cache.chmod(0)
+    layout.remove_pod(UID)
+    assert layout.pods() == []
