@@ -2,7 +2,8 @@
 
 ``Track`` is what is known of one container; its methods take note of what happened, through the
 table of ``states``. ``decide`` reads the tracks and answers with actions and with the time at which
-to ask again. The worker performs the actions and feeds the outcome back; it decides nothing.
+to ask again. The worker performs the actions and feeds the outcome back; it decides nothing. Times
+to wait for come from a clock that does not step; only what people read is wall time.
 """
 
 import signal
@@ -245,13 +246,24 @@ def ending_of(
     return Ending.NONE
 
 
-def grace_of(pod: Pod, ending: Ending, timing: Timing) -> float:
-    """Seconds between SIGTERM and SIGKILL."""
+def grace_of(pod: Pod, ending: Ending, timing: Timing, *, left_s: float | None = None) -> float:
+    """Seconds between SIGTERM and SIGKILL.
+
+    Args:
+        pod: the newest object.
+        ending: why it ends.
+        timing: of the agent.
+        left_s: until ``deletionTimestamp``, when an agent found the pod being deleted: the one
+            before it has begun the grace. None where this agent saw the deletion itself.
+    """
     grace = float(pod.spec.termination_grace_period_seconds)
+    shortest = min(grace, timing.vanished_grace_s)
     if ending is Ending.VANISHED:
-        return min(grace, timing.vanished_grace_s)
+        return shortest
     asked = pod.metadata.deletion_grace_period_seconds
-    return float(asked) if ending is Ending.DELETED and asked is not None else grace
+    if ending is not Ending.DELETED or asked is None:
+        return grace
+    return float(asked) if left_s is None else min(float(asked), max(shortest, left_s))
 
 
 def decide(

@@ -109,6 +109,9 @@ class PodWorker:
         self._released = False
         self._failures = 0
         self._retry_at: datetime | None = None
+        self._wall_origin = tools.clock.now()
+        self._origin = tools.clock.monotonic()
+        self._left_s = self._left_of_grace()
 
     # --- from outside --------------------------------------------------------------------------
 
@@ -121,6 +124,15 @@ class PodWorker:
         """The object is gone: the pod is stopped and forgotten."""
         self._vanished = True
         self._wake.set()
+
+    def _now(self) -> datetime:
+        """The time that decisions go by: a step of the wall clock ends no grace and no back-off."""
+        return self._wall_origin + timedelta(seconds=self._tools.clock.monotonic() - self._origin)
+
+    def _left_of_grace(self) -> float | None:
+        """Of a pod whose deletion began before this worker: seconds until its time is over."""
+        due = _instant(self.pod.metadata.deletion_timestamp)
+        return (due - self._wall_origin).total_seconds() if due is not None else None
 
     @property
     def is_behind(self) -> bool:
@@ -158,7 +170,6 @@ class PodWorker:
 
     def _take_over(self, probing: Probing) -> None:
         """Pick up what the runtime knows of the pod, or what the status says if it knows nothing."""
-        now = self._tools.clock.now()
         record = self._record()
         if record is not None:
             self._use(record.sandbox)
@@ -167,13 +178,13 @@ class PodWorker:
                 runs.setdefault(run.id.container, []).append(run)
         else:
             runs = {
-                name: [_lost(run, now) for run in items]
+                name: [self._lost(run) for run in items]
                 for name, items in status.runs_of(self.pod).items()
             }
         if not runs and not self._was_finished:
             self._rejection = self._tools.admit(self.pod)
         for track in self._tracks:
-            lifecycle.adopt(track, runs.get(track.name, ()), now, self._timing)
+            lifecycle.adopt(track, runs.get(track.name, ()), self._now(), self._timing)
             if track.state is State.RUNNING:
                 self._resume(track, probing)
             if track.latest is not None and track.latest.running and track.latest.message:
@@ -187,6 +198,20 @@ class PodWorker:
                 track.started = bool(item.started)
                 track.ready = item.ready
         self._probe(track, probing)
+
+    def _lost(self, run: Run) -> Run:
+        """A run that the status speaks of and the runtime does not know."""
+        if not run.running:
+            return run
+        return Run(
+            run.id,
+            run.started_at,
+            finished_at=self._tools.clock.now(),
+            exit_code=EXIT_KILLED,
+            signal=signal.SIGKILL,
+            reason=STATUS_UNKNOWN,
+            message=_FOREIGN_MESSAGE,
+        )
 
     def _record(self) -> PodRecord | None:
         return next(iter(self._tools.runtime.pods(self._uid)), None)
@@ -206,7 +231,7 @@ class PodWorker:
             return await self._reject(self._rejection)
         decision = Decision()
         for _ in range(_ROUNDS):
-            now = self._tools.clock.now()
+            now = self._now()
             self._collect(now, probing)
             decision = self._decide(now)
             for action in decision.actions:
@@ -226,7 +251,7 @@ class PodWorker:
         for track in self._tracks:
             if track.state not in states.ALIVE or track.latest is None:
                 continue
-            run = known.get(track.latest.id) or _lost(track.latest, now)
+            run = known.get(track.latest.id) or self._lost(track.latest)
             if not run.running:
                 self._on_ended(track, run, now, probing)
 
@@ -258,7 +283,7 @@ class PodWorker:
             if found is Ending.DEADLINE:
                 self._event(NORMAL, Reason.DEADLINE_EXCEEDED, status.DEADLINE_MESSAGE)
             self._ending = found
-        grace_s = lifecycle.grace_of(self.pod, self._ending, self._timing)
+        grace_s = lifecycle.grace_of(self.pod, self._ending, self._timing, left_s=self._left_s)
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
         decision = lifecycle.decide(
             self._tracks, now, ending=self._ending, grace_s=grace_s, spec_grace_s=own_grace_s
@@ -270,9 +295,10 @@ class PodWorker:
 
     def _expires_at(self) -> datetime | None:
         limit = self.pod.spec.active_deadline_seconds
-        if limit is None or not self._reporter.status.start_time:
+        began = _instant(self._reporter.status.start_time)
+        if limit is None or began is None:
             return None
-        return timestamps.parse(self._reporter.status.start_time) + timedelta(seconds=limit)
+        return began + timedelta(seconds=limit)
 
     def _all_done(self) -> bool:
         return all(track.state is State.DONE for track in self._tracks)
@@ -280,7 +306,7 @@ class PodWorker:
     async def _wait(self) -> None:
         delay = None
         if self._retry_at is not None:
-            delay = max(0.0, (self._retry_at - self._tools.clock.now()).total_seconds())
+            delay = max(0.0, (self._retry_at - self._now()).total_seconds())
         try:
             async with self._tools.clock.timeout(delay):
                 await self._wake.wait()
@@ -300,14 +326,14 @@ class PodWorker:
                 if number == signal.SIGKILL:
                     track.on_kill()
                 else:
-                    track.on_stop(self._tools.clock.now())
+                    track.on_stop(self._now())
                     self._event(NORMAL, Reason.KILLING, f"Stopping container {track.name}: {why}")
                 probing.stop(track.name)
                 if track.latest is not None:
                     await self._tools.runtime.signal(track.latest.id, number)
 
     async def _start(self, track: Track, probing: Probing) -> None:
-        now, began = self._tools.clock.now(), self._tools.clock.monotonic()
+        now, began = self._now(), self._tools.clock.monotonic()
         try:
             sandbox, run = await self._tools.creator.create(self.pod, track)
         except NotCreatableError as error:
@@ -323,7 +349,7 @@ class PodWorker:
                 self._event(NORMAL, Reason.STARTED, f"Started container {track.name}")
                 self._probe(track, probing)
             else:
-                self._on_ended(track, run, self._tools.clock.now(), probing)
+                self._on_ended(track, run, self._now(), probing)
 
     def _probe(self, track: Track, probing: Probing) -> None:
         if self._sandbox is not None and track.latest is not None:
@@ -363,7 +389,7 @@ class PodWorker:
         """The API or the runtime could not; another round after a wait that grows."""
         self._failures += 1
         delay_s = self._timing.retries.delay(self._failures)
-        self._retry_at = self._tools.clock.now() + timedelta(seconds=delay_s)
+        self._retry_at = self._now() + timedelta(seconds=delay_s)
 
     # --- ending --------------------------------------------------------------------------------
 
@@ -403,19 +429,12 @@ class PodWorker:
         return self._vanished
 
 
-def _lost(run: Run, now: datetime) -> Run:
-    """A run that the status speaks of and the runtime does not know."""
-    if not run.running:
-        return run
-    return Run(
-        run.id,
-        run.started_at,
-        finished_at=now,
-        exit_code=EXIT_KILLED,
-        signal=signal.SIGKILL,
-        reason=STATUS_UNKNOWN,
-        message=_FOREIGN_MESSAGE,
-    )
+def _instant(text: str | None) -> datetime | None:
+    """A time of the object; None for one that is not set or cannot be read."""
+    try:
+        return timestamps.parse(text) if text else None
+    except timestamps.TimestampError:
+        return None
 
 
 def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
