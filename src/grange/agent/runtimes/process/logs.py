@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from grange.agent import logs
@@ -11,11 +12,15 @@ from grange.base.clock import Clock
 from grange.base.offload import Offload
 
 _CHUNK = 262144
+_SNAPSHOT_TRIES = 20
 _FOLLOW_INTERVAL_S = 0.1  # how soon a follower sees a line; costs a read of nothing while idle
 
 
 class LogFiles:
     """A position in a rotating log. Everything blocks; one user at a time.
+
+    A name means another file after every rotation, so that files are opened first and then known
+    by what they are.
 
     Args:
         directory: where ``log``, ``log.1``, … are.
@@ -38,36 +43,36 @@ class LogFiles:
     def read_tail(self, count: int) -> list[bytes]:
         """The stored lines of the last ``count`` lines; the position is then at the end."""
         collected: list[bytes] = []
-        segments = self.segments()
-        for path in reversed(segments):
-            try:
-                if path == segments[-1]:
-                    self._open(path)
+        with ExitStack() as stack:
+            found = self._opened(stack)
+            for fd in reversed(found):
+                if fd == found[-1]:
+                    self._move_to(fd)
                     lines = self._take()
                 else:
-                    lines = path.read_bytes().splitlines()
-            except FileNotFoundError:
-                break  # rotated away while we looked
-            collected = lines + collected
-            kept, missing = logs.tail(collected, count)
-            if missing == 0:
-                return kept
+                    with open(os.dup(fd), "rb") as segment:
+                        lines = segment.read().splitlines()
+                collected = lines + collected
+                kept, missing = logs.tail(collected, count)
+                if missing == 0:
+                    return kept
         return logs.tail(collected, count)[0]
 
     def read(self) -> list[bytes]:
         """More stored lines, up to a quarter of a megabyte; empty at the end for now."""
         while True:
-            if self._fd < 0 and not self._open_first():
-                return []
-            # Look for a newer file before reading: what is written to this one before the
-            # rotation is then read before moving on.
-            newer = self._newer()
-            lines = self._take(_CHUNK)
-            if lines:
+            if self._fd >= 0 and (lines := self._take(_CHUNK)):
                 return lines
-            if newer is None:
+            if self._is_newest():
                 return []
-            self._open(newer)
+            with ExitStack() as stack:
+                newer = self._newer(self._opened(stack))
+                if newer is None:
+                    return []
+                # What was written to this file before the rotation is read before moving on.
+                if self._fd >= 0 and (lines := self._take(_CHUNK)):
+                    return lines
+                self._move_to(newer)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -75,16 +80,48 @@ class LogFiles:
             os.close(self._fd)
             self._fd = -1
 
-    def _open_first(self) -> bool:
-        segments = self.segments()
-        if segments:
-            self._open(segments[0])
-        return bool(segments)
+    def _opened(self, stack: ExitStack) -> list[int]:
+        """The files there are, opened until the stack is left, oldest first; none is missing.
 
-    def _open(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        Raises:
+            OSError: no descriptor is left.
+        """
+        for _ in range(_SNAPSHOT_TRIES):
+            with ExitStack() as opening:
+                found = []
+                for path in self.segments():
+                    with suppress(FileNotFoundError):
+                        found.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                        opening.callback(os.close, found[-1])
+                # Without a rotation meanwhile the names still mean the same files.
+                if [os.fstat(fd).st_ino for fd in found] == self._inodes():
+                    stack.push(opening.pop_all())
+                    return found
+        return []  # the next read looks again
+
+    def _inodes(self) -> list[int]:
+        try:
+            return [path.stat().st_ino for path in self.segments()]
+        except FileNotFoundError:
+            return [0]  # renamed while we looked
+
+    def _is_newest(self) -> bool:
+        try:
+            newest = (self._directory / LOG_FILE).stat().st_ino
+        except FileNotFoundError:
+            return False
+        return self._fd >= 0 and os.fstat(self._fd).st_ino == newest
+
+    def _newer(self, found: list[int]) -> int | None:
+        """The file after the open one; the oldest if that is gone; None for the last."""
+        inodes = [os.fstat(fd).st_ino for fd in found]
+        mine = os.fstat(self._fd).st_ino if self._fd >= 0 else 0
+        index = inodes.index(mine) + 1 if mine in inodes else 0
+        return found[index] if index < len(found) else None
+
+    def _move_to(self, fd: int) -> None:
         self.close()
-        self._fd = fd
+        self._fd = os.dup(fd)
         self._rest = b""
 
     def _take(self, limit: int = -1) -> list[bytes]:
@@ -96,21 +133,6 @@ class LogFiles:
             pieces.append(data)
         *lines, self._rest = b"".join(pieces).split(b"\n")
         return lines
-
-    def _newer(self) -> Path | None:
-        """The file after the open one; the oldest if the open one is gone; None for the last."""
-        mine = os.fstat(self._fd).st_ino
-        segments = self.segments()
-        inodes = []
-        for path in segments:
-            try:
-                inodes.append(path.stat().st_ino)
-            except FileNotFoundError:
-                inodes.append(0)  # renamed while we looked; the next read looks again
-        if mine not in inodes:
-            return segments[0] if segments and 0 not in inodes else None
-        index = inodes.index(mine)
-        return segments[index + 1] if index + 1 < len(segments) else None
 
 
 class ProcessLogs:
