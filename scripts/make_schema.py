@@ -28,13 +28,29 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 ROOTS = (
     *(
         f"{CORE}.{kind}{suffix}"
-        for kind in ("ConfigMap", "Event", "Namespace", "Node", "Pod", "Secret", "Service")
+        for kind in (
+            "ConfigMap",
+            "Endpoints",
+            "Event",
+            "Namespace",
+            "Node",
+            "Pod",
+            "Secret",
+            "Service",
+            "ServiceAccount",
+        )
         for suffix in ("", "List")
     ),
     f"{CORE}.Binding",
     f"{CORE}.PodTemplateSpec",
+    "io.k8s.api.authentication.v1.SelfSubjectReview",
+    "io.k8s.api.authentication.v1.TokenRequest",
+    "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
+    "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
     "io.k8s.api.coordination.v1.Lease",
     "io.k8s.api.coordination.v1.LeaseList",
+    "io.k8s.api.discovery.v1.EndpointSlice",
+    "io.k8s.api.discovery.v1.EndpointSliceList",
     "io.k8s.api.policy.v1.Eviction",
     "io.k8s.api.policy.v1.PodDisruptionBudget",
     "io.k8s.api.policy.v1.PodDisruptionBudgetList",

@@ -2,6 +2,8 @@
 
 from grange.api.kinds.auditrecord import AUDITRECORD
 from grange.api.kinds.configmap import CONFIGMAP
+from grange.api.kinds.endpoints import ENDPOINTS
+from grange.api.kinds.endpointslice import ENDPOINTSLICE
 from grange.api.kinds.event import EVENT
 from grange.api.kinds.lease import LEASE
 from grange.api.kinds.namespace import NAMESPACE
@@ -15,17 +17,21 @@ from grange.api.kinds.replicationcontroller import REPLICATIONCONTROLLER
 from grange.api.kinds.rollingupdate import ROLLINGUPDATE
 from grange.api.kinds.secret import SECRET
 from grange.api.kinds.service import SERVICE
+from grange.api.kinds.serviceaccount import SERVICEACCOUNT
 from grange.api.scheme import AnyKind
 
 BUILT_IN: tuple[AnyKind, ...] = (
     CONFIGMAP,
+    ENDPOINTS,
     EVENT,
     NAMESPACE,
     NODE,
     POD,
     SECRET,
     SERVICE,
+    SERVICEACCOUNT,
     LEASE,
+    ENDPOINTSLICE,
     REPLICATIONCONTROLLER,
     PODDISRUPTIONBUDGET,
     PODGROUP,
@@ -39,6 +45,8 @@ __all__ = [
     "AUDITRECORD",
     "BUILT_IN",
     "CONFIGMAP",
+    "ENDPOINTS",
+    "ENDPOINTSLICE",
     "EVENT",
     "LEASE",
     "NAMESPACE",
@@ -52,4 +60,5 @@ __all__ = [
     "ROLLINGUPDATE",
     "SECRET",
     "SERVICE",
+    "SERVICEACCOUNT",
 ]

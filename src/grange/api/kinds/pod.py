@@ -369,7 +369,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
         check_pod_spec(spec, "spec", faults)
     elif spec != (before := old.get("spec") or {}):
         check_pod_spec(spec, "spec", faults)
-        check_pod_update(spec, _completed(before), "spec", faults)
+        check_pod_update(_completed(spec), _completed(before), "spec", faults)
     if old is not None and spec.get("nodeName"):
         _check_same_quota(document, old, faults)
     return faults.causes

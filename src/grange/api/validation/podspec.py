@@ -417,6 +417,10 @@ def _check_same_containers(
         faults.forbidden(f"{path}.{field}", "containers may not be added or removed")
         return
     for index, (container, was) in enumerate(zip(now, before, strict=True)):
-        for name in {**was, **container}:
-            if name != "image" and container.get(name) != was.get(name):
+        fixed = {**was, **container}
+        fixed.pop("image", None)
+        if not was.get("image"):
+            fixed.pop("imagePullPolicy", None)  # a first image brings one along
+        for name in fixed:
+            if container.get(name) != was.get(name):
                 faults.forbidden(f"{path}.{field}[{index}].{name}", _FIXED)
