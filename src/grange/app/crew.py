@@ -19,7 +19,7 @@ from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
 from grange.controllers.replication import logic
-from grange.controllers.replication.alarms import Alarms, RolloutAlarms
+from grange.controllers.replication.alarms import HELD, Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.handovers import NAME as ROLLOUTS
 from grange.controllers.sharing import SHARED
@@ -102,9 +102,10 @@ class Crew:
         tools = deps("farm")
         self._pods = tools.informers.informer(POD)
         self.member = Member(tools, config, alerter=alerter)
-        self._roles = [
-            Role(name, self._shared(name, selector).run) for name in SHARED if name in names
-        ]
+        self._roles: list[Role] = []
+        for name in SHARED:
+            if name in names:
+                self._roles.append(Role(name, self._shared(name, selector).run))
         services = dict(self._services())
         if services:
             bereft: dict[Danger, Callable[[], int | None]] = {}
@@ -140,10 +141,12 @@ class Crew:
             tools.informers.informer(sharing.kind),
             farm.holds,
             tended=farm.is_tended,
+            held=HELD,
             clock=tools.clock,
         )
         farm.on_gain(alarms.gained)
         farm.on_loss(alarms.lost)
+        self._roles.append(Role(f"{name} alerts", alarms.run))
         return service
 
     def _watch_rollouts(self, singletons: Singletons, bears: ObjectKey) -> None:

@@ -13,7 +13,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import status
-from grange.controllers.replication.alarms import MISPLACED, URGENCY, Alarms, RolloutAlarms
+from grange.controllers.replication.alarms import HELD, MISPLACED, URGENCY, Alarms, RolloutAlarms
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
 from grange.reconcile.farm.notes import UNSURE_S, Notes
@@ -43,6 +43,41 @@ async def test_a_short_controller_alerts_once_and_says_when_it_is_over(
         await there.until(lambda: there.ready(2))
         await there.settle()
         assert memory.active == []
+
+
+async def test_shortage_of_nodes_alerts_only_after_it_has_lasted(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Nodes register and become Ready after their controllers start: that needs no person."""
+    async with world(clock, rng, log) as there:
+        memory = MemoryAlerter()
+        informer = there.informers.informer(REPLICATIONCONTROLLER)
+        alarms = Alarms(
+            Notes(Alerts(memory), clock), informer, lambda key: True, held=HELD, clock=clock
+        )
+        there.nursery.start(alarms.run())
+        await there.add_controller(replicas=1)
+        there.start(ReplicationService(there.deps))
+        await there.settle(5)
+        assert (await there.said("InsufficientNodes")).status == "True"
+        await there.add_node("a")
+        await there.until(lambda: there.ready(1))
+        await there.settle(60)
+        assert memory.history == []
+        await there.change(replicas=2)
+        await there.settle(9)
+        assert memory.active == []
+        await there.settle(2)
+        assert [alert.reason for alert in memory.active] == ["InsufficientNodes"]
+        await there.add_node("b")
+        await there.until(lambda: there.ready(2))
+        await there.settle()
+        assert memory.active == []
+        await there.change(replicas=3)
+        await there.settle(5)
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        await there.settle(60)
+        assert [what for what, _ in memory.history] == ["raised", "resolved"]
 
 
 async def test_the_owner_alerts_and_nobody_else(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -5,6 +5,7 @@ while they last. A new owner goes on where the last one was, and the last one sa
 between two controllers are all one member's, who carries them out.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
@@ -53,6 +54,9 @@ def alarming(conditions: Iterable[Condition]) -> dict[str, Condition]:
     return found
 
 
+HELD: Mapping[str, float] = {"InsufficientNodes": 10.0}
+"""For so many seconds the alert of a reason waits: nodes become Ready after controllers start."""
+
 FAILED = "RolloutFailed"
 """The condition of a rollout between two controllers that does not go on as it was asked for."""
 
@@ -92,6 +96,7 @@ class Alarms:
         informer: of the controllers.
         ours: whether a controller is.
         tended: whether a controller is another's, who is there.
+        held: seconds by reason for which an alert waits; ``run`` raises it then.
         clock: how old conditions are.
     """
 
@@ -102,6 +107,7 @@ class Alarms:
         ours: Callable[[ObjectKey], bool],
         *,
         tended: Callable[[ReplicationController], bool] = lambda _: False,
+        held: Mapping[str, float] | None = None,
         clock: Clock,
     ) -> None:
         self._notes = notes
@@ -110,7 +116,25 @@ class Alarms:
         self._tended = tended
         self._clock = clock
         self._others: dict[ObjectKey, ReplicationController] = {}  # in trouble, under their owners
+        self._held = held or {}
+        self._waiting: dict[ObjectKey, float] = {}  # monotonic time of the next look
+        self._added = asyncio.Event()
         informer.add_handler(self._see, lambda _, new: self._see(new), self._gone)
+
+    async def run(self) -> None:
+        """Raise what was held back and has lasted; works until cancelled."""
+        while True:
+            if not self._waiting:
+                self._added.clear()
+                await self._added.wait()
+            now = self._clock.monotonic()
+            if (left_s := min(self._waiting.values()) - now) > 0:
+                await self._clock.sleep(left_s)
+                continue
+            for key in [key for key, due in self._waiting.items() if due <= now]:
+                del self._waiting[key]
+                if (controller := self._informer.store.get(key)) is not None:
+                    self._see(controller)
 
     def gained(self, key: ObjectKey) -> None:
         """A controller has become ours; who gave it up and is still there has told of it."""
@@ -132,15 +156,22 @@ class Alarms:
             self._others.pop(controller.key, None)
         elif self._tended(controller):
             self._others[controller.key] = controller
+        self._waiting.pop(controller.key, None)
         for reason, urgency in _ALL.items():
-            if reason in found:
-                alert = Alert(about, reason, found[reason].message, urgency)
-                age_s = _age_s(found[reason], self._clock.now())
-                self._notes.goes_on(alert, ours=ours, age_s=age_s)
-            else:
+            if reason not in found:
                 self._notes.is_over(about, reason)
+                continue
+            age_s = _age_s(found[reason], self._clock.now())
+            left_s = self._held.get(reason, 0.0) - max(0.0, age_s)
+            if left_s > 0:
+                self._waiting[controller.key] = self._clock.monotonic() + left_s
+                self._added.set()
+                continue
+            alert = Alert(about, reason, found[reason].message, urgency)
+            self._notes.goes_on(alert, ours=ours, age_s=age_s)
 
     def _gone(self, controller: ReplicationController) -> None:
+        self._waiting.pop(controller.key, None)
         self._end(controller.key)
         self._others.pop(controller.key, None)
         if not self._tended(controller):
