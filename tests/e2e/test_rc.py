@@ -110,6 +110,17 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
         (("scale", "x", "--replicas", "1"), "not found", 1),
         (("set-strategy", "x", "cattle"), "Static", 64),
         (("remove-pod", "x"), "not found", 1),
+        (("drain-node", "x", "vm-1"), "not found", 1),
+        (("undrain-node", "x", "vm-1"), "not found", 1),
+        (("lock-transfers", "x"), "not found", 1),
+        (("unlock-transfers", "x"), "not found", 1),
+        (("enable", "x"), "not found", 1),
+        (("status", "x"), "not found", 1),
+        (("rollout status", "x"), "not found", 1),
+        (("rollout pause", "x"), "not found", 1),
+        (("rollout resume", "x"), "not found", 1),
+        (("rollout history", "x"), "not found", 1),
+        (("rollout start", "x", "--restart"), "not found", 1),
         (("delete", "x"), "not found", 1),
         (("rollout start", "x", "--from", "x", "--desired", "1", "--minimum", "0"), "itself", 64),
         (("rollout start", "x", "--from", "y"), "--desired", 64),
@@ -206,6 +217,10 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
         assert "1 replica is wanted" in done
         assert nodes(plane) == [node for node in left if node != second]
         plane.rc("undrain-node", "web", first)
+        for verb in ("drain-node", "undrain-node"):
+            refused = plane.rc(verb, "web", "no-such-node", code=1)
+            assert 'nodes "no-such-node" not found: grange get nodes lists them' in refused
+        assert "no-such-node" not in plane.grange("get", "grc", "web", "-o", "json")
         told = plane.grange("history", "grc/web")
         for words in ("NodeTransferStarted", "NodeTransferCompleted", f"web-{first}: {first} to "):
             assert words in told

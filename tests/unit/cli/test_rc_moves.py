@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.cli.sessions import session
+from tests.unit.cli.sessions import opened, session
 from tests.unit.controllers.test_rolling_update import begun, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
 from tests.unit.controllers.world import World, world
@@ -12,8 +12,8 @@ from grange.api.codec import convert
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
-from grange.api.status import NotFound
-from grange.cli.verbs.rc import moves, rollout
+from grange.api.status import Forbidden, NotFound
+from grange.cli.verbs.rc import moves, nodes, rollout
 
 __all__ = ["tools"]
 
@@ -141,3 +141,21 @@ async def gone(there: World, name: str) -> bool:
     except NotFound:
         return True
     return False
+
+
+async def test_status_of_a_controller_that_does_not_exist_does_not_wait(tools: Tools) -> None:
+    async with world(*tools, hands=False) as there:
+        for waiting in (True, False):
+            with pytest.raises(NotFound):
+                await rollout.followed(session(there), "web", waiting=waiting, timeout_s=300.0)
+
+
+async def test_node_that_does_not_exist_is_refused(tools: Tools) -> None:
+    async with world(*tools, hands=False) as there:
+        await there.add_node("a")
+        await nodes.require_node(session(there), "a")
+        with pytest.raises(NotFound, match="grange get nodes"):
+            await nodes.require_node(session(there), "b")
+        there.gate = lambda request: Forbidden("no")
+        around = opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
+        await nodes.require_node(around, "b")

@@ -8,8 +8,14 @@ import yaml
 from grange.app.install import manifests, rights
 from grange.app.install.manifests import BadPlan, Plan
 
+_EXAMPLES = """\b
+Examples:
+  grange install --image registry.example/grange:0.1.0 | kubectl apply -f -
+  grange install --only crds | kubectl apply -f -
+"""
 
-@click.command()
+
+@click.command(epilog=_EXAMPLES)
 @click.option(
     "--namespace",
     default=manifests.NAMESPACE,
@@ -45,11 +51,7 @@ from grange.app.install.manifests import BadPlan, Plan
 def command(
     *, namespace: str, image: str, replicas: int, controllers: str, only: str | None
 ) -> None:
-    r"""Print CRDs, RBAC and a Deployment for a Kubernetes cluster.
-
-    \b
-      grange install --image registry.example/grange:0.1.0 | kubectl apply -f -
-      grange install --only crds | kubectl apply -f -
+    """Print CRDs, RBAC and a Deployment for a Kubernetes cluster.
 
     Nothing is asked of any cluster. What is printed depends on the options and on this version of
     grange alone; applying it again with a newer one is an upgrade.

@@ -56,7 +56,12 @@ _EACH_S = 0.5
     "--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many runs."
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print the results.",
 )
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw an SVG there.")
 @click.pass_obj

@@ -14,6 +14,8 @@ from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 
+_SUFFIXES = {"none": "", "client": " (dry run)", "server": " (server dry run)"}  # kubectl's words
+_BOOKKEEPING = frozenset({"resourceVersion", "generation", "managedFields"})
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kubectl can take over
 
 
@@ -21,7 +23,15 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kub
 @click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until everything is ready.")
 @click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
-@click.option("--dry-run", is_flag=True, help="Let the server check, but change nothing.")
+@click.option(
+    "--dry-run",
+    "dry_run",
+    type=click.Choice(["none", "client", "server"]),
+    is_flag=False,
+    flag_value="server",
+    default="none",
+    help="Change nothing: server (the default) lets the server check, client only compares.",
+)
 @session.connected
 def command(
     around: Surroundings,
@@ -29,7 +39,7 @@ def command(
     files: tuple[str, ...],
     waiting: bool,  # noqa: FBT001  click passes flags by name
     timeout: str,
-    dry_run: bool,  # noqa: FBT001  click passes flags by name
+    dry_run: str,
 ) -> None:
     """Create or change the objects of the manifests."""
     timeout_s = parse_duration(timeout)
@@ -40,11 +50,10 @@ def command(
         for document in wanted:
             kind = await opened.kind_of(document)
             outcome, result = await apply_one(opened, kind, document, dry_run=dry_run)
-            name = result["metadata"]["name"]
-            suffix = " (dry run)" if dry_run else ""
-            click.echo(f"{documents.resource(kind)}/{name} {outcome}{suffix}")
+            name = result["metadata"].get("name") or f"{result['metadata']['generateName']}…"
+            click.echo(f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}")
             applied.append((kind, name, result["metadata"].get("namespace", "")))
-        if waiting and not dry_run:
+        if waiting and dry_run == "none":
             return await board.wait_ready(opened, applied, timeout_s=timeout_s)
         return 0
 
@@ -52,9 +61,15 @@ def command(
 
 
 async def apply_one(
-    opened: session.Session, kind: AnyKind, document: Document, *, dry_run: bool = False
+    opened: session.Session, kind: AnyKind, document: Document, *, dry_run: str = "none"
 ) -> tuple[str, Document]:
     """Apply one manifest: a three-way merge of last applied, wanted and present.
+
+    Args:
+        opened: the session.
+        kind: of the manifest.
+        document: the manifest.
+        dry_run: ``server`` has the server do all but keep it, ``client`` sends no write at all.
 
     Returns:
         "created", "configured" or "unchanged", and the object as the server has it.
@@ -67,10 +82,12 @@ async def apply_one(
     if namespace:
         metadata["namespace"] = namespace
     name = metadata.get("name", "")
-    query = {"dryRun": "All"} if dry_run else {}
+    query = {"dryRun": "All"} if dry_run == "server" else {}
     marked = _marked(document)
     present = await _present(opened, kind, name, namespace)
     if present is None:
+        if dry_run == "client":
+            return "created", marked
         answer = await opened.fetch(
             Request(
                 "POST",
@@ -83,8 +100,10 @@ async def apply_one(
         return "created", decode_document(answer.body)
     last = present["metadata"].get("annotations", {}).get(LAST_APPLIED, "{}")
     patch = three_way(decode_document(last.encode()), marked, present)
-    if not patch:
+    if not patch or (dry_run == "client" and _covers(present, marked)):
         return "unchanged", present
+    if dry_run == "client":
+        return "configured", present
     answer = await opened.fetch(
         Request(
             "PATCH",
@@ -95,8 +114,26 @@ async def apply_one(
         )
     )
     result = decode_document(answer.body)
-    same = result["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
-    return ("unchanged" if same else "configured"), result
+    return ("unchanged" if _content(result) == _content(present) else "configured"), result
+
+
+def _covers(present: object, wanted: object) -> bool:
+    """Whether all that is wanted is there; a server adds defaults, also to the items of lists.
+
+    The annotation of the last apply is part of what is wanted, so that it differs where something
+    is wanted no more.
+    """
+    if isinstance(wanted, dict) and isinstance(present, dict):
+        return all(key in present and _covers(present[key], wanted[key]) for key in wanted)
+    if isinstance(wanted, list) and isinstance(present, list):
+        return len(wanted) == len(present) and all(map(_covers, present, wanted))
+    return wanted == present
+
+
+def _content(document: Document) -> Document:
+    """The object without what a write changes by itself, and a dry run does not."""
+    meta = {key: value for key, value in document["metadata"].items() if key not in _BOOKKEEPING}
+    return {**document, "metadata": meta}
 
 
 async def _present(

@@ -6,9 +6,9 @@ import socket
 import click
 
 from grange.api.kinds import NODE, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import TRANSFER_LOCK
+from grange.api.kinds.membership import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import ObjectKey
-from grange.api.status import NotFound, ServiceUnavailable
+from grange.api.status import Forbidden, NotFound, ServiceUnavailable
 from grange.cli import board, readiness, session
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
@@ -42,13 +42,13 @@ def drain_node(
 
     async def verb(opened: session.Session) -> int:
         seen = await objects.operations(opened).get(name)
+        await require_node(opened, node)
         held = locks.hold(seen, TRANSFER_LOCK, around.clock.now())
         if held is not None and held.holder != _me():
             raise click.ClickException(f"the transfers of {name} are locked by {held}")
         if count := await _there(opened, name, node):
             confirm(question(name, node, count, shrink=shrink), yes=bool(options["yes"]))
         done = await objects.operations(opened).drain_node(name, node, shrink=shrink)
-        await _warn_if_unknown(opened, node)
         count = done.spec.replicas
         wanted = f"{count} {'replica is' if count == 1 else 'replicas are'} wanted"
         aside = f"; {wanted}" if shrink else ""
@@ -68,6 +68,9 @@ def undrain_node(around: Surroundings, target: session.Target, name: str, node: 
     """Let the pods of NAME come to NODE again."""
 
     async def verb(opened: session.Session) -> int:
+        seen = await objects.operations(opened).get(name)
+        if node not in drained_nodes(seen):  # one that is gone can still be taken off the list
+            await require_node(opened, node)
         await objects.operations(opened).undrain_node(name, node)
         await objects.told(opened, name, "", f"may use node {node} again")
         return 0
@@ -129,12 +132,18 @@ async def _there(opened: session.Session, name: str, node: str) -> int:
     return len(await pods_of(opened.client, found, node))
 
 
-async def _warn_if_unknown(opened: session.Session, node: str) -> None:
-    """A node may be drained before it comes or after it went; a slip of the pen looks the same."""
+async def require_node(opened: session.Session, node: str) -> None:
+    """Check that the node exists, as far as the user may read nodes.
+
+    Raises:
+        NotFound: there is no such node.
+    """
     try:
         await opened.client.get(NODE, node)
-    except NotFound:
-        click.echo(f"warning: there is no node {node} now: grange get nodes lists them", err=True)
+    except Forbidden:
+        return
+    except NotFound as error:
+        raise NotFound(f"{error.message}: grange get nodes lists them") from error
 
 
 def question(name: str, node: str, count: int, *, shrink: bool) -> str:

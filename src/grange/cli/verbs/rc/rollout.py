@@ -175,10 +175,10 @@ async def followed(opened: session.Session, name: str, *, waiting: bool, timeout
     """Tell how far the rollout of a controller is, or follow it to its end; the exit code."""
     update = await moves.to_follow(opened, name, waiting=waiting)
     if update is None:
-        shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
+        found = await opened.document(REPLICATIONCONTROLLER, name)  # a name that is none: NotFound
         if waiting:
+            shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
             return await board.wait_ready(opened, shown, timeout_s=timeout_s, own=within_done)
-        found = await opened.document(REPLICATIONCONTROLLER, name)
         there = await listing.listed(opened, POD)
         state = rollout_status(found, there, opened.around.clock.now(), own=within_done)
     else:
