@@ -30,6 +30,7 @@ from grange.scheduler.nominator import Nominator
 from grange.scheduler.permits import Permits
 from grange.scheduler.pools import QueuedPod
 from grange.scheduler.preemption.budgets import Budgets
+from grange.scheduler.preemption.evaluator import NOT_HELPFUL
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.sampling import Rotation
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -220,7 +221,9 @@ class Cycle:
         if found.error:
             self._queue.fail(queued, now)
             return Unplaced(queued, found)
-        room = self._make_room(info, state, found)
+        room, why_not = self._make_room(info, state, found)
+        if why_not and found.num_nodes:
+            found = replace(found, post_filter=why_not)
         if room is not None and room.victims and self.units is not None:
             room = replace(room, victims=self.units.dragged(room.victims, info))
         self._queue.turn_down(queued, found.plugins, now)
@@ -316,11 +319,17 @@ class Cycle:
 
     def _make_room(
         self, pod: PodInfo, state: CycleState, rejection: Rejection
-    ) -> PostFilterResult | None:
-        """Ask the PostFilter plugins, and keep what they nominate; None without any news."""
-        if rejection.pre_filter:
-            return None  # no node was the reason
-        for ask in self._rooms[self._profiles.of(pod)]:
+    ) -> tuple[PostFilterResult | None, str]:
+        """Ask the PostFilter plugins, and keep what they nominate.
+
+        Returns:
+            What is to be done, None for nothing; and why nobody makes room.
+        """
+        asked, why_not = self._rooms[self._profiles.of(pod)], ""
+        if rejection.pre_filter and asked:  # no node was the reason
+            total = rejection.num_nodes
+            return None, f"0/{total} nodes are available: {total} {NOT_HELPFUL}."
+        for ask in asked:
             found = ask(state, pod)
             if found.nominated == "":
                 self.nominator.remove(pod.uid)
@@ -329,9 +338,11 @@ class Cycle:
                     self.nominator.remove(other.uid)
                 self.nominator.put(pod, found.nominated)
                 self.nominator.evicting[pod.uid] = False
+            if found.status.code is Code.UNSCHEDULABLE:
+                why_not = why_not or ", ".join(found.status.reasons)
             if found.nominated is not None or found.status.code is not Code.UNSCHEDULABLE:
-                return found
-        return None
+                return found, why_not
+        return None, why_not
 
     def hold(
         self, queued: QueuedPod, node_name: str, state: CycleState

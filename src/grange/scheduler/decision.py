@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grange.scheduler.framework import (
     Code,
@@ -14,7 +14,7 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 NO_NODES = "no nodes available to schedule pods"
-_TOLD = 16  # reasons; every node may have one of its own, and a condition is read by many
+_REASONS_MAX = 256  # every node may have one of its own, and a condition is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Rejection:
         error: a plugin failed rather than refused.
         waits: what the pod waits for before any node is looked at; then this is all it says.
         nominated: the node that the pod is nominated to and waits for; or empty.
+        post_filter: why no other pods make room for it; empty where nobody was asked.
     """
 
     num_nodes: int
@@ -38,25 +39,33 @@ class Rejection:
     error: bool = False
     waits: str = ""
     nominated: str = ""
+    post_filter: str = field(default="", compare=False)
 
     @property
     def message(self) -> str:
-        """What the pod's condition says, e.g. ``0/3 nodes are available: 3 Insufficient cpu.``."""
-        if not self.nominated:
-            return self._story
-        return f"{self._story.removesuffix('.')}. Nominated to {self.nominated}."
+        """The message of the pod's condition, in the form of kube-scheduler's FitError.
+
+        For example ``0/3 nodes are available: 3 Insufficient cpu. preemption: not eligible due to
+        preemptionPolicy=Never.``
+        """
+        parts = [self._diagnosis]
+        if self.nominated:
+            parts = [f"{parts[0].removesuffix('.')}.", f"Nominated to {self.nominated}."]
+        if self.post_filter:
+            parts.append(f"preemption: {self.post_filter}")
+        return " ".join(parts)
 
     @property
-    def _story(self) -> str:
+    def _diagnosis(self) -> str:
         if self.waits:
             return self.waits
         if not self.num_nodes:
             return NO_NODES
         told = [self.pre_filter] if self.pre_filter else []
         counts = sorted(self.counts, key=lambda item: (-item[1], item[0]))
-        told += sorted(f"{count} {reason}" for reason, count in counts[:_TOLD])
-        if len(counts) > _TOLD:
-            told.append(f"{sum(count for _, count in counts[_TOLD:])} for other reasons")
+        told += sorted(f"{count} {reason}" for reason, count in counts[:_REASONS_MAX])
+        if len(counts) > _REASONS_MAX:
+            told.append(f"{sum(count for _, count in counts[_REASONS_MAX:])} for other reasons")
         return f"0/{self.num_nodes} nodes are available: {', '.join(told)}."
 
 
@@ -126,7 +135,7 @@ def pre_filter(
     if names is None:
         return EVERY_NODE
     if not names:
-        reason = f"node(s) didn't satisfy plugin(s) {who} simultaneously"
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(who))}] simultaneously"
         return Rejection(total, plugins=frozenset(who), pre_filter=reason)
     return Narrowed(names, tuple(who))
 

@@ -145,7 +145,7 @@ def _candidates(snapshot: NodeInfoSnapshot, narrowed: Narrowed, tally: Tally) ->
     candidates.sort(key=lambda info: -int(snapshot.ties[snapshot.table.rows[info.name]]))
     excluded = snapshot.num_nodes - len(candidates)
     if excluded:
-        who = ", ".join(narrowed.plugins)
+        who = " ".join(sorted(narrowed.plugins))
         reason = f"node(s) didn't satisfy plugin(s) [{who}]"
         for plugin in narrowed.plugins:
             tally.add(plugin, ())

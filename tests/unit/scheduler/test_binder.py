@@ -238,7 +238,10 @@ async def test_a_node_that_another_scheduler_filled_is_found_out_by_the_refusal(
         assert [attempt.result for attempt in explained.attempts][:2] == ["scheduled", "error"]
         assert explained.attempts[1].message == refused[0]
         await made.settle(5.0)
-        assert await made.message("p") == "0/1 nodes are available: 1 Insufficient cpu."
+        assert await made.message("p") == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+            " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        )
         await made.delete("other")
         await made.settle(15.0)
         assert await made.pods() == dict.fromkeys(mine, "a")

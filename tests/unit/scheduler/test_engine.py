@@ -311,7 +311,7 @@ def test_reasons_are_counted_per_node_and_sorted() -> None:
     assert found.message == (
         "0/5 nodes are available: 1 Insufficient memory, 1 Too many pods, "
         "1 node(s) didn't match Pod's node affinity/selector, "
-        "1 node(s) had untolerated taint {k: v}, 1 node(s) were unschedulable, "
+        "1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, "
         "2 Insufficient cpu."
     )
     assert found.plugins == {

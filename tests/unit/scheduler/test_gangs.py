@@ -186,7 +186,10 @@ def test_surplus_members_are_placed_one_by_one_after_the_quorum() -> None:
     bench.group("g", 2)
     bench.pods(*names("p", 5), gang="g", requests=CPU)
     assert set(bench.run(3.0)) == {"p0", "p1", "p2"}
-    assert bench.why["p3"] == "0/3 nodes are available: 3 Insufficient cpu."
+    assert bench.why["p3"] == (
+        "0/3 nodes are available: 3 Insufficient cpu."
+        " preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+    )
     bench.nodes("d", capacity=ONE)
     bench.queue.move(NODE_ADD, bench.now, None, builders.node("d", capacity=ONE))
     assert len(bench.run(15.0)) == 4

@@ -80,6 +80,7 @@ async def test_a_share_above_a_device_is_told_that_it_cannot_be(
         await made.settle()
         assert await made.message("odd") == (
             "0/2 nodes are available: grange.dev/gpu-milli must be less than 1000 or a multiple of it."
+            " preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
         )
 
 

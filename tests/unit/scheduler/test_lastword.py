@@ -31,7 +31,8 @@ async def test_the_newest_word_is_the_last(clock: Clock, rng: Stream, log: Logge
         refusing = False
         await made.settle(60.0)
         newest = (
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {k: v}."
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+            " preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
         )
         assert await made.message("big") == newest
         assert made.writes("/big/status") < 30

@@ -152,7 +152,10 @@ async def test_a_held_pod_keeps_its_place_until_it_is_allowed(
         scheduler = await held(made, gate)
         await made.add_pods("b", requests={"cpu": "1"})
         await made.settle()
-        assert await made.message("b") == "0/1 nodes are available: 1 Insufficient cpu."
+        assert await made.message("b") == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+            " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        )
         assert gate.permits is not None
         gate.permits.allow(gate.asked[0], "Gatekeeper")
         await made.settle()

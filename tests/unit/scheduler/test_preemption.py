@@ -16,6 +16,7 @@ from grange.scheduler import plugins, serial
 from grange.scheduler.arguments import ConfigurationError
 from grange.scheduler.decision import Narrowed, Rejection
 from grange.scheduler.framework import CycleState, Handle, Profile
+from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins import defaultpreemption
 from grange.scheduler.preemption.budgets import Budget
 from grange.scheduler.preemption.candidates import CandidateSettings
@@ -153,6 +154,44 @@ def test_a_pod_that_never_preempts_does_not() -> None:
     world = World().nodes("a").put(pod("low", 1, "4"), "a")
     assert world.ask(pod("p", 9, preemptionPolicy="Never")).nominated is None
     assert world.victims(pod("q", 9)) == ("a", ["low"])
+
+
+def why_not(world: World, info: PodInfo) -> str:
+    (reason,) = world.ask(info).status.reasons
+    return reason
+
+
+def test_refusal_counts_nodes_by_reason_as_kube_scheduler_does() -> None:
+    world = World().nodes("cordoned", unschedulable=True).nodes("small", cpu="1")
+    world.nodes("full", "even", "ported", "light")
+    world.put(pod("equal", 9, "4"), "full")
+    world.put(pod("low", 1, "1"), "even").put(pod("high", 9, "3"), "even")
+    world.put(pod("port", 9, "1", host_ports=[80]), "ported").put(pod("x", 1, "1"), "ported")
+    world.put(pod("memory", 9, "1", memory="31Gi"), "light").put(pod("y", 1, "1"), "light")
+    assert why_not(world, pod("p", 9, "2", memory="2Gi", host_ports=[80])) == (
+        "0/6 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, "
+        "1 No preemption victims found for incoming pod, "
+        "1 node(s) didn't have free ports for the requested pod ports, "
+        "2 Preemption is not helpful for scheduling."
+    )
+
+
+def test_refusal_says_why_a_pod_may_not_preempt() -> None:
+    world = World().nodes("a").put(pod("low", 1, "4"), "a")
+    never = pod("p", 9, preemptionPolicy="Never")
+    assert why_not(world, never) == "not eligible due to preemptionPolicy=Never."
+
+
+def test_refusal_under_rules_about_other_pods_names_the_rule() -> None:
+    world = World().nodes("a", "b")
+    world.put(pod("low", 1, "1"), "a").put(pod("low2", 1, "1"), "b")
+    for node in ("a", "b"):
+        world.put(pod(f"db-{node}", 9, "1", labels={"app": "db"}), node)
+    apart = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "db"}}}
+    wanting = pod("p", 9, "1", affinity={"podAntiAffinity": {REQUIRED: [apart]}})
+    assert why_not(world, wanting) == (
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+    )
 
 
 def test_while_its_victims_go_a_pod_looks_for_no_others() -> None:

@@ -110,3 +110,17 @@ def test_check_115_without_nodes_nobody_is_asked() -> None:
     assert isinstance(found, Rejection)
     assert found.message == "no nodes available to schedule pods"
     assert first.asked == 0
+
+
+def test_message_lists_every_reason_up_to_its_bound() -> None:
+    counts = tuple((f"reason {number:03}", 1) for number in range(300))
+    message = Rejection(300, counts).message
+    assert message.count("1 reason ") == 256
+    assert message.endswith("44 for other reasons.")
+
+
+def test_message_ends_with_preemption() -> None:
+    found = Rejection(2, (("Insufficient cpu", 2),), nominated="n", post_filter="no.")
+    assert found.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. Nominated to n. preemption: no."
+    )

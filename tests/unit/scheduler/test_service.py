@@ -62,7 +62,10 @@ async def test_a_pod_that_fits_nowhere_says_why_once(
         await made.add_pods("big", requests={"cpu": "8"})
         await made.start()
         await made.settle()
-        assert await made.message("big") == "0/3 nodes are available: 3 Insufficient cpu."
+        assert await made.message("big") == (
+            "0/3 nodes are available: 3 Insufficient cpu."
+            " preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+        )
         assert ("FailedScheduling", "big") in await reasons(made)
         before = len(made.requests)
         for number in range(5):
@@ -70,7 +73,10 @@ async def test_a_pod_that_fits_nowhere_says_why_once(
             await made.settle()
             await made.delete(f"other{number}")
         await made.settle(700.0)  # also the leftover flush, twice
-        assert await made.message("big") == "0/3 nodes are available: 3 Insufficient cpu."
+        assert await made.message("big") == (
+            "0/3 nodes are available: 3 Insufficient cpu."
+            " preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+        )
         assert made.writes("/big/status") == 1
         # Nothing about the big pod: each other pod costs a binding and an event.
         assert len(made.requests) - before <= 10
@@ -88,7 +94,10 @@ async def test_capacity_that_appears_is_used(clock: Clock, rng: Stream, log: Log
         assert (await made.pods())["first"] == "a"
         await made.add_pods("second", requests={"cpu": "1"})
         await made.settle()
-        assert await made.message("second") == "0/1 nodes are available: 1 Insufficient cpu."
+        assert await made.message("second") == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+            " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        )
         await made.delete("first")
         await made.settle()
         assert (await made.pods())["second"] == "a"
@@ -97,7 +106,10 @@ async def test_capacity_that_appears_is_used(clock: Clock, rng: Stream, log: Log
         await made.add_pods("third", requests={"cpu": "1"})
         await made.settle()
         assert await made.message("third") == (
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {k: v}."
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+            " preemption: 0/2 nodes are available: "
+            "1 No preemption victims found for incoming pod, "
+            "1 Preemption is not helpful for scheduling."
         )
         await made.client.patch(NODE, "b", patch={"spec": {"taints": []}})
         await made.settle()
@@ -362,11 +374,17 @@ async def test_a_node_that_disappears_takes_no_more_pods(
         await made.client.delete(NODE, "a")
         await made.add_pods("r", requests={"cpu": "100m"})
         await made.settle()
-        assert await made.message("r") == "0/1 nodes are available: 1 Insufficient cpu."
+        assert await made.message("r") == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+            " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        )
         await made.add_nodes("a", capacity=SMALL)
         await made.settle()
         # The pod that was on the old node of that name still counts.
-        assert await made.message("r") == "0/2 nodes are available: 2 Insufficient cpu."
+        assert await made.message("r") == (
+            "0/2 nodes are available: 2 Insufficient cpu."
+            " preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+        )
 
 
 async def test_finished_pods_hold_nothing(clock: Clock, rng: Stream, log: Logger) -> None:
@@ -391,7 +409,10 @@ async def test_pods_bound_by_others_are_respected(clock: Clock, rng: Stream, log
         await made.start()
         await made.add_pods("p", requests={"cpu": "200m"})
         await made.settle()
-        assert await made.message("p") == "0/1 nodes are available: 1 Insufficient cpu."
+        assert await made.message("p") == (
+            "0/1 nodes are available: 1 Insufficient cpu."
+            " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        )
 
 
 async def test_a_corrupted_cache_is_rebuilt(clock: Clock, rng: Stream, log: Logger) -> None:
@@ -700,6 +721,7 @@ async def test_rules_about_other_pods_hold_and_a_leaving_pod_calls_the_next(
         (waiting,) = [name for name, node in placed.items() if not node]
         assert await made.message(waiting) == (
             "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+            " preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
         )
         gone = "p0" if placed["p0"] else "p1"
         await made.delete(gone)
@@ -775,7 +797,7 @@ async def test_conditions_and_events_stay_bounded(clock: Clock, rng: Stream, log
         scheduler = await made.start()
         await made.settle()
         message = await made.message("p")
-        assert "284 for other reasons" in message
+        assert "300 node(s) had untolerated taint(s)" in message
         assert len(message) < 4096
         for number in range(60):  # every one changes the counts, and brings another try
             await made.add_nodes(f"m{number}", capacity={"cpu": "1m", "pods": "0"})

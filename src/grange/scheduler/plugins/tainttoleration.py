@@ -18,9 +18,15 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
+_UNTOLERATED = "node(s) had untolerated taint(s)"
+_OURS = "grange.dev/"
+
 
 def _reason(taint: Taint) -> str:
-    return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    """One sum for all taints, as kube-scheduler has it; those of Grange itself are named."""
+    if taint.key.startswith(_OURS):
+        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    return _UNTOLERATED
 
 
 class _Tolerates:

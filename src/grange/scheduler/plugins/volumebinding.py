@@ -11,12 +11,10 @@ from grange.scheduler.framework import PASS, Code, CycleState, Plugin, PreFilter
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
-_HINT = "there are no persistent volumes here; use emptyDir or hostPath"
-
 
 class _Claims:
     def for_each(self, pod: PodInfo) -> bool:
-        """The answer names the pod's claims."""
+        """The answer names a claim of the pod."""
         return bool(pod.claims)
 
     def pre_filter(
@@ -25,9 +23,10 @@ class _Claims:
         """No claim can be met."""
         if not pod.claims:
             return PASS
-        names = ", ".join(f'"{claim.partition("/")[2]}"' for claim in pod.claims)
-        word = "persistentvolumeclaim" if len(pod.claims) == 1 else "persistentvolumeclaims"
-        return PreFilterResult(Status(Code.UNRESOLVABLE, (f"{word} {names} not found: {_HINT}",)))
+        name = pod.claims[0].partition("/")[2]
+        return PreFilterResult(
+            Status(Code.UNRESOLVABLE, (f'persistentvolumeclaim "{name}" not found',))
+        )
 
 
 def _signature(pod: PodInfo) -> Hashable:

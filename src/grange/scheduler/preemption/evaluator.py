@@ -11,7 +11,7 @@ rule out at once the nodes that would be too small even if everybody less import
 (``removable``).
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import numpy as np
 
@@ -36,13 +36,14 @@ from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.choice import pick_one
 from grange.scheduler.preemption.removable import Removable
 from grange.scheduler.preemption.verdicts import Verdicts
-from grange.scheduler.preemption.victims import Victims, select_victims
+from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
 from grange.scheduler.trial import Trial
 
 DISRUPTION_TARGET = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
 
-_NOT_HELPFUL = "Preemption is not helpful for scheduling."
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+_EXPLAINED_MAX = 100  # nodes that are tried again for the sake of the message
 _KEPT_CLASSES = 64
 _KEPT_KIN = 1_000
 _NOTHING = Nominated()
@@ -93,10 +94,12 @@ class Evaluator:
         why = self._waits(trial, pod, nominated)
         if why:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (why,)))
-        best = self._best(trial, pod, nominated)
+        refused: dict[int, Status] = {}
+        best = self._best(trial, pod, nominated, refused)
         if best is None:
             cleared = "" if nominated.first else None
-            return PostFilterResult(Status(Code.UNSCHEDULABLE, (_NOT_HELPFUL,)), cleared)
+            message = self._diagnose(trial, pod, nominated, refused)
+            return PostFilterResult(Status(Code.UNSCHEDULABLE, (message,)), cleared)
         cleared_pods = handle.nominator.less_important(best.node_name, pod.pod.spec.priority)
         victims = [info for info in best.pods if not info.pod.metadata.deletion_timestamp]
         return PostFilterResult(SUCCESS, best.node_name, tuple(victims), tuple(cleared_pods))
@@ -121,8 +124,10 @@ class Evaluator:
 
     # --- where -------------------------------------------------------------------------------
 
-    def _best(self, trial: Trial, pod: PodInfo, nominated: Nominated) -> Victims | None:
-        """The best candidate, if there is any."""
+    def _best(
+        self, trial: Trial, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
+    ) -> Victims | None:
+        """The best candidate, if there is any; ``refused`` takes the rows that were tried in vain."""
         handle, snapshot = self._handle, self._handle.snapshot
         kept = self._of(trial, pod)
         order = kept.order
@@ -133,7 +138,10 @@ class Evaluator:
 
         def trying(row: int) -> Victims | Status:
             node = snapshot.by_row[row]
-            return self._try(trial, node, nominated.on(node.name))
+            found = self._try(trial, node, nominated.on(node.name))
+            if isinstance(found, Status):
+                refused[row] = found
+            return found
 
         if self._by_load(kept, trial):
             verdicts = kept.verdicts
@@ -147,6 +155,35 @@ class Evaluator:
         order = np.concatenate([order[offset:], order[:offset]])
         found = dry_run(order[self._hopeful(pod)[order]].tolist(), wanted, trying)
         return pick_one(found) if found else None
+
+    def _diagnose(
+        self, trial: Trial, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
+    ) -> str:
+        """Why no node has victims for the pod, in kube-scheduler's words: counts by reason."""
+        snapshot, priority = self._handle.snapshot, pod.pod.spec.priority
+        rows = self._of(trial, pod).order
+        counts = Counter({NOT_HELPFUL: snapshot.num_nodes - len(rows)})
+        removable = self._removable.any_on(rows, priority)
+        counts[NO_VICTIMS] = int(np.count_nonzero(~removable))
+        left = rows[removable]
+        if self._counts_amounts:
+            short = np.zeros(len(left), np.bool_)
+            for reason, mask in self._removable.shortages(pod.request, priority, left):
+                counts[reason] = int(np.count_nonzero(mask))
+                short |= mask
+            left = left[~short]
+        for number, row in enumerate(left.tolist()):
+            if row not in refused and number < _EXPLAINED_MAX:
+                node = snapshot.by_row[row]
+                found = self._judge(trial, node, nominated.on(node.name))
+                refused[row] = found if isinstance(found, Status) else SUCCESS
+            status = refused.get(row, SUCCESS)
+            helped = status.code is Code.UNSCHEDULABLE
+            counts.update(status.reasons if helped else (NOT_HELPFUL,))
+        reasons = ", ".join(
+            sorted(f"{count} {reason}" for reason, count in counts.items() if count)
+        )
+        return f"0/{snapshot.num_nodes} nodes are available: {reasons}."
 
     def _by_load(self, kept: _Kept, trial: Trial) -> bool:
         """Whether loads decide alone about this pod."""
@@ -173,6 +210,9 @@ class Evaluator:
 
     def _try(self, trial: Trial, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         self.tried += 1
+        return self._judge(trial, node, nominated)
+
+    def _judge(self, trial: Trial, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         if trial.rules:
             # What a rule about company refuses is not to be had by taking pods away.
             with trial.on(node) as what_if:

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from grange.placement.columns import Integers, Mask
-from grange.placement.requests import Request
+from grange.placement.columns import Integers, Mask, Rows
+from grange.placement.reference import TOO_MANY_PODS, insufficient
+from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _LEVELS_MAX = 16
@@ -44,18 +45,38 @@ class Removable:
 
     def may_fit(self, request: Request, priority: int) -> Mask:
         """By row, whether the pod might fit with all pods of lower priority gone, if any is there."""
-        table, rows, need = self._snapshot.table, self._snapshot.table.all, request.resources
-        level = self._level(priority)
-        mask: Mask = level.pods > 0
-        mask &= table.pods_used[rows] - level.pods < table.pods_total[rows]
-        for amount, total, used, removable in (
-            (need.cpu_milli, table.cpu_total, table.cpu_used, level.cpu),
-            (need.memory_bytes, table.memory_total, table.memory_used, level.memory),
-            (need.ephemeral_bytes, table.ephemeral_total, table.ephemeral_used, level.ephemeral),
+        rows = self._snapshot.table.all
+        mask = self.any_on(rows, priority)
+        for _, short in self.shortages(request, priority, rows):
+            mask &= ~short
+        return mask
+
+    def any_on(self, rows: Rows, priority: int) -> Mask:
+        """Whether any pod on each of these rows has a lower priority."""
+        mask: Mask = self._level(priority).pods[rows] > 0
+        return mask
+
+    def shortages(self, request: Request, priority: int, rows: Rows) -> list[tuple[str, Mask]]:
+        """What these rows lack, as a reason, and which, with all pods of lower priority gone."""
+        table, need, level = self._snapshot.table, request.resources, self._level(priority)
+        found: list[tuple[str, Mask]] = [
+            (TOO_MANY_PODS, table.pods_used[rows] - level.pods[rows] >= table.pods_total[rows])
+        ]
+        for name, amount, total, used, removable in (
+            (CPU, need.cpu_milli, table.cpu_total, table.cpu_used, level.cpu),
+            (MEMORY, need.memory_bytes, table.memory_total, table.memory_used, level.memory),
+            (
+                EPHEMERAL_STORAGE,
+                need.ephemeral_bytes,
+                table.ephemeral_total,
+                table.ephemeral_used,
+                level.ephemeral,
+            ),
         ):
             if amount:
-                mask &= total[rows] - used[rows] + removable >= amount
-        return mask
+                short = total[rows] - used[rows] + removable[rows] < amount
+                found.append((insufficient(name), short))
+        return found
 
     def any_below(self, priority: int) -> bool:
         """Whether any pod on any node has a lower priority."""

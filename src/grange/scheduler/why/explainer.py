@@ -38,6 +38,10 @@ from grange.scheduler.why.survey import Survey, aside
 
 _NEAREST = 5
 _REASONS = 16
+_HINTS: Mapping[str, str] = {
+    "DynamicResources": "there are no resource claims here; request devices as resources",
+    "VolumeBinding": "there are no persistent volumes here; use emptyDir or hostPath",
+}
 
 _STATES: Mapping[Pool, State] = {
     Pool.ACTIVE: State.ACTIVE,
@@ -233,7 +237,8 @@ class Explainer:
             hint = "start an agent, or add a node"
             return replace(answer, summary=f"{answer.summary}: there are no nodes", hint=hint)
         reason = ReasonCount(reason=stopped.pre_filter, nodes=stopped.num_nodes)
-        return replace(answer, reasons=(reason,))
+        hint = next((_HINTS[name] for name in stopped.plugins if name in _HINTS), "")
+        return replace(answer, reasons=(reason,), hint=hint)
 
     def _of_surveyed(
         self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
