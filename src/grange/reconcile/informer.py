@@ -229,7 +229,7 @@ class Informer(Generic[R]):
                 asked_s = float(error.details.retry_after_seconds)
                 if isinstance(error, NotFound) and not self.synced.is_set():
                     # A cluster that never served the kind has no objects of it; it may learn it.
-                    self._log.warning("the server has no such kind; looking again", error=error)
+                    self._log.info("the server has no such kind; looking again", error=error)
                     self.synced.set()
                 else:
                     attempt = self._attempt + 1

@@ -12,6 +12,8 @@ from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.kinds.service import Service
+from grange.api.kinds.workloads import CoreReplicationController, Workload
+from grange.api.meta import Resource, controller_of
 from grange.api.quantity import QuantityError
 from grange.api.selectors import SelectorError
 from grange.base.log import Logger
@@ -194,19 +196,40 @@ class Handlers:
     def service_seen(self, service: Service) -> None:
         """A Service appeared or changed; only which pods it selects matters."""
         if self._spread.put(service):
-            self._spread_anew(service.metadata.namespace)
+            self._renew_spread(service)
 
     def service_deleted(self, service: Service) -> None:
         """A Service is gone."""
         if self._spread.remove(service):
-            self._spread_anew(service.metadata.namespace)
+            self._renew_spread(service)
 
-    def _spread_anew(self, namespace: str) -> None:
-        """Preferences rule no node out, so nobody has to be tried again."""
+    def workload_seen(self, workload: Workload | CoreReplicationController) -> None:
+        """A controller of pods appeared or changed; only which pods it selects matters."""
+        try:
+            if self._spread.put_workload(workload):
+                self._renew_spread(workload, controller=workload.metadata.uid)
+        except SelectorError as error:
+            self._log.warning("workload left out", workload=str(workload.key), error=error)
+
+    def workload_deleted(self, workload: Workload | CoreReplicationController) -> None:
+        """A controller of pods is gone."""
+        if self._spread.remove_workload(workload):
+            self._renew_spread(workload, controller=workload.metadata.uid)
+
+    def _renew_spread(self, changed: Resource, controller: str = "") -> None:
+        """Compute it again for the waiting pods of a namespace, or of one controller (its UID).
+
+        Preferences rule no node out, so no pod has to be tried again.
+        """
         self._templates.clear()
         for queued in self._queue.waiting():
             pod = queued.info.pod
-            if pod.metadata.namespace != namespace or pod.spec.topology_spread_constraints:
+            meta = pod.metadata
+            if meta.namespace != changed.metadata.namespace:
+                continue
+            if pod.spec.topology_spread_constraints:
+                continue
+            if controller and ((owner := controller_of(meta)) is None or owner.uid != controller):
                 continue
             spread = self._spread.of(pod, self._profiles.of(queued.info).spread)
             if spread != queued.info.spread:

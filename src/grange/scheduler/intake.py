@@ -69,6 +69,12 @@ class Intake:
         informers.services.add_handler(
             handlers.service_seen, self._on_service_update, handlers.service_deleted
         )
+        for workloads in informers.workloads:
+            workloads.add_handler(
+                handlers.workload_seen,
+                lambda _, new: handlers.workload_seen(new),
+                handlers.workload_deleted,
+            )
         informers.nodes.add_handler(self._on_node_add, self._on_node_update, self._on_node_delete)
         informers.pods.add_handler(self._on_pod_add, self._on_pod_update, self._on_pod_delete)
 

@@ -12,6 +12,13 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import Queue
 from grange.api.kinds.service import Service
+from grange.api.kinds.workloads import (
+    CORE_REPLICATIONCONTROLLER,
+    REPLICASET,
+    STATEFULSET,
+    CoreReplicationController,
+    Workload,
+)
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.reconcile.informer import Informer, InformerFactory
@@ -34,6 +41,7 @@ class Informers:
     nodes: Informer[Node]
     pods: Informer[Pod]
     services: Informer[Service]
+    workloads: tuple[Informer[Workload], Informer[Workload], Informer[CoreReplicationController]]
     groups: Informer[PodGroup]
     quotas: Informer[Queue]
     budgets: Informer[PodDisruptionBudget]
@@ -46,6 +54,11 @@ class Informers:
             nodes=factory.informer(NODE),
             pods=factory.informer(POD),
             services=factory.informer(SERVICE),
+            workloads=(
+                factory.informer(REPLICASET),
+                factory.informer(STATEFULSET),
+                factory.informer(CORE_REPLICATIONCONTROLLER),
+            ),
             groups=factory.informer(PODGROUP),
             quotas=factory.informer(QUEUE),
             budgets=factory.informer(PODDISRUPTIONBUDGET),
@@ -55,6 +68,8 @@ class Informers:
         """Until all of them hold what there is."""
         await self.namespaces.synced.wait()
         await self.services.synced.wait()
+        for informer in self.workloads:
+            await informer.synced.wait()
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
         await self.groups.synced.wait()

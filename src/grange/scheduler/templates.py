@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from grange.api.kinds.pod import Pod
+from grange.api.meta import controller_of
 from grange.scheduler.nodeinfo import PodInfo
 
 _MOST = 1024  # of some kilobytes each; a cluster with more templates computes some of them again
@@ -21,7 +22,8 @@ class Templates:
     """Computes what is to be known of pods.
 
     Args:
-        compute: a function of the pod's namespace, labels and spec, apart from the pod's identity.
+        compute: a function of the pod's namespace, labels, controller and spec, apart from the pod's
+            identity.
 
     Attributes:
         computed: how often it was called (a work counter).
@@ -35,7 +37,8 @@ class Templates:
     def info(self, pod: Pod) -> PodInfo:
         """What ``compute`` gives for the pod; what it raises is raised for every pod alike."""
         meta = pod.metadata
-        key = _encode((meta.namespace, meta.labels, pod.spec))
+        owner = controller_of(meta)
+        key = _encode((meta.namespace, meta.labels, owner and owner.uid, pod.spec))
         alike = self._known.get(key)
         if alike is not None:
             return msgspec.structs.replace(alike, pod=pod, uid=meta.uid)

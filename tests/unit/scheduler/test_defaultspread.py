@@ -4,12 +4,15 @@ from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
+from tests.unit.scheduler.test_handlers import Scene
 from tests.unit.scheduler.test_neighbours import PROFILE, VERBS, Dice, History, World
 from tests.unit.scheduler.world import world
 
 from grange.api.kinds import SERVICE
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.kinds.service import Service
+from grange.api.kinds.workloads import CoreReplicationController, Workload
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -63,6 +66,81 @@ def test_with_several_services_those_pods_count_that_all_of_them_select() -> Non
     assert first.selector.labels is not None
     assert [str(item) for item in first.selector.labels] == ["app=web", "tier=front"]
     assert not first.hard
+
+
+def owned(kind: str, uid: str = "u", **options: Any) -> Pod:
+    """A pod of a controller."""
+    version = {"ReplicaSet": "apps/v1", "StatefulSet": "apps/v1"}.get(kind, "v1")
+    if options.pop("ours", False):
+        version = "grange.dev/v1alpha1"
+    reference = {"apiVersion": version, "kind": kind, "name": "c", "uid": uid, "controller": True}
+    document = builders.pod_document("p", uid="p", **options)
+    document["metadata"]["ownerReferences"] = [reference]
+    return msgspec.convert(document, Pod)
+
+
+def workload(view: type[Any], selector: dict[str, Any]) -> Any:
+    document = {
+        "metadata": {"name": "c", "namespace": "default", "uid": "u"},
+        "spec": {"selector": selector},
+    }
+    return msgspec.convert(document, view)
+
+
+def selected(found: DefaultSpread, pod: Pod) -> list[str]:
+    constraints = found.of(pod)
+    if not constraints:
+        return []
+    assert constraints[0].selector.labels is not None
+    return [str(item) for item in constraints[0].selector.labels]
+
+
+def test_pods_of_a_replicaset_are_spread_by_its_selector() -> None:
+    found = DefaultSpread()
+    expression = {"key": "tier", "operator": "Exists"}
+    replicas = workload(Workload, {"matchLabels": {"app": "a"}, "matchExpressions": [expression]})
+    pod = owned("ReplicaSet", labels={"app": "a", "tier": "x"})
+    assert keys(found, pod) == []
+    assert found.put_workload(replicas)
+    assert not found.put_workload(replicas)
+    assert selected(found, pod) == ["app=a", "tier"]
+    found.put(service("web", tier="x"))
+    assert selected(found, pod) == ["tier=x", "app=a", "tier"], "both have to select a pod"
+    assert found.remove_workload(replicas)
+    assert selected(found, pod) == ["tier=x"]
+
+
+def test_pods_of_a_core_replicationcontroller_are_spread() -> None:
+    found = DefaultSpread()
+    found.put_workload(workload(CoreReplicationController, {"app": "a"}))
+    assert selected(found, owned("ReplicationController", labels={"app": "a"})) == ["app=a"]
+    assert selected(found, owned("ReplicationController", uid="other")) == []
+
+
+def test_pods_of_our_replicationcontroller_are_spread() -> None:
+    labels = {NAME_LABEL: "c", ID_LABEL: "u", "app": "a"}
+    pod = owned("ReplicationController", labels=labels, ours=True)
+    assert selected(DefaultSpread(), pod) == [f"{NAME_LABEL}=c", f"{ID_LABEL}=u"]
+
+
+def test_pods_of_other_controllers_are_not_spread() -> None:
+    assert selected(DefaultSpread(), owned("Job", labels={"app": "a"})) == []
+
+
+def test_workload_that_comes_late_spreads_its_waiting_pods(log: Logger) -> None:
+    scene = Scene(log)
+    scene.handlers.pod_added(owned("StatefulSet", labels={"app": "a"}))
+    scene.handlers.pod_added(builders.pod("other", labels={"app": "a"}))
+
+    def constraints() -> list[int]:
+        return [len(queued.info.spread) for queued in scene.queue.waiting()]
+
+    assert constraints() == [0, 0]
+    stateful = workload(Workload, {"matchLabels": {"app": "a"}})
+    scene.handlers.workload_seen(stateful)
+    assert sorted(constraints()) == [0, 2]
+    scene.handlers.workload_deleted(stateful)
+    assert constraints() == [0, 0]
 
 
 class Spread(World):

@@ -39,3 +39,28 @@ async def test_the_newest_word_is_the_last(clock: Clock, rng: Stream, log: Logge
         before = made.writes("/big/status")
         await made.settle(60.0)
         assert made.writes("/big/status") == before
+
+
+async def test_conditions_and_events_stay_bounded(clock: Clock, rng: Stream, log: Logger) -> None:
+    """However many reasons there are, and however often they change."""
+    async with world(clock, rng, log) as made:
+        for number in range(300):
+            taint = {"key": f"team-{number:03}", "value": "x" * 60, "effect": "NoSchedule"}
+            await made.add_nodes(f"n{number}", taints=[taint])
+        await made.add_pods("p")
+        scheduler = await made.start()
+        await made.settle()
+        message = await made.message("p")
+        assert "300 node(s) had untolerated taint(s)" in message
+        assert len(message) < 4096
+        for number in range(60):  # every one changes the counts, and brings another try
+            await made.add_nodes(f"m{number}", capacity={"cpu": "1m", "pods": "0"})
+            await made.settle(11.0)
+        events = [item for item in await made.events() if item[1] == "p"]
+        assert len(events) <= 28, "25 at once and one in five minutes"
+        assert len((await made.pod("p")).status.conditions) == 1
+        answer = scheduler.explain(await made.pod("p"))
+        assert answer is not None
+        assert len(answer.reasons) <= 16
+        assert len(answer.attempts) <= 8
+        assert len(answer.nearest) == 5

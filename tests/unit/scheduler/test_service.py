@@ -4,9 +4,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
+from tests.unit.scheduler.world import Handler, binding_answers, refusal, world
 
-from grange.api.kinds import EVENT, NAMESPACE, NODE, POD
+from grange.api.kinds import NAMESPACE, NODE, POD
 from grange.api.kinds.pod import condition
 from grange.api.meta import Document
 from grange.api.status import Timeout
@@ -31,11 +31,6 @@ def names(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-async def reasons(made: World) -> list[tuple[str, str]]:
-    events = await made.client.list(EVENT, "default")
-    return [(event.reason, event.involved_object.name) for event in events.items]
-
-
 async def test_waiting_pods_are_bound_and_said_to_be(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
@@ -49,7 +44,7 @@ async def test_waiting_pods_are_bound_and_said_to_be(
         assert scheduler.cache.assumed_count == 0  # confirmed by the informer
         assert scheduler.cache.pod_count == 6
         assert len(scheduler.queue) == 0
-        assert {found for found, _ in await reasons(made)} == {"Scheduled"}
+        assert {found for found, _ in await made.events()} == {"Scheduled"}
         assert (made.writes("/bindings"), made.writes("/binding")) == (1, 0)
 
 
@@ -66,7 +61,7 @@ async def test_a_pod_that_fits_nowhere_says_why_once(
             "0/3 nodes are available: 3 Insufficient cpu."
             " preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
         )
-        assert ("FailedScheduling", "big") in await reasons(made)
+        assert ("FailedScheduling", "big") in await made.events()
         before = len(made.requests)
         for number in range(5):
             await made.add_pods(f"other{number}", requests={"cpu": "10m"})
@@ -785,28 +780,3 @@ async def test_only_a_scheduler_at_work_explains(clock: Clock, rng: Stream, log:
         idle = Scheduler(Deps(client, informers, clock, rng, log, registry()))
         with pytest.raises(NotAtWork, match="another"):
             idle.explain(await made.pod("p"))
-
-
-async def test_conditions_and_events_stay_bounded(clock: Clock, rng: Stream, log: Logger) -> None:
-    """However many reasons there are, and however often they change."""
-    async with world(clock, rng, log) as made:
-        for number in range(300):
-            taint = {"key": f"team-{number:03}", "value": "x" * 60, "effect": "NoSchedule"}
-            await made.add_nodes(f"n{number}", taints=[taint])
-        await made.add_pods("p")
-        scheduler = await made.start()
-        await made.settle()
-        message = await made.message("p")
-        assert "300 node(s) had untolerated taint(s)" in message
-        assert len(message) < 4096
-        for number in range(60):  # every one changes the counts, and brings another try
-            await made.add_nodes(f"m{number}", capacity={"cpu": "1m", "pods": "0"})
-            await made.settle(11.0)
-        events = [item for item in await reasons(made) if item[1] == "p"]
-        assert len(events) <= 28, "25 at once and one in five minutes"
-        assert len((await made.pod("p")).status.conditions) == 1
-        answer = scheduler.explain(await made.pod("p"))
-        assert answer is not None
-        assert len(answer.reasons) <= 16
-        assert len(answer.attempts) <= 8
-        assert len(answer.nearest) == 5

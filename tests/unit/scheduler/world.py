@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from grange.api import bindings, codec
-from grange.api.kinds import BUILT_IN, POD, PRIORITYCLASS
+from grange.api.kinds import BUILT_IN, EVENT, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.scheme import Scheme
 from grange.api.status import AlreadyExists
@@ -108,6 +108,11 @@ class World:
         """What PodScheduled=False says about the pod; empty when it does not."""
         found = condition(await self.pod(name), "PodScheduled")
         return found.message if found is not None and found.status == "False" else ""
+
+    async def events(self) -> list[tuple[str, str]]:
+        """Reason and name of the object of every event."""
+        found = await self.client.list(EVENT, "default")
+        return [(event.reason, event.involved_object.name) for event in found.items]
 
     async def settle(self, seconds: float = 3.0) -> None:
         """Let virtual time pass."""

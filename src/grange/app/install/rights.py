@@ -24,6 +24,7 @@ from grange.api.kinds import (
     SERVICE,
 )
 from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.workloads import CORE_REPLICATIONCONTROLLER, REPLICASET, STATEFULSET
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 
@@ -58,6 +59,7 @@ class Right:
 
 
 _EVENTS = Right(EVENT, ("create", "patch"))
+_ELSEWHERE = "default spreading follows controllers that our server does not serve"
 
 RIGHTS: Mapping[str, tuple[Right, ...]] = {
     # What every process needs to be a member of the farm; see docs/farm.md.
@@ -99,6 +101,9 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(NODE, _FOLLOW),
         Right(NAMESPACE, _FOLLOW),
         Right(SERVICE, _FOLLOW),
+        Right(REPLICASET, _FOLLOW, unseen=_ELSEWHERE),
+        Right(STATEFULSET, _FOLLOW, unseen=_ELSEWHERE),
+        Right(CORE_REPLICATIONCONTROLLER, _FOLLOW, unseen=_ELSEWHERE),
         Right(PODDISRUPTIONBUDGET, _FOLLOW),
         Right(PODGROUP, _FOLLOW),
         Right(PODGROUP, ("patch",), "status"),
