@@ -202,6 +202,25 @@ async def test_a_program_that_is_not_there_is_an_answer(harness: Harness) -> Non
     assert "not found" in run.message
 
 
+@pytest.mark.parametrize("word", ["x" * 5000, "/" + "x" * 5000])
+async def test_program_with_an_impossible_name_is_an_answer(harness: Harness, word: str) -> None:
+    await harness.runtime.prepare(POD)
+    run = await harness.start(word)
+    assert (run.running, run.exit_code, run.reason) == (False, 127, "StartError")
+
+
+async def test_message_names_the_program_as_it_is_written(harness: Harness) -> None:
+    """A ``$(NAME)`` of the manifest may stand for a secret; status and Events may not tell it."""
+    await harness.runtime.prepare(POD)
+    for number, word in enumerate(("s3cr3t", "./s3cr3t")):
+        program = Program((word,), {"PATH": "/s3cr3t/bin"}, written="$(TOOL)", search="$(DIR)/bin")
+        target = ContainerID(POD.uid, "main", number)
+        run = await harness.runtime.start(target, program, ())
+        assert (run.running, run.reason) == (False, "StartError")
+        assert "$(TOOL)" in run.message
+        assert "s3cr3t" not in run.message
+
+
 async def test_starting_the_same_attempt_again_starts_nothing(harness: Harness) -> None:
     await harness.runtime.prepare(POD)
     first = await harness.start("forever")

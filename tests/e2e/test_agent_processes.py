@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import ssl
 import stat
 import sys
@@ -321,6 +322,55 @@ async def test_http_probes(prober: SystemProber) -> None:
         assert (answer.ok, answer.message) == (False, "HTTP status 503")
     async with serving(b"x" * 100_000) as port:
         assert not (await prober.ask(probe(httpGet={"port": port}), target())).ok
+
+
+NASTY_ANSWERS = [
+    b"HTTP/1.1 " + b"1" * 5000 + b"\r\n\r\n",
+    b"HTTP/1.1 \xb2\xb2\xb2 x\r\n\r\n",
+    b"HTTP/1.1  \r\n",
+    b"\0" * 20_000,
+    b"",
+]
+
+
+@pytest.mark.parametrize("answer", NASTY_ANSWERS)
+async def test_no_answer_of_a_program_ends_its_probe(prober: SystemProber, answer: bytes) -> None:
+    async with serving(answer) as port:
+        found = await prober.ask(probe(httpGet={"port": port}), target())
+        assert (found.ok, bool(found.message)) == (False, True)
+
+
+HOSTS = ["a..b", "x" * 64 + ".example", "\0", "127.0.0.1\r\nx", "[::1", "\u2024.", "%"]
+PORTS = [-1, 0, 65536, 2**70, "9" * 5000, "\u00b2", "", "nothing"]
+
+
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket"])
+async def test_no_probe_of_a_manifest_ends_its_worker(prober: SystemProber, kind: str) -> None:
+    actions = [{"host": host, "port": 80} for host in HOSTS] + [{"port": port} for port in PORTS]
+    for action in actions:
+        found = await prober.ask(probe(**{kind: action}), target())
+        assert (found.ok, bool(found.message)) == (False, True)
+
+
+async def test_probe_without_descriptors_is_no_failure(prober: SystemProber) -> None:
+    """What the agent lacks says nothing of the container."""
+    async with serving(b"HTTP/1.1 204 No Content\r\n\r\n") as port:
+        probes = [
+            probe(httpGet={"port": port}),
+            probe(tcpSocket={"port": port}),
+            probe(exec={"command": ["true"]}),
+        ]
+        free = os.dup(0)  # the lowest number that is not in use
+        os.close(free)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+        try:
+            found = [await prober.ask(item, target()) for item in probes]
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert [item.ok for item in found] == [None, None, None]
+        assert all("Too many open files" in item.message for item in found)
+        assert all([(await prober.ask(item, target())).ok for item in probes])
 
 
 async def test_https_probes_do_not_ask_for_a_name(prober: SystemProber, tmp_path: Path) -> None:

@@ -188,6 +188,18 @@ async def test_a_file_that_cannot_be_executed_is_named(
     assert says in run.message
 
 
+async def test_file_that_cannot_be_executed_reveals_no_secret(
+    runtime: ProcessRuntime, tmp_path: Path
+) -> None:
+    (tmp_path / "s3cr3t").write_text("just text")
+    program = Program((str(tmp_path / "s3cr3t"),), ENV, written="$(TOOL)")
+    run = await runtime.start(attempt(), program, ())
+    assert (run.reason, run.exit_code) == ("StartError", 126)
+    assert '"$(TOOL)"' in run.message
+    state = Layout(tmp_path).read_state(attempt())
+    assert "s3cr3t" not in f"{run.message} {state}"
+
+
 async def test_a_working_directory_that_is_not_there_is_named(runtime: ProcessRuntime) -> None:
     program = Program(("sh", "-c", "true"), ENV, "/no/such/directory")
     run = await runtime.start(attempt(), program, ())

@@ -49,7 +49,13 @@ class Creator:
             own |= volumes.variables(sandbox.volumes, mounts)
             env = environment.build(pod, track.spec, found, self._facts(sandbox.address, own))
             command = environment.command_of(track.spec, env)
-            program = Program(command, env, track.spec.working_dir)
+            program = Program(
+                command,
+                env,
+                track.spec.working_dir,
+                written=environment.written_program(track.spec, command),
+                search=environment.written_path(track.spec, env, self._config.environment),
+            )
             run = await self._runtime.start(lifecycle.next_id(meta.uid, track), program, mounts)
         except RuntimeFailedError as error:
             raise NotCreatableError(str(error), CREATE_ERROR) from error

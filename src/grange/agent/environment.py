@@ -79,6 +79,24 @@ def check_program(container: Container) -> None:
         )
 
 
+def written_program(container: Container, command: tuple[str, ...]) -> str:
+    """The program as the manifest has it where that is not what is executed, else nothing.
+
+    For messages, which everybody may read: what a ``$(NAME)`` stands for may be a secret.
+    """
+    word = container.command[0]
+    return word if word != command[0] else ""
+
+
+def written_path(container: Container, env: Mapping[str, str], base: Mapping[str, str]) -> str:
+    """``PATH`` as messages may have it: without what references stand for."""
+    for item in reversed(container.env):
+        if item.name == "PATH":
+            return item.value if item.value_from is None else "(from a reference)"
+    given = env.get("PATH", "")
+    return given if given == base.get("PATH", "") else "(from a reference)"
+
+
 def build(pod: Pod, container: Container, sources: Sources, facts: Facts) -> dict[str, str]:
     """The whole environment.
 

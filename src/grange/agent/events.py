@@ -10,6 +10,7 @@ class Reason(StrEnum):
     KILLING = "Killing"
     BACK_OFF = "BackOff"
     UNHEALTHY = "Unhealthy"
+    PROBE_UNKNOWN = "ProbeUnknown"
     FAILED = "Failed"
     FAILED_MOUNT = "FailedMount"
     DEADLINE_EXCEEDED = "DeadlineExceeded"

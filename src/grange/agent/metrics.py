@@ -14,7 +14,7 @@ class Instruments:
             ContainerStatusUnknown).
         start_seconds: grange_agent_container_start_seconds: from the decision to the program.
         status_writes: grange_agent_status_writes_total by outcome (written, gone, failed).
-        probes: grange_agent_probes_total by kind and outcome (ok, failed).
+        probes: grange_agent_probes_total by kind and outcome (ok, failed, unknown).
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

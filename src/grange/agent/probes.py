@@ -6,6 +6,8 @@ program; failures count towards ``failureThreshold`` only as often as the period
 """
 
 import asyncio
+import errno
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +21,12 @@ from grange.base.clock import Clock
 _FAST_GROWTH = 1.25
 _MESSAGE_CHARS = 300
 _HEAD_LIMIT = 16384  # bytes of an HTTP answer that are looked at
+_STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? +([1-9]\d\d)(?:\s|$)")
+_PORT = re.compile(r"[0-9]{1,5}")
+# What the agent or its machine lacks: it says nothing of the container.
+_OURS = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EAGAIN}
+)
 
 
 class Kind(Enum):
@@ -30,9 +38,14 @@ class Kind(Enum):
 
 
 class Answer(NamedTuple):
-    """One answer of a probe."""
+    """One answer of a probe.
 
-    ok: bool
+    Attributes:
+        ok: whether it passed; None when it could not be asked, which says nothing of the container.
+        message: what was found, or why it could not be asked.
+    """
+
+    ok: bool | None
     message: str = ""
 
 
@@ -76,6 +89,7 @@ class Record:
         passing: the verdict: None until there is one.
         failures: counted failures in a row.
         message: what the last failure said; empty after a success.
+        unknown: why the probe could not be asked the last time; empty where it could.
     """
 
     kind: Kind
@@ -84,6 +98,7 @@ class Record:
     passing: bool | None = None
     failures: int = 0
     message: str = ""
+    unknown: str = ""
     _successes: int = 0
     _asked: int = 0
     _counted_at: float | None = None
@@ -109,6 +124,9 @@ class Record:
         """
         self._asked += 1
         before = self.passing
+        self.unknown = answer.message[:_MESSAGE_CHARS] if answer.ok is None else ""
+        if answer.ok is None:
+            return False
         if answer.ok:
             self._successes += 1
             self.failures = 0
@@ -164,6 +182,10 @@ class SystemProber:
                     return await self._tcp(action.host, action.port, target)
         except TimeoutError:
             return Answer(ok=False, message=f"no answer within {limit_s:g}s")
+        except OSError as error:
+            return _unasked(error) or Answer(ok=False, message=_words(error))
+        except Exception as error:  # noqa: BLE001  whatever a manifest or a program says
+            return Answer(ok=False, message=f"the probe cannot be asked: {_words(error)}")
         return Answer(ok=False, message="the probe says neither httpGet, tcpSocket nor exec")
 
     async def _command(
@@ -174,7 +196,7 @@ class SystemProber:
         try:
             result = await self._runtime.run(target.target, command, limit_s)
         except RuntimeFailedError as error:
-            return Answer(ok=False, message=str(error))
+            return Answer(ok=None, message=str(error))
         if result.timed_out:
             return Answer(ok=False, message=f"command took longer than {limit_s:g}s")
         output = result.output.strip()
@@ -188,7 +210,7 @@ class SystemProber:
         address = host or target.address
         try:
             _, writer = await asyncio.open_connection(address, number)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # UnicodeError: a host that cannot be a name
             return _unreachable(address, number, error)
         await _close(writer)
         return Answer(ok=True)
@@ -222,10 +244,9 @@ class SystemProber:
 
 def port_of(port: int | str, container: Container) -> int | None:
     """The number of a port that is given by number or by name; None for an unknown name."""
-    if isinstance(port, int):
-        return port
-    if port.isdigit():
-        return int(port)
+    if isinstance(port, int) or _PORT.fullmatch(port):
+        number = int(port)
+        return number if 0 < number < 65536 else None
     for item in container.ports:
         if item.name == port:
             return item.container_port
@@ -233,7 +254,8 @@ def port_of(port: int | str, container: Container) -> int | None:
 
 
 def _no_port(port: int | str) -> Answer:
-    return Answer(ok=False, message=f'the container has no port named "{port}"')
+    shown = str(port)[:_MESSAGE_CHARS]
+    return Answer(ok=False, message=f'the container has no port named "{shown}"')
 
 
 def _unreachable(address: str, port: int, error: Exception) -> Answer:
@@ -243,8 +265,18 @@ def _unreachable(address: str, port: int, error: Exception) -> Answer:
             message=f"connection refused at {address}:{port} "
             "(is the program listening on $POD_IP or 0.0.0.0?)",
         )
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return Answer(ok=False, message=f"{address}:{port}: {said}")
+    return _unasked(error) or Answer(ok=False, message=f"{address}:{port}: {_words(error)}")
+
+
+def _unasked(error: Exception) -> Answer | None:
+    """The answer where it is this process that lacks something; None where it is not."""
+    if isinstance(error, OSError) and error.errno in _OURS:
+        return Answer(ok=None, message=f"the agent cannot ask: {_words(error)}")
+    return None
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def request(action: HTTPGetAction, address: str, port: int) -> bytes:
@@ -265,10 +297,10 @@ def request(action: HTTPGetAction, address: str, port: int) -> bytes:
 
 def http_answer(line: bytes) -> Answer:
     """What a status line says: 2xx and 3xx are success."""
-    words = line.split(None, 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+    found = _STATUS_LINE.match(line)
+    if found is None:
         return Answer(ok=False, message="the answer is not HTTP")
-    code = int(words[1])
+    code = int(found.group(1))
     return Answer(200 <= code < 400, f"HTTP status {code}")
 
 

@@ -110,13 +110,16 @@ class Probing:
             await started.wait()
         await clock.sleep(began + record.first_wait() - clock.monotonic())
         while True:
-            before = record.failures, record.message
+            before = record.failures, record.message, record.unknown
             answer = await self._tools.prober.ask(record.probe, target)
-            outcome = "ok" if answer.ok else "failed"
+            outcome = {True: "ok", False: "failed", None: "unknown"}[answer.ok]
             self._tools.metrics.probes.labels(record.kind.value, outcome).inc()
             verdict = record.take(answer, clock.monotonic())
-            if not answer.ok and record.failures != before[0]:
+            if answer.ok is False and record.failures != before[0]:
                 self._tell(record, pod)
+            if record.unknown and not before[2]:
+                message = f"{record.kind.value} probe could not be asked: {record.unknown}"
+                self._tools.recorder.event(pod, WARNING, Reason.PROBE_UNKNOWN, message, kind=POD)
             if verdict or (record.passing is False and record.message != before[1]):
                 self._apply(track, record, started)
                 self._changed()

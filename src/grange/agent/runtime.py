@@ -138,11 +138,16 @@ class Program:
         command: program and arguments; never empty.
         env: the whole environment.
         working_dir: absolute, or relative to the container's root; empty for the root.
+        written: the program as the manifest has it, for messages: its ``$(NAME)`` may stand for a
+            secret. Empty where nothing was expanded.
+        search: ``PATH`` as messages may have it; empty for the one of the environment.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)
     working_dir: str = ""
+    written: str = ""
+    search: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Probes: thresholds and times (pure), and what a request looks like."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -148,3 +150,29 @@ def test_no_manifest_can_smuggle_a_line(path: str, value: str) -> None:
 )
 def test_success_is_any_2xx_or_3xx(line: bytes, ok: bool) -> None:
     assert probes.http_answer(line).ok is ok
+
+
+@given(st.binary(max_size=60) | st.from_regex(rb"HTTP/1.1 [0-9]{0,6000}( .*)?", fullmatch=True))
+@settings(max_examples=200, deadline=None)
+def test_no_answer_ends_a_probe(line: bytes) -> None:
+    answer = probes.http_answer(line)
+    assert answer.ok in {True, False}
+    if answer.ok:
+        assert re.match(rb"HTTP/[0-9](\.[0-9])? +[23][0-9]{2}\s?", line)
+
+
+@given(st.integers() | st.text() | st.from_regex("[0-9]{1,5000}", fullmatch=True))
+@settings(max_examples=200, deadline=None)
+def test_port_is_one_that_can_be_asked(port: int | str) -> None:
+    number = probes.port_of(port, msgspec.convert({"name": "c"}, Container))
+    assert number is None or 0 < number < 65536
+
+
+def test_unknown_answers_decide_nothing() -> None:
+    found = record(Kind.LIVENESS, failureThreshold=1)
+    assert found.take(YES, 0) is True
+    for now in range(10):
+        assert found.take(Answer(ok=None, message="no descriptor left"), now) is False
+    assert (found.passing, found.failures, found.unknown) == (True, 0, "no descriptor left")
+    assert found.take(NO, 20) is True
+    assert found.unknown == ""

@@ -210,7 +210,8 @@ class FakeRuntime:
         self._machine.starts.append(target)
         self._machine.environments[target] = program.env
         if script is None:
-            message = f'program "{word}" not found: there is no script of that name'
+            shown = program.written or word
+            message = f'program "{shown}" not found: there is no script of that name'
             run = Run(target, now, now, EXIT_NOT_FOUND, reason=START_ERROR, message=message)
             pod.runs[target] = _Live(run, Script(), program)
         else:

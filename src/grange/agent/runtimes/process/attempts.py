@@ -147,7 +147,7 @@ def program_from(memory: int) -> Program:
         spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
     finally:
         os.close(memory)
-    return Program(tuple(spec["command"]), spec["env"], spec["cwd"])
+    return Program(tuple(spec["command"]), spec["env"], spec["cwd"], search=spec.get("search", ""))
 
 
 class Connection:

@@ -10,17 +10,19 @@ from grange.agent.runtimes.process.leftovers import MARK
 def locate(program: Program, cwd: Path) -> Path | str:
     """The file to execute, or a message that names the program and where it was looked for."""
     word = program.command[0]
+    shown = program.written or word
     if "/" in word:
         path = cwd / word
-        if path.exists():
+        if os.path.exists(path):  # also answers where the name is too long for a file
             return path
-        return f'program "{word}" not found: there is no file {path}'
+        where = "there is no such file" if program.written else f"there is no file {path}"
+        return f'program "{shown}" not found: {where}'
     search = program.env.get("PATH", "")
     for directory in search.split(":"):
         path = cwd / directory / word
-        if path.is_file() and os.access(path, os.X_OK):
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
-    return f'program "{word}" not found in PATH={search}'
+    return f'program "{shown}" not found in PATH={program.search or search}'
 
 
 def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[str, object]:
@@ -34,6 +36,8 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
     """
     return {
         "path": str(path),
+        "shown": program.written or str(path),
+        "search": program.search,
         "command": list(program.command),
         "env": {**program.env, MARK: str(mark)},
         "cwd": str(cwd),

@@ -346,7 +346,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
         if pod is None or attempt is None or attempt.ended.is_set() or attempt.program is None:
             raise RuntimeFailedError(f"{target} is not running")
-        program = replace(attempt.program, command=command)
+        program = replace(attempt.program, command=command, written="")
         cwd = self._cwd(pod, target, program)
         found = programs.locate(program, cwd)
         if isinstance(found, str):

@@ -326,7 +326,7 @@ class _Shim:
                 {
                     "stage": stage,
                     "errno": number,
-                    "path": self._spec["path"],
+                    "path": self._spec["shown"],  # the path itself may hold a secret
                     "cwd": self._spec["cwd"],
                 }
             )
