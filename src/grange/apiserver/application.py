@@ -20,7 +20,7 @@ from grange.api.status import (
     Unauthorized,
 )
 from grange.api.wire import ANONYMOUS, Request, Response, User
-from grange.apiserver import authz, discovery, request_info, stored, subresources
+from grange.apiserver import authz, discovery, request_info, reviews, stored, subresources
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
@@ -194,8 +194,11 @@ class Application:
         verb, resource = _METHODS.get(request.method, "other"), ""
         try:
             user = self._user(request)
-            target = request_info.parse(request, self.scheme)
-            if target is None:
+            review = reviews.serve(request, user)
+            target = None if review else request_info.parse(request, self.scheme)
+            if review is not None:
+                response = review
+            elif target is None:
                 authz.check_path(user, request.method, request.path)
                 response = self._serve_path(request)
             else:

@@ -30,12 +30,44 @@ class Rule:
     paths: tuple[str, ...] = ()
 
 
+_UNAUTHENTICATED = "system:unauthenticated"
 _HEALTH = ("/healthz", "/livez", "/readyz", "/version")
 RULES: tuple[Rule, ...] = (
     Rule("system:masters", resources=(ANY,), paths=(ANY,)),
     Rule("system:authenticated", paths=(*_HEALTH, "/api", "/apis", "/openapi")),
-    Rule("system:unauthenticated", paths=_HEALTH),
+    Rule(_UNAUTHENTICATED, paths=_HEALTH),
 )
+
+
+def rules_of(user: User) -> list[Rule]:
+    """The rules that are about the user."""
+    return [rule for rule in RULES if rule.group in user.groups]
+
+
+def is_authenticated(user: User) -> bool:
+    """Whether the server knows who it is; an administrator in this process counts, too."""
+    return any(rule.group != _UNAUTHENTICATED for rule in rules_of(user))
+
+
+def allows_resource(user: User, verb: str, qualified: str) -> bool:
+    """Whether the user may do this with resources of this kind, which is ``plural.group``."""
+    for rule in RULES:
+        if (
+            rule.group in user.groups
+            and (ANY in rule.verbs or verb in rule.verbs)
+            and (ANY in rule.resources or qualified in rule.resources)
+        ):
+            return True
+    return False
+
+
+def allows_path(user: User, path: str) -> bool:
+    """Whether the user may ask for this path, which is none of a resource."""
+    return any(
+        prefix in {ANY, path} or path.startswith(f"{prefix}/")
+        for rule in rules_of(user)
+        for prefix in rule.paths
+    )
 
 
 def check_resource(user: User, target: Target) -> None:
@@ -45,13 +77,8 @@ def check_resource(user: User, target: Target) -> None:
         Forbidden: no rule allows it; the message names user, verb, resource and scope.
     """
     info = target.info
-    for rule in RULES:
-        if (
-            rule.group in user.groups
-            and (ANY in rule.verbs or target.verb in rule.verbs)
-            and (ANY in rule.resources or info.qualified in rule.resources)
-        ):
-            return
+    if allows_resource(user, target.verb, info.qualified):
+        return
     scope = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
     subject = f'{info.qualified} "{target.name}"' if target.name else info.qualified
     raise Forbidden(
@@ -69,11 +96,8 @@ def check_path(user: User, method: str, path: str) -> None:
     Raises:
         Forbidden: no rule allows it.
     """
-    for rule in RULES:
-        if rule.group in user.groups and any(
-            prefix in {ANY, path} or path.startswith(f"{prefix}/") for prefix in rule.paths
-        ):
-            return
+    if allows_path(user, path):
+        return
     raise Forbidden(
         f'forbidden: User "{user.name}" cannot {method.lower()} path "{path}"', kind="", name=""
     )

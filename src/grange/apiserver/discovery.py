@@ -8,7 +8,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
 from grange.api.wire import JSON, Response
-from grange.apiserver import subresources
+from grange.apiserver import reviews, subresources
 from grange.apiserver.negotiation import parse_accept
 from grange.apiserver.subresources.subresource import Subresource
 
@@ -61,14 +61,25 @@ def _json(document: Document) -> Response:
     return Response(200, codec.encode(document))
 
 
+def _served(scheme: Scheme) -> list[AnyKind]:
+    """The kinds that are stored, and those that are only asked."""
+    return [*scheme, *reviews.KINDS]
+
+
+def _verbs(info: AnyKind) -> list[str]:
+    return list(reviews.VERBS if info in reviews.KINDS else _VERBS)
+
+
 def _kinds(scheme: Scheme, group: str, wanted: str = "") -> list[AnyKind]:
-    return [info for info in scheme if info.group == group and wanted in {"", info.version}]
+    return [
+        info for info in _served(scheme) if info.group == group and wanted in {"", info.version}
+    ]
 
 
 def _groups(scheme: Scheme) -> dict[str, list[str]]:
     """Groups but the core one, each with its versions, in the order of the scheme."""
     groups: dict[str, list[str]] = {}
-    for info in scheme:
+    for info in _served(scheme):
         if info.group:
             versions = groups.setdefault(info.group, [])
             if info.version not in versions:
@@ -108,7 +119,7 @@ def _resource_list(group: str, wanted: str, scheme: Scheme) -> Document:
             "singularName": info.singular,
             "namespaced": info.namespaced,
             "kind": info.kind,
-            "verbs": list(_VERBS),
+            "verbs": _verbs(info),
         }
         if info.short_names:
             main["shortNames"] = list(info.short_names)
@@ -181,7 +192,7 @@ def _aggregated_kind(info: AnyKind) -> Document:
         "responseKind": kind,
         "scope": "Namespaced" if info.namespaced else "Cluster",
         "singularResource": info.singular,
-        "verbs": list(_VERBS),
+        "verbs": _verbs(info),
     }
     if info.short_names:
         body["shortNames"] = list(info.short_names)
