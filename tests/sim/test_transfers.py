@@ -104,6 +104,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
                 chaos.misfortunes.remove(chaos.delete_pod)
                 chaos.misfortunes += [relabel, relabel, scale, crash_owner, crash_owner]
                 chaos.add_some(chaos.rare, rng.fork("rare"))
+                chaos.add_some([chaos.hold_writes] * 2, rng.fork("late"), chance=0.5)
                 nursery.start(chaos.run(240))
         await troubles[0].mend()
         for name in (*OWN, *LENT):
@@ -116,6 +117,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
             busy = one.status.node_transfers or one.status.outbox
             return not busy and await kept(world, wanted)
 
+        await clock.sleep(max(chaos.late_s for chaos in troubles))
         await world.until(settled, limit_s=1500)
         await clock.sleep(120 + troubles[0].deaf_s)
         await world.until(settled, limit_s=600)

@@ -14,6 +14,9 @@ from grange.sim.world import World
 
 Misfortune = Callable[[], Awaitable[None]]
 
+LATE_S = 120.0
+"""A write that is held arrives within so many seconds: long after a session of its sender."""
+
 _NOTICED_S = 170.0  # an informer gives up a silent watch after 150 s of a clock that may be slow
 
 
@@ -69,6 +72,11 @@ class Chaos:
         self.misfortunes += [one for one in rare if rng.uniform(0.0, 1.0) < chance]
 
     @property
+    def late_s(self) -> float:
+        """So long after ``mend`` a write that was held may still arrive."""
+        return LATE_S if self.hold_writes in self.misfortunes else 0.0
+
+    @property
     def deaf_s(self) -> float:
         """So long after ``mend`` somebody may still read a watch that hangs."""
         return _NOTICED_S if self.hang_watches in self.misfortunes else 0.0
@@ -106,6 +114,17 @@ class Chaos:
         self._world.network.partition(name)
         await self._pause(30.0)
         self._world.network.heal(name)
+
+    async def nothing(self) -> None:
+        """All is well for a while."""
+        await self._pause(20.0)
+
+    async def hold_writes(self) -> None:
+        """Many writes of a component are held on their way for a while, each delivered much later."""
+        name = self._rng.choice(self._victims)
+        self._world.network.hold_writes(name, chance=0.2, deletions=0.8, most_s=LATE_S)
+        await self._pause(20.0)
+        self._world.network.pass_writes(name)
 
     async def hang_watches(self) -> None:
         """Some watches of a component say nothing for a while, longer perhaps than it may believe."""

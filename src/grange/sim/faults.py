@@ -5,19 +5,26 @@ there (nothing was done) or its answer on the way back (it was done, and the cal
 watch may break, between two events or in the middle of one, and what was already delivered may come
 once more. A partition cuts one component off until it heals. A watch may hang: the connection stays
 open and nothing comes, until it breaks or goes on with what has piled up. And a process that stands
-still gets no answers before it goes on; what it has sent is on its way all the same.
+still gets no answers before it goes on; what it has sent is on its way all the same. Last, a proxy
+or a kernel may hold a write and deliver it much later, whatever has become of its sender.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field, replace
 
-from grange.api.status import ServiceUnavailable, Timeout
+from grange.api.status import ApiError, ServiceUnavailable, Timeout
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
+from grange.base.tasks import Nursery
 from grange.client.errors import StreamBroken
 from grange.client.transport import Transport
+
+LATE = "grange-sim-late"
+"""Header of a write that was held and is delivered late; for those who judge what arrives."""
+
+_READS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,21 @@ class _Still:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """Writes of a component are held on their way.
+
+    Attributes:
+        chance: of each write.
+        deletions: of each deletion and eviction; there are few, and they do most harm.
+        most_s: each is delivered after between zero and so many seconds.
+    """
+
+    chance: float
+    deletions: float
+    most_s: float
+
+
 class Network:
     """The network between the components of one world.
 
@@ -78,6 +100,7 @@ class Network:
     Attributes:
         faults: may be replaced at any time.
         history: every fault so far, with its time, for the report of a failing seed.
+        held: writes that are held now.
     """
 
     def __init__(self, *, clock: Clock, rng: Stream, faults: NetworkFaults | None = None) -> None:
@@ -89,6 +112,9 @@ class Network:
         self._silenced: dict[str, None] = {}
         self._hangs: dict[str, _Hang] = {}
         self._still: dict[str, _Still] = {}
+        self._holding: dict[str, _Holding] = {}
+        self._under_way = Nursery("held writes")
+        self.held = 0
 
     def transport(self, inner: Transport, component: str, life: str = "") -> "FaultyTransport":
         """The component's way to the API server.
@@ -150,6 +176,63 @@ class Network:
                 return
             await still.over.wait()
 
+    def hold_writes(
+        self, component: str, *, most_s: float, chance: float = 1.0, deletions: float = 1.0
+    ) -> None:
+        """From now on writes of a component may be held; the component gets no answer to them.
+
+        A held write is delivered whatever happens to its sender meanwhile: a crash, a partition, or
+        the end of its session.
+
+        Args:
+            component: who.
+            most_s: each is delivered after between zero and so many seconds.
+            chance: of each write.
+            deletions: of each deletion and eviction.
+        """
+        self._holding[component] = _Holding(chance, deletions, most_s)
+        self.note(component, "has its writes held")
+
+    def pass_writes(self, component: str) -> None:
+        """Writes pass at once again; those that are held stay so until they are delivered."""
+        if self._holding.pop(component, None) is not None:
+            self.note(component, "has its writes passed on")
+
+    def holding(self, component: str) -> _Holding | None:
+        """How writes of a component are held; None when they are not."""
+        return self._holding.get(component)
+
+    def deliver(self, inner: Transport, request: Request, component: str, wait_s: float) -> None:
+        """Deliver a write after a while; what becomes of it reaches nobody.
+
+        Args:
+            inner: the way to the server.
+            request: the write.
+            component: who sent it.
+            wait_s: how long it is held.
+        """
+        self.note(component, f"{request.method} {request.path} is held for {wait_s:.1f} s")
+        self.held += 1
+        late = replace(request, headers={**request.headers, LATE: component})
+
+        async def arrive() -> None:
+            await self.clock.sleep(wait_s)
+            self.held -= 1
+            try:
+                response = await inner.send(late)
+            except ApiError as error:
+                self.note(component, f"{request.method} {request.path} is late: {error}")
+            else:
+                done = f"{request.method} {request.path} is late: {response.status}"
+                self.note(component, done)
+
+        self._under_way.start(arrive(), name=f"late {request.method} {request.path}")
+
+    async def run(self) -> None:
+        """Deliver what is held, until cancelled."""
+        async with self._under_way:
+            await asyncio.Event().wait()
+
     def cut(self, life: str) -> None:
         """Silence one life of a component for good: it has crashed, whatever its tasks still do."""
         self._silenced[life] = None
@@ -159,10 +242,12 @@ class Network:
         return component not in self._cut_off and life not in self._silenced
 
     def calm(self) -> None:
-        """From now on everything arrives at once; what was broken stays broken."""
+        """From now on everything arrives at once; what was broken stays broken, what is held, held."""
         self.faults = replace(NetworkFaults(), answer_timeout_s=self.faults.answer_timeout_s)
         for component in list(self._cut_off):
             self.heal(component)
+        for component in list(self._holding):
+            self.pass_writes(component)
 
     def note(self, component: str, what: str) -> None:
         """Add to the history."""
@@ -178,13 +263,14 @@ class FaultyTransport:
         self._life = life
         self._network = network
         self._rng = network.stream(life)
+        self._late = network.stream(f"{life}.late")
 
     async def send(self, request: Request) -> Response:
         """Carry one request, if the network lets it through.
 
         Raises:
             ServiceUnavailable: it was lost on the way there, or the component is cut off.
-            Timeout: it arrived; its answer was lost on the way back.
+            Timeout: its answer was lost on the way back, or it is held and may arrive later.
         """
         await self._network.running(self._component, sends=True)
         try:
@@ -200,6 +286,10 @@ class FaultyTransport:
         if self._happens(faults.lose_request):
             self._network.note(self._component, f"lost {request.method} {request.path}")
             raise ServiceUnavailable("the request was lost")
+        if (wait_s := self._held_s(request)) is not None:
+            self._network.deliver(self._inner, request, self._component, wait_s)
+            await self._network.clock.sleep(faults.answer_timeout_s)
+            raise Timeout("no answer came")
         response = await self._inner.send(request)
         if self._happens(faults.lose_answer) or not self._network.reaches(
             self._component, self._life
@@ -212,6 +302,16 @@ class FaultyTransport:
         if response.chunks is None:
             return response
         return replace(response, chunks=self._stream(response.chunks, request))
+
+    def _held_s(self, request: Request) -> float | None:
+        """For how long the request is held; None if it passes."""
+        holding = self._network.holding(self._component)
+        if holding is None or request.method in _READS:
+            return None
+        destroys = request.method == "DELETE" or request.path.endswith("/eviction")
+        if self._late.uniform(0.0, 1.0) >= (holding.deletions if destroys else holding.chance):
+            return None
+        return self._late.uniform(0.0, holding.most_s)
 
     async def close(self) -> None:
         """Release the inner transport."""

@@ -269,6 +269,7 @@ async def simulated(
     try:
         async with clock.timeout(limit_s), world._nursery as nursery:
             nursery.start(world.history.run(), name="history")
+            nursery.start(world.network.run(), name="held writes")
             try:
                 yield world
             finally:
