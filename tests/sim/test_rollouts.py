@@ -4,11 +4,12 @@ What fails here are controllers, scheduler, network, server and disk, but no mac
 program, so every pod that stops being ready was taken on purpose; the minimum is judged at every write.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
+from tests.sim.lateness import late_writes
 from tests.sim.test_replication import BAD_NETWORK, ROOMY, crashes, populate, service
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -184,22 +185,6 @@ def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> 
     return chaos
 
 
-def late_writes(world: World, rng: Stream, owners: Sequence[str]) -> Chaos:
-    """Owners whose writes are held, and who come and go meanwhile; in half of the worlds.
-
-    Args:
-        world: whose.
-        rng: what is drawn from.
-        owners: components whose writes arrive late.
-    """
-    others = frozenset(world.components) - set(owners)
-    late = Chaos(world, {}, rng=rng, spared=others)
-    late.misfortunes = [late.hold_writes, late.hold_writes, late.crash]
-    if rng.fork("whether").integer(0, 1):
-        late.misfortunes = [late.nothing]
-    return late
-
-
 async def test_templates_roll_out_among_misfortunes(
     seed: int, log: Logger, records: Records
 ) -> None:
@@ -220,11 +205,13 @@ async def test_templates_roll_out_among_misfortunes(
         judge.min_ready_s = ROLLOUT["minReadySeconds"]
         chaos = chaos_of(world, rng.fork("chaos"), machines)
         judge.breakable = chaos.break_newest in chaos.misfortunes
+        late = late_writes(world, rng.fork("late"), ["replication"])
         faults, later = FAULTS, rng.fork("faults")
         if later.uniform(0.0, 1.0) < 0.25:
             faults, judge.breakable = LATER_FAULTS, True
         async with Nursery() as nursery:
             nursery.start(chaos.run(300))
+            nursery.start(late.run(300))
             for version in (2, 3, 4):
                 for name in replicas:
                     fault = draw.choice(faults) if version == 3 else ""
@@ -236,12 +223,13 @@ async def test_templates_roll_out_among_misfortunes(
         await chaos.mend()
         # A deadline does not ask why: nodes that were lost from sight come back first.
         await world.until(lambda: nodes_are_back(world), limit_s=900)
-        await clock.sleep(max(chaos.deaf_s, chaos.late_s))  # nor does it wait for those who read a watch that hangs
+        # nor does it wait for those who read a watch that hangs, or whose writes come late
+        await clock.sleep(max(chaos.deaf_s, late.late_s))
         for name in replicas:
             await patched(world, name, template=template(name, 5), rollout={"paused": False})
         for name in replicas:
             await world.until(lambda name=name: settled(world, name, 5), limit_s=900)  # type: ignore[misc]  # a loop's own name
-        await clock.sleep(200 + max(chaos.deaf_s, chaos.late_s))  # news that is on its way may unsettle it once more
+        await clock.sleep(200 + chaos.deaf_s)  # news that is on its way may unsettle it once more
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
     assert crashes(records) == []
@@ -283,9 +271,12 @@ async def test_replicas_move_between_controllers_among_misfortunes(
         await world.client.create(ROLLINGUPDATE, update, "default")
         chaos = chaos_of(world, rng.fork("chaos"), machines)
         judge.breakable = chaos.break_newest in chaos.misfortunes
+        late = late_writes(world, rng.fork("late"), ["replication", "rollingupdate"])
         async with Nursery() as nursery:
             nursery.start(chaos.run(200))
+            nursery.start(late.run(200))
         await chaos.mend()
+        await clock.sleep(late.late_s)
 
         async def over() -> bool:
             try:
@@ -299,7 +290,7 @@ async def test_replicas_move_between_controllers_among_misfortunes(
             return found.status.phase == "RolledBack" and wanted == {"one": replicas, "two": 0}
 
         await world.until(over, limit_s=900)
-        await clock.sleep(200 + max(chaos.deaf_s, chaos.late_s))  # news that is on its way may unsettle it once more
+        await clock.sleep(200 + chaos.deaf_s)  # news that is on its way may unsettle it once more
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
         assert restless == []
         ended = (await world.client.get(ROLLINGUPDATE, "roll", "default")).status.phase

@@ -1,13 +1,16 @@
 """Services that must leave nodes, under faults: nothing lost, nothing doubled, everything recorded."""
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
+from tests.sim.lateness import late_writes
 from tests.sim.test_replication import BAD_NETWORK, crashes, kept, service
 
 from grange.agent.runtimes.fake import FakeMachine
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
+from grange.api.kinds.auditrecord import AuditRecord
 from grange.api.meta import controller_of
 from grange.api.status import ApiError
 from grange.base.clock import LoopClock
@@ -38,6 +41,22 @@ class Births:
         if change.concerns(POD) and change.uid not in self.uids:
             self.uids.add(change.uid)
             self.names[change.document["metadata"]["name"]] += 1
+
+    def judge(self, audit: Sequence[AuditRecord], *, exact: bool) -> None:
+        """Compare with what is recorded.
+
+        Args:
+            audit: all records.
+            exact: every creation is announced by who sees to it. One that was held on its way is
+                not: its pod is recorded among those that came without this controller.
+        """
+        told = Counter(item.pod for one in audit for item in one.spec.added)
+        if exact:
+            assert told == self.names, "every pod that came is recorded, once"
+            return
+        assert told <= self.names, "no pod that came is recorded twice"
+        found = {item.pod for one in audit for item in one.spec.members}
+        assert set(self.names) <= found, "every pod that came is recorded"
 
 
 async def populate(world: World, pool: SimulatedPool) -> dict[str, FakeMachine]:
@@ -104,20 +123,19 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
                 chaos.misfortunes.remove(chaos.delete_pod)
                 chaos.misfortunes += [relabel, relabel, scale, crash_owner, crash_owner]
                 chaos.add_some(chaos.rare, rng.fork("rare"))
-                chaos.add_some([chaos.hold_writes] * 2, rng.fork("late"), chance=0.5)
+            late = late_writes(world, rng.fork("late"), ["replication"])
+            for chaos in (*troubles, late):
                 nursery.start(chaos.run(240))
         await troubles[0].mend()
         for name in (*OWN, *LENT):
             await world.client.patch(NODE, name, patch={"metadata": {"labels": FITS}})
-        found = await world.client.get(REPLICATIONCONTROLLER, "web", "default")
-        wanted = {"web": found.spec.replicas}
 
         async def settled() -> bool:
             one = await world.client.get(REPLICATIONCONTROLLER, "web", "default")
             busy = one.status.node_transfers or one.status.outbox
-            return not busy and await kept(world, wanted)
+            return not busy and await kept(world, {"web": one.spec.replicas})
 
-        await clock.sleep(max(chaos.late_s for chaos in troubles))
+        await clock.sleep(late.late_s)
         await world.until(settled, limit_s=1500)
         await clock.sleep(120 + troubles[0].deaf_s)
         await world.until(settled, limit_s=600)
@@ -127,8 +145,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
         assert await nothing_lost(world, pool), "an allocation is lost"
 
         audit = (await world.client.list(AUDITRECORD)).items
-        told = Counter(item.pod for one in audit for item in one.spec.added)
-        assert told == births.names, "every pod that came is recorded, once"
+        births.judge(audit, exact=not late.late_s)
         members = [
             pod.metadata.name
             for pod in (await world.client.list(POD)).items

@@ -1,0 +1,23 @@
+"""Owners whose writes are held on their way and delivered when their senders have long given up."""
+
+from collections.abc import Collection
+
+from grange.base.rng import Stream
+from grange.sim.chaos import Chaos
+from grange.sim.world import World
+
+
+def late_writes(world: World, rng: Stream, owners: Collection[str]) -> Chaos:
+    """Misfortunes of owners alone, in half of the worlds: they come and go while writes are held.
+
+    Args:
+        world: whose.
+        rng: what is drawn from.
+        owners: components whose writes arrive late.
+    """
+    others = frozenset(world.components) - {*owners}
+    late = Chaos(world, {}, rng=rng, spared=others)
+    late.misfortunes = [late.nothing]
+    if rng.fork("whether").integer(0, 1):
+        late.misfortunes = [late.hold_writes, late.hold_writes, late.crash]
+    return late
