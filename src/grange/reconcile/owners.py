@@ -2,8 +2,8 @@
 
 An object has at most one controlling owner. A controller claims its own objects and the orphans
 that match its selector (*adopts*), and lets go of its own that no longer match (*releases*). Both
-are patches fenced by the object's UID, so a namesake is never touched; the server refuses a second
-controller.
+are patches fenced by the object's UID and version, so a namesake is never touched, nor an object that
+has changed since it was judged; the server refuses a second controller.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -200,11 +200,11 @@ class RefManager(Generic[R]):
         """Write owner references, and labels with them, so that nobody else's change is lost.
 
         Built-in kinds merge the list by UID, so naming our entry is enough. The others know only
-        the merge patch, which replaces the list: there the whole list is written, fenced by the
-        version that it was read at.
+        the merge patch, which replaces the list: there the whole list is written. Both are fenced by
+        the version that was judged: a late one must not undo what somebody has decided since.
         """
         meta = obj.metadata
-        fence: Document = {"uid": meta.uid}
+        fence: Document = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         if labels:
             fence["labels"] = dict(labels)
         if "." not in self._kind.group:
@@ -215,7 +215,6 @@ class RefManager(Generic[R]):
                 patch={"metadata": {**fence, "ownerReferences": change}},
                 type="strategic",
             )
-        fence["resourceVersion"] = meta.resource_version
         return await self._client.patch(
             self._kind,
             meta.name,

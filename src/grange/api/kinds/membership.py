@@ -63,6 +63,20 @@ class Member(View, frozen=True):
     uid: str = ""
 
 
+class PendingDeletion(View, frozen=True):
+    """A deletion of a pod that is recorded before it is sent, until its outcome is certain.
+
+    Attributes:
+        pod: its name.
+        uid: its uid.
+        resource_version: the only version of the pod that the request deletes.
+    """
+
+    pod: str
+    uid: str
+    resource_version: str
+
+
 class OutboxEntry(View, frozen=True):
     """A change that is intended or done, until its audit record is written.
 
@@ -146,12 +160,24 @@ OUTBOX_SCHEMA: Document = _object(
     removed=described.several(MEMBER_SCHEMA, "Pods to delete."),
     transfer=TRANSFER_SCHEMA,
 )
+DELETION_SCHEMA: Document = _object(
+    "A deletion of a pod whose outcome is not certain yet.",
+    ("pod", "uid", "resourceVersion"),
+    {
+        "pod": "Its name.",
+        "uid": "Its uid.",
+        "resourceVersion": "The only version of the pod that the request deletes.",
+    },
+)
 STATUS_FIELDS: Document = {
     "nodeTransfers": described.several(TRANSFER_SCHEMA, "Moves of pods between nodes under way."),
     "transferBackoffs": described.several(
         BACKOFF_SCHEMA, "Nodes from which moves failed lately, and when to try again."
     ),
     "outbox": described.several(OUTBOX_SCHEMA, "Changes whose audit records are not written yet."),
+    "pendingDeletions": described.several(
+        DELETION_SCHEMA, "Deletions of pods that are sent, or about to be, and not certain yet."
+    ),
     "audited": described.text("Fingerprint of the members that the last audit record names."),
 }
 """What the status of a ReplicationController has for them."""

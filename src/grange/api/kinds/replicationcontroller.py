@@ -11,6 +11,7 @@ from grange.api.kinds.membership import (
     STATUS_FIELDS,
     NodeTransfer,
     OutboxEntry,
+    PendingDeletion,
     TransferBackoff,
 )
 from grange.api.meta import Condition, Document, LabelSelector, Resource, View
@@ -73,6 +74,7 @@ class ReplicationControllerStatus(View, frozen=True):
     node_transfers: tuple[NodeTransfer, ...] = ()
     transfer_backoffs: tuple[TransferBackoff, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
+    pending_deletions: tuple[PendingDeletion, ...] = ()
     audited: str = ""
 
 

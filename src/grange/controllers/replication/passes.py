@@ -4,7 +4,7 @@ What is about to be done is stored before it is done, so a pass may end at any a
 goes on from what is stored and from what there is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from grange.api import conditions
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
-from grange.api.kinds.membership import OutboxEntry, drained_nodes
+from grange.api.kinds.membership import OutboxEntry, PendingDeletion, drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document, ObjectKey
@@ -30,6 +30,7 @@ from grange.controllers.replication import (
     logic,
     namesakes,
     orders,
+    pending_deletions,
     placing,
     rollout,
     scheduling,
@@ -106,13 +107,13 @@ class Passes:
             await self._refuse(controller, error)
 
     async def _pass(self, controller: ReplicationController) -> Result:
-        expectations = self._memory.expectations
-        wait_s = await unanswered.wait_s(self._client, expectations, controller, _WRITTEN)
-        if wait_s > 0:
+        waiting = unanswered.wait_s(self._client, self._memory.expectations, controller, _WRITTEN)
+        if (wait_s := await waiting) > 0:
             return Requeue(wait_s)
         if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
             return Requeue(wait_s)
-        claim = logic.claim(controller, self._caches.candidates(controller))
+        kept = await pending_deletions.revoke(self._client, controller)
+        claim = logic.claim(controller, self._candidates(controller, kept))
         noted = orders.has_received(controller)
         followed = await self._follow_orders(controller)
         if followed.changed:
@@ -140,7 +141,7 @@ class Passes:
         expected = plan
         plan = audited.unseen(plan)
         entries = audit.entries(controller, plan, moves, decision, self._clock.now())
-        controller = await self._intend(controller, moves, entries, decision, audited)
+        controller = await self._intend(controller, moves, entries, decision, audited, plan)
         situation = replace(situation, controller=controller)
         failure = await self._writes.carry_out(controller, plan) or failure
         left: Sequence[OutboxEntry] = entries
@@ -158,7 +159,12 @@ class Passes:
             failure=str(failure) if failure is not None and not is_quiet(failure) else "",
             cause=_cause(failure, trouble),
         )
-        outcome = replace(outcome, lacking=recorded.lacking, unreadable=followed.unreadable)
+        outcome = replace(
+            outcome,
+            lacking=recorded.lacking,
+            unreadable=followed.unreadable,
+            pending=self._uncertain(controller, plan),
+        )
         written = await self._write_status(outcome, left, recorded.members)
         if failure is not None and not is_quiet(failure):
             raise failure
@@ -171,6 +177,18 @@ class Passes:
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
+
+    def _candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
+        """Its pods and orphans that it might adopt, some of them newer than in the cache."""
+        found = self._caches.candidates(controller)
+        return [newer.get(pod.metadata.uid, pod) for pod in found]
+
+    def _uncertain(
+        self, controller: ReplicationController, plan: logic.Plan
+    ) -> tuple[PendingDeletion, ...]:
+        """The deletions of a plan that was carried out to which no answer came."""
+        doubtful = self._memory.expectations.doubtful(controller.metadata.uid)
+        return pending_deletions.uncertain(plan, {one.uid for one in doubtful})
 
     async def _leave(self, controller: ReplicationController) -> Result:
         """Record what is announced of one that is being deleted, and let it go."""
@@ -318,6 +336,7 @@ class Passes:
         entries: Sequence[OutboxEntry],
         decision: rollout.Decision,
         audited: audit.Recorded,
+        plan: logic.Plan,
     ) -> ReplicationController:
         """Store what is about to be done, unless the controller changed meanwhile.
 
@@ -336,7 +355,10 @@ class Passes:
         spread = status.rollout_of(decision.controller.status)
         if spread == status.rollout_of(now_stored):
             spread = {}
-        if not (spread or entries or now_stored.outbox or moved):
+        deletions = pending_deletions.of(plan)
+        if deletions == now_stored.pending_deletions and not (
+            spread or entries or now_stored.outbox or moved
+        ):
             return decision.controller
         meta = controller.metadata
         if entries and not meta.deletion_timestamp and not farewell.is_held(controller):
@@ -346,6 +368,7 @@ class Passes:
             "nodeTransfers": msgspec.to_builtins(transfers),
             "transferBackoffs": msgspec.to_builtins(moves.backoffs),
             "outbox": msgspec.to_builtins(entries),
+            "pendingDeletions": msgspec.to_builtins(deletions),
             **spread,
             "audited": audited.members,
         }
@@ -430,7 +453,10 @@ class Passes:
         """Write the status if it changed; False if the controller changed meanwhile."""
         controller = outcome.controller
         wanted = msgspec.structs.replace(
-            status.status_of(outcome, self._clock.now()), outbox=tuple(outbox), audited=audited
+            status.status_of(outcome, self._clock.now()),
+            outbox=tuple(outbox),
+            pending_deletions=outcome.pending,
+            audited=audited,
         )
         if wanted == controller.status:
             return True

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import conditions
+from grange.api.kinds.membership import PendingDeletion
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import (
     ReplicationController,
@@ -57,6 +58,7 @@ class Outcome:
         rolling: whether pods are being replaced for another template.
         lacking: what the audit lacks because the server refused it, in words; empty for nothing.
         unreadable: which of its orders somebody's hand spoiled, in words; empty for none.
+        pending: deletions whose outcome is not certain.
     """
 
     controller: ReplicationController
@@ -73,6 +75,7 @@ class Outcome:
     rolling: bool = False
     lacking: str = ""
     unreadable: str = ""
+    pending: tuple[PendingDeletion, ...] = ()
 
     @property
     def replicas(self) -> int:
@@ -372,6 +375,8 @@ def patch_of(controller: ReplicationController, status: ReplicationControllerSta
         outbox["outbox"] = msgspec.to_builtins(status.outbox)
     if status.audited != controller.status.audited:
         outbox["audited"] = status.audited
+    if status.pending_deletions != controller.status.pending_deletions:
+        outbox["pendingDeletions"] = msgspec.to_builtins(status.pending_deletions)
     return {
         **fence_of(controller),
         "status": {

@@ -2,11 +2,12 @@
 
 Creations and deletions go in batches of 1, 2, 4, … that stop at the first error (slow start), so a
 template that the server refuses costs one request and not a thousand. Every write is fenced: a
-deletion carries the pod's uid and the version at which it was seen to be ours, a repair carries
-its uid, a creation has a name that collides when somebody did the same.
+deletion and a repair carry the pod's uid and the version at which it was seen to be ours, a creation
+has a name that collides when somebody did the same.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
@@ -24,8 +25,6 @@ from grange.reconcile.expectations import Expectations
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 T = TypeVar("T")
-
-_DELETE_ATTEMPTS = 3  # a pod's status may change while we decide; its owner hardly ever does
 
 
 class StaleCache(GrangeError):
@@ -183,7 +182,7 @@ class Writes:
         """Delete this very pod if it is still ours; one that is gone or not ours is fine."""
         uid, meta = controller.metadata.uid, item.pod.metadata
         try:
-            deleted = await self._delete_verified(controller, item.pod)
+            deleted = await self._delete_version(controller, item.pod)
         except BaseException as error:
             self._expectations.deletion_failed(uid, meta.uid, error)
             if not isinstance(error, ApiError):
@@ -196,39 +195,43 @@ class Writes:
             return
         self._tell(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
 
-    async def _delete_verified(self, controller: ReplicationController, pod: Pod) -> bool:
+    async def _delete_version(self, controller: ReplicationController, pod: Pod) -> bool:
+        """Delete the pod at the version that is recorded; False if it is gone or not ours any more.
+
+        It is not tried again at another version: that would be a deletion that nobody has recorded.
+
+        Raises:
+            Conflict: the pod has changed and is still ours; the next pass decides about it.
+        """
         meta = pod.metadata
-        version = meta.resource_version
-        for attempt in range(1, _DELETE_ATTEMPTS + 1):
-            try:
-                await self._client.delete(
-                    POD, meta.name, meta.namespace, uid=meta.uid, resource_version=version
-                )
-                return True
-            except NotFound:
-                return False
-            except Conflict:
-                if attempt == _DELETE_ATTEMPTS:
-                    raise
-            # Something about the pod changed since we saw it: go on only if it is still ours.
-            try:
+        try:
+            await self._client.delete(
+                POD,
+                meta.name,
+                meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+            )
+        except NotFound:
+            return False
+        except Conflict:
+            with suppress(NotFound):
                 live = await self._client.get(POD, meta.name, meta.namespace)
-            except NotFound:
-                return False
-            if live.metadata.uid != meta.uid or live.metadata.deletion_timestamp:
-                return False
-            if not owners.is_controlled_by(live, controller):
-                return False
-            version = live.metadata.resource_version
-        return False
+                ours = owners.is_controlled_by(live, controller)
+                if live.metadata.uid == meta.uid and not live.metadata.deletion_timestamp and ours:
+                    raise
+            return False
+        return True
 
     async def _repair(self, controller: ReplicationController, item: logic.Repair) -> None:
         meta = item.pod.metadata
-        change = {"uid": meta.uid, "labels": dict(item.labels)}
+        # A late repair must not put a pod back that was taken out of service meanwhile.
+        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        change = {**fence, "labels": dict(item.labels)}
         try:
             await self._client.patch(POD, meta.name, meta.namespace, patch={"metadata": change})
         except (NotFound, Conflict):
-            return  # gone, or another pod by now
+            return  # gone, or changed: the news of it is on its way
         except ApiError as error:
             message = f"Error putting labels back on pod {meta.name}: {error.message}"
             self._tell(controller, Reason.REPAIR_FAILED, message, WARNING)
