@@ -1,6 +1,7 @@
 """What only the HTTP transport can get wrong: trust, secrets, time, broken connections."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from grange.client.access import ServiceAccount
 from grange.client.client import Client
 from grange.client.errors import KubeconfigError
 from grange.client.transport import Transport
+from grange.client.transports.bounds import Bound
 from grange.client.transports.http import HTTP, tls_context
 
 pytestmark = pytest.mark.e2e
@@ -290,3 +292,44 @@ async def test_unusable_key_material_is_a_clear_error(tmp_path: Path) -> None:
 
 async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read()
+
+
+@pytest.mark.parametrize(("within_s", "end"), [(None, "closed"), (5.0, "reset")])
+async def test_bound_write_is_aborted_when_its_sender_gives_it_up(
+    within_s: float | None, end: str
+) -> None:
+    """An orderly close would deliver first what the kernel holds; a reset drops it."""
+    ends: asyncio.Queue[str] = asyncio.Queue()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            ends.put_nowait("read")
+            while await reader.read(100):
+                pass
+        except ConnectionResetError:
+            ends.put_nowait("reset")
+        else:
+            ends.put_nowait("closed")
+
+    async with peer(talk) as url, closing(HTTP(url)) as transport:
+        sent = asyncio.ensure_future(transport.send(Request("DELETE", "/api", within_s=within_s)))
+        assert await ends.get() == "read"
+        sent.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sent
+        assert await ends.get() == end
+
+
+async def test_bound_write_limits_how_long_the_kernel_sends_it_again() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionResetError):
+            await reader.read()
+
+    async with peer(talk) as url:
+        host, port = url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        Bound(2.5).take(writer.transport)
+        opened = writer.transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
+        writer.close()

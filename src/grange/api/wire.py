@@ -38,6 +38,8 @@ class Request:
         headers: names in lower case; at least ``accept`` and ``content-type`` where they matter.
         body: the raw body; empty for none.
         user: who asks; a transport that is not authenticated leaves ``ANONYMOUS``.
+        within_s: a write that its sender may make for so many seconds only: a transport sees to it
+            that nothing of it leaves this machine later. None for no such bound.
     """
 
     method: str
@@ -46,6 +48,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     user: User = ANONYMOUS
+    within_s: float | None = None
 
 
 @dataclass(slots=True)

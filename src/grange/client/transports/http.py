@@ -6,6 +6,7 @@ are sent once; a read whose reused connection turns out to be closed is sent onc
 in no message and no log.
 """
 
+import asyncio
 import os
 import ssl
 import tempfile
@@ -23,6 +24,7 @@ from grange.api.wire import JSON, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.client.access import Access
 from grange.client.errors import KubeconfigError, StreamBroken, Unreachable
+from grange.client.transports.bounds import Bound, BoundRequest, bound
 
 _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
@@ -105,11 +107,14 @@ class HTTP:
         Raises:
             ServiceUnavailable: there is no connection, or a read's connection broke.
             Timeout: no answer in time, or a write's connection broke: the outcome is unknown.
-        Cancellation: closes the connection; the server may have acted.
+        Cancellation: closes the connection; the server may have acted. A request that is bound
+            (``within_s``) leaves nothing in this machine that could still be sent.
         """
         if self._closed:
             raise ServiceUnavailable(f"the connection to {self._base} is closed")
         reads = request.method in {"GET", "HEAD"}
+        limit = None if request.within_s is None else Bound(request.within_s)
+        bound.set(limit)
         try:
             try:
                 return await self._send(request)
@@ -119,7 +124,13 @@ class HTTP:
                 # The server closed an idle connection just as we used it.
                 return await self._send(request)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if limit is not None:
+                limit.abort()
             raise self._translated(error, reads=reads) from error
+        except asyncio.CancelledError:
+            if limit is not None:
+                limit.abort()
+            raise
 
     async def close(self) -> None:
         """Close all connections, streams included; idempotent."""
@@ -179,7 +190,9 @@ class HTTP:
                 else aiohttp.TCPConnector(limit=0)
             )
             self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                request_class=BoundRequest,
             )
             # The library would send PUT and DELETE again after a broken connection; a write that
             # happened twice answers wrongly (NotFound, Conflict). It has no public switch.

@@ -13,7 +13,7 @@ cancellation is. The farm sets it where it starts a pass; nobody else does.
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from grange.api.meta import Document, Resource
@@ -124,7 +124,7 @@ class _FencedTransport:
             spared = self.failsafe.permit_deletion(destroyed)
         try:
             async with self.clock.timeout(remaining):
-                response = await self.inner.raw(request)
+                response = await self.inner.raw(replace(request, within_s=remaining))
                 if self.failsafe is not None and made and response.status < BAD_REQUEST:
                     self.failsafe.created(made)
                 if BAD_REQUEST <= response.status < SERVER_ERROR:
