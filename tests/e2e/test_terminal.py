@@ -5,7 +5,7 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -29,21 +29,32 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 
 def seen(plane: Plane, name: str, **environment: str) -> str:
     """What ``grange apply --wait`` shows on a terminal, escape sequences and all."""
-    ours, theirs = pty.openpty()
     probe = {"exec": {"command": ["test", "-e", "up"]}}
     manifest = pod(
         name, "sh", "-c", "sleep 0.7; touch up; sleep 60", container={"readinessProbe": probe}
     )
-    words = ["apply", "-f", "-", "--wait", "--kubeconfig", str(plane.kubeconfig)]
+    return on_terminal(plane, "apply", "-f", "-", "--wait", stdin=manifest, environment=environment)
+
+
+def on_terminal(
+    plane: Plane,
+    *verb: str,
+    stdin: str = "",
+    code: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """What a verb shows on a terminal."""
+    words = [*verb, "--kubeconfig", str(plane.kubeconfig)]
+    ours, theirs = pty.openpty()
     kept = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "grange", *words],
             check=False,
-            input=manifest.encode(),
-            stdout=subprocess.DEVNULL,
+            input=stdin.encode(),
+            stdout=theirs,
             stderr=theirs,
-            env={**kept, "TERM": "xterm-256color", **environment},
+            env={**kept, "TERM": "xterm-256color", **(environment or {})},
             timeout=30,
         )
     finally:
@@ -56,7 +67,7 @@ def seen(plane: Plane, name: str, **environment: str) -> str:
         pass
     finally:
         os.close(ours)
-    assert done.returncode == 0, shown
+    assert done.returncode == code, shown
     return shown.decode()
 
 
@@ -71,3 +82,29 @@ def test_a_board_is_redrawn_in_place_and_has_colors_unless_they_are_unwanted(pla
     assert "✔" in plain
     assert "\033[2K" in plain
     assert not COLOR.search(plain)
+
+
+def test_text_of_pods_does_not_command_the_terminal(plane: Plane) -> None:
+    title, shown = "\033]0;owned\007", "\\x1b]0;owned\\x07"
+    manifest = pod("hostile", "sh", "-c", r"printf '\033]0;owned\007\n'; exit 3")
+    manifest = manifest.replace(
+        '"name": "hostile"', '"name": "hostile", "annotations": {"a": "TITLE"}'
+    )
+    manifest = manifest.replace("TITLE", r"\u001b]0;owned\u0007")
+    failed = on_terminal(plane, "apply", "-f", "-", "--wait", stdin=manifest, code=1)
+    assert title not in failed
+    assert shown in failed, "the last line of its output"
+    for words in (
+        ("describe", "pod/hostile"),
+        ("why", "pod/hostile"),
+        ("get", "pod", "hostile", "-o", "jsonpath={.metadata.annotations.a}"),
+    ):
+        said = on_terminal(plane, *words)
+        assert title not in said, words
+        assert shown in said, words
+    for output in ("json", "yaml"):
+        said = on_terminal(plane, "get", "pod", "hostile", "-o", output)
+        assert "owned" in said
+        assert title not in said
+    raw = "jsonpath={.metadata.annotations.a}"
+    assert plane.grange("get", "pod", "hostile", "-o", raw) == title, "in a pipe it is exact"

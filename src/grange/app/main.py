@@ -12,6 +12,7 @@ from grange.app.settings import kubeconfig_paths, service_account
 from grange.base import log
 from grange.base.clock import LoopClock
 from grange.base.rng import Stream
+from grange.cli import terminal
 from grange.cli.main import USAGE_ERROR, Verb, group
 from grange.cli.surroundings import Surroundings
 
@@ -61,7 +62,7 @@ def main() -> None:
         error.show()
         sys.exit(USAGE_ERROR)
     except click.ClickException as error:
-        error.show()
+        terminal.show(error)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
+from grange.base import controls
+
 REDACTED = frozenset({"token", "authorization", "password", "secret", "data", "private_key"})
 _REDACTED_ENDINGS = tuple(f"_{word}" for word in sorted(REDACTED - {"data"}))
 LEVELS = ("debug", "info", "warning", "error")
@@ -107,7 +109,8 @@ def _word(value: object) -> str:
     """The value as one word of a line: quoted where it could be taken for more than one."""
     plain = _plain(value)
     if not isinstance(plain, str):
-        return json.dumps(plain, ensure_ascii=False)
+        text = json.dumps(plain, ensure_ascii=False)
+        return text if text.isprintable() else json.dumps(plain)
     if plain.isprintable() and plain and not any(c in plain for c in ' "='):
         return plain
     return json.dumps(plain, ensure_ascii=not plain.isprintable())
@@ -128,7 +131,7 @@ class JsonFormatter(logging.Formatter):
             line[f"{key}_" if key in _RESERVED else key] = _plain(value)
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return controls.escape_json(json.dumps(line, ensure_ascii=False))
 
 
 class TextFormatter(logging.Formatter):
@@ -141,7 +144,7 @@ class TextFormatter(logging.Formatter):
         head = f"{at} {record.levelname.lower():<7} {record.getMessage()}"
         line = f"{head}  {facts}" if facts else head
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + controls.escape(self.formatException(record.exc_info))
         return line
 
 

@@ -6,8 +6,7 @@ time a state changes. All of it goes to standard error, so pipes see only answer
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-
-import click
+from dataclasses import replace
 
 from grange.api.codec import decode_document
 from grange.api.kinds import POD
@@ -16,7 +15,7 @@ from grange.api.status import ApiError
 from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.cli import failures, readiness
+from grange.cli import failures, readiness, terminal
 from grange.cli.rolloutstatus import rollout_status
 from grange.cli.rows import Row
 from grange.cli.session import Session
@@ -39,11 +38,12 @@ class Board:
 
     def put(self, label: str) -> None:
         """Add a row."""
-        self.rows[label] = Row(label, self._clock.monotonic())
+        self.rows[label] = Row(terminal.cell(label), self._clock.monotonic())
 
     def update(self, label: str, state: readiness.State) -> None:
         """Change a row; off a terminal, print the change."""
         row = self.rows[label]
+        state = replace(state, text=terminal.cell(state.text))
         if state == row.state:
             return
         row.state = state
@@ -51,7 +51,7 @@ class Board:
             row.ended = self._clock.monotonic()
         if not self._around.interactive:
             elapsed_s = row.elapsed_s(self._clock.monotonic())
-            click.echo(f"{elapsed_s:6.1f}s  {row.mark} {label}  {state.text}", err=True)
+            terminal.echo(f"{elapsed_s:6.1f}s  {row.mark} {label}  {state.text}", err=True)
 
     @contextlib.asynccontextmanager
     async def shown(self) -> AsyncIterator["Board"]:
@@ -126,25 +126,27 @@ async def _wait(
     except TimeoutError:
         waiting = [row for row in board.rows.values() if not row.state.done]
         for row in waiting:
-            click.echo(f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True)
+            terminal.echo(
+                f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True
+            )
         if waiting:
             label, text = waiting[0].label, ""
             if pods:
                 found = await _unready_pod(session, *targets[labels.index(label)])
                 label, text = found or (label, "")
             if text not in waiting[0].state.text:
-                click.echo(f"  {label}: {text}", err=True)
-            click.echo(f"next: grange describe {label}", err=True)
+                terminal.echo(f"  {label}: {text}", err=True)
+            terminal.echo(f"next: grange describe {label}", err=True)
         return 1
     failed = [row for row in board.rows.values() if row.state.failed]
     for row in failed:
-        click.echo(f"failed: {row.label}: {row.state.text}", err=True)
+        terminal.echo(f"failed: {row.label}: {row.state.text}", err=True)
     if failed and pods:
         row = failed[0]
         label, text = await _unready_pod(session, *targets[labels.index(row.label)]) or ("", "")
         if text not in row.state.text:  # with the last line of output it says more
-            click.echo(f"  {label}: {text}", err=True)
-        click.echo(f"next: grange why {row.label}", err=True)
+            terminal.echo(f"  {label}: {text}", err=True)
+        terminal.echo(f"next: grange why {row.label}", err=True)
     return 1 if failed else 0
 
 

@@ -100,7 +100,7 @@ def _of_container(item: Document, since: str | None) -> Cause | None:
 def _end(item: Document, ended: Document) -> Cause | None:
     """How a run ended; None where there was none."""
     name, final = str(item.get("name", "")), _is_crash_loop(item, ended)
-    if message := str(ended.get("message") or "").strip():
+    if message := " ".join(str(ended.get("message") or "").split()):
         return Cause(name, message, final=final)
     if number := ended.get("signal"):
         return Cause(name, f"ended by {_signal_name(int(number))}", ended=True, final=final)

@@ -4,6 +4,8 @@ import sys
 
 import click
 
+from grange.cli import terminal
+
 
 class NotConfirmed(click.ClickException):
     """It was not done: the answer was no, or nobody could be asked."""
@@ -23,5 +25,5 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise NotConfirmed(f"{question} There is no terminal to ask at: say --yes if you mean it")
-    if not click.confirm(question, default=False, err=True):
+    if not click.confirm(terminal.cell(question), default=False, err=True):
         raise NotConfirmed("nothing was changed")

@@ -13,6 +13,7 @@ import click
 
 from grange.api.status import ApiError
 from grange.base.errors import GrangeError
+from grange.cli import terminal
 from grange.client.errors import Unreachable
 
 USAGE_ERROR = 64  # sysexits' EX_USAGE; 2 means "infrastructure" for test sessions
@@ -143,7 +144,7 @@ class ServerError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it on standard error."""
-        click.echo(f"Error from server {self.format_message()}", err=True, file=file)
+        terminal.echo(f"Error from server {self.format_message()}", err=True)
 
 
 def _explain(error: ApiError) -> str:

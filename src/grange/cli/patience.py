@@ -1,7 +1,6 @@
 """A word to whoever waits longer than one likes to wait without any."""
 
-import click
-
+from grange.cli import terminal
 from grange.cli.surroundings import Surroundings
 
 _AFTER_S = 2.0
@@ -23,5 +22,5 @@ class Patience:
     def look(self) -> None:
         """Say it, if it is time and was not said yet."""
         if self._text and self._clock.monotonic() >= self._due:
-            click.echo(self._text, err=True)
+            terminal.echo(self._text, err=True)
             self._text = ""

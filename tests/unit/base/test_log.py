@@ -54,6 +54,13 @@ def test_secrets_never_reach_a_record(log: Logger, records: Records, key: str) -
     assert "'host': 'h'" in str(records)
 
 
+def test_control_characters_of_facts_are_escaped() -> None:
+    hostile = "\x1b]0;owned\x07\x9b2J"
+    shown = record("a", {"text": hostile, "list": [hostile]}, ValueError(hostile))
+    assert not any(c in shown for c in "\x1b\x07\x9b")
+    assert json.loads(shown.splitlines()[0])["list"] == [hostile]
+
+
 def test_disabled_levels_cost_no_record(restored: None) -> None:
     stream = io.StringIO()
     configure(level="warning", stream=stream)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import click
-import msgspec
 import yaml
 
 from grange.api.fields import lookup
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
+from grange.cli import terminal
 from grange.cli.printers import jsonpath, table
 
 _DOCUMENTS = "yaml, json, name, jsonpath=…, custom-columns=…"
@@ -60,7 +60,7 @@ def render(output: str, found: Sequence[tuple[AnyKind, Document]], *, single: bo
         else {"apiVersion": "v1", "kind": "List", "items": [item for _, item in found]}
     )
     if name == "json":
-        return msgspec.json.format(msgspec.json.encode(whole), indent=4).decode() + "\n"
+        return terminal.json_text(whole) + "\n"
     if name == "yaml":
         return yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
     if name == "jsonpath":

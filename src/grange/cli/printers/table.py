@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from grange.api.meta import Document
+from grange.cli import terminal
 
 _GAP = 3
 
@@ -16,9 +17,11 @@ def widths(rows: Sequence[Sequence[str]], least: Sequence[int] = ()) -> list[int
 
 def render(rows: Sequence[Sequence[str]], least: Sequence[int] = ()) -> list[str]:
     """Lines with columns as wide as their widest cell (and ``least``), three spaces apart."""
-    wide = widths(rows, least)
+    shown = [[terminal.cell(text) for text in row] for row in rows]
+    wide = widths(shown, least)
     return [
-        "".join(cell.ljust(wide[at] + _GAP) for at, cell in enumerate(row)).rstrip() for row in rows
+        "".join(text.ljust(wide[at] + _GAP) for at, text in enumerate(row)).rstrip()
+        for row in shown
     ]
 
 

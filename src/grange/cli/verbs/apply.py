@@ -9,7 +9,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.api.wire import Request
-from grange.cli import board, manifests, session
+from grange.cli import board, manifests, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
@@ -51,7 +51,7 @@ def command(
             kind = await opened.kind_of(document)
             outcome, result = await apply_one(opened, kind, document, dry_run=dry_run)
             name = result["metadata"].get("name") or f"{result['metadata']['generateName']}…"
-            click.echo(f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}")
+            terminal.echo(f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}")
             applied.append((kind, name, result["metadata"].get("namespace", "")))
         if waiting and dry_run == "none":
             return await board.wait_ready(opened, applied, timeout_s=timeout_s)

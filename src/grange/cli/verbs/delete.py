@@ -8,7 +8,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
 from grange.api.wire import Request
-from grange.cli import board, manifests, session
+from grange.cli import board, manifests, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
@@ -70,13 +70,13 @@ async def _delete(
             )
         except NotFound as error:
             if not options["ignore_not_found"]:
-                click.echo(f"Error: {error.message}", err=True)
+                terminal.echo(f"Error: {error.message}", err=True)
                 failures += 1
             continue
-        click.echo(f'{documents.resource(kind)} "{name}" deleted')
+        terminal.echo(f'{documents.resource(kind)} "{name}" deleted')
         gone.append((kind, name, namespace))
     if not targets:
-        click.echo("No resources found.", err=True)
+        terminal.echo("No resources found.", err=True)
     if options["waiting"] and gone:
         timeout_s = float(str(options["timeout"]))
         failures += await board.wait_gone(opened, gone, timeout_s=timeout_s)

@@ -7,7 +7,7 @@ from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.wire import Request
-from grange.cli import session
+from grange.cli import session, terminal
 from grange.cli.printers import events as printer, table
 from grange.cli.surroundings import Surroundings
 
@@ -30,7 +30,7 @@ def command(around: Surroundings, target: session.Target, what: tuple[str, ...])
                 events = await _events(opened, kind, document)
                 now = around.clock.now().timestamp()
                 blocks.append("\n".join(describe(kind, document, events, now=now)))
-        click.echo("\n\n".join(blocks) if blocks else "No resources found.")
+        terminal.echo("\n\n".join(blocks) if blocks else "No resources found.")
         return 0
 
     session.run(around, target, verb)

@@ -8,7 +8,7 @@ from grange.api.codec import decode_document
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.wire import Request
-from grange.cli import session, stream
+from grange.cli import session, stream, terminal
 from grange.cli.printers import events as printer, table
 from grange.cli.surroundings import Surroundings
 
@@ -42,7 +42,7 @@ def command(
         if found or follow:
             sheet.first(printer.in_order(found), headed=not no_headers)
         else:
-            click.echo("No events found.", err=True)
+            terminal.echo("No events found.", err=True)
         if not follow:
             return 0
         version = listing["metadata"]["resourceVersion"]
@@ -110,4 +110,4 @@ class _Sheet:
     def _print(self, rows: list[list[str]]) -> None:
         self._widths = table.widths(rows, self._widths)
         if rows:
-            click.echo("\n".join(table.render(rows, self._widths)))
+            terminal.echo("\n".join(table.render(rows, self._widths)))

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 
 import click
-import msgspec
 
 from grange.api import farm, timestamps, wire
 from grange.api.codec import decode_document, encode
@@ -14,7 +13,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, NotFound
 from grange.api.wire import Request
-from grange.cli import members, session
+from grange.cli import members, session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.members import Member
 from grange.cli.printers import table
@@ -43,7 +42,7 @@ def status(around: Surroundings, target: session.Target, output: str | None) -> 
         found = await members.listed(opened, around.clock.now())
         homeless = await _count(opened, found)
         if output:
-            click.echo(_document(found, homeless).decode())
+            terminal.echo(_document(found, homeless))
         else:
             _show(found, homeless)
         return 0
@@ -73,7 +72,7 @@ def resume(around: Surroundings, target: session.Target, *, yes: bool) -> None:
             with contextlib.suppress(AlreadyExists):
                 await _write(opened, "POST", root, wire.JSON, fresh)
             await _write(opened, "PATCH", path, wire.MERGE_PATCH, patch)
-        click.echo("deletions go on for ten minutes, whatever the view looks like")
+        terminal.echo("deletions go on for ten minutes, whatever the view looks like")
         return 0
 
     session.run(around, target, verb)
@@ -100,7 +99,7 @@ async def _count(opened: session.Session, crew: list[Member]) -> Counter[str]:
     return homeless
 
 
-def _document(crew: list[Member], homeless: Counter[str]) -> bytes:
+def _document(crew: list[Member], homeless: Counter[str]) -> str:
     document = {
         "members": [
             {
@@ -114,12 +113,12 @@ def _document(crew: list[Member], homeless: Counter[str]) -> bytes:
         ],
         "unowned": {name: homeless[name] for name, _, _ in _SHARED},
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=4)
+    return terminal.json_text(document)
 
 
 def _show(crew: list[Member], homeless: Counter[str]) -> None:
     if not crew:
-        click.echo("No member takes part: start one with `grange up` or `grange controllers`.")
+        terminal.echo("No member takes part: start one with `grange up` or `grange controllers`.")
         return
     names = [name for name, _, _ in _SHARED]
     rows = [["MEMBER", "STATE", "RENEWED", *(name.upper() for name in names), "ALERTS"]]
@@ -129,7 +128,7 @@ def _show(crew: list[Member], homeless: Counter[str]) -> None:
         rows.append([member.name, member.state, seen, *owned, str(len(member.alerts))])
     if homeless.total():
         rows.append([_NOBODY, "", "", *(str(homeless[name]) for name in names), ""])
-    click.echo("\n".join(table.render(rows)))
+    terminal.echo("\n".join(table.render(rows)))
     told = [
         [str(alert.get(key, "")) for key in ("urgency", "about", "reason", "message")]
         for member in crew
@@ -137,9 +136,9 @@ def _show(crew: list[Member], homeless: Counter[str]) -> None:
         for alert in member.alerts
     ]
     if told:
-        click.echo()
+        terminal.echo()
         heading = ["URGENCY", "ABOUT", "REASON", "MESSAGE"]
-        click.echo("\n".join(table.render([heading, *_distinct(told)])))
+        terminal.echo("\n".join(table.render([heading, *_distinct(told)])))
 
 
 def _distinct(rows: list[list[str]]) -> list[list[str]]:

@@ -9,7 +9,7 @@ from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.wire import Request, Response
-from grange.cli import session, stream
+from grange.cli import session, stream, terminal
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 
@@ -71,7 +71,7 @@ async def _get(opened: session.Session, pairs: list[tuple[str, str]], look: Look
             items = [body] if name else [_typed(kind, item) for item in body.get("items", [])]
             found += [(kind, item) for item in items]
         single = len(pairs) == 1 and bool(pairs[0][1])
-        click.echo(documents.render(look.output, found, single=single), nl=False)
+        terminal.write(documents.render(look.output, found, single=single))
         return 0
     blocks: list[list[str]] = []
     for word, name in pairs:
@@ -81,9 +81,9 @@ async def _get(opened: session.Session, pairs: list[tuple[str, str]], look: Look
             blocks.append(table.render(rows if look.no_headers else [heading, *rows]))
     if not blocks:
         where = f" in namespace {opened.namespace}" if opened.namespace else ""
-        click.echo(f"No resources found{where}.", err=True)
+        terminal.echo(f"No resources found{where}.", err=True)
     for at, lines in enumerate(blocks):
-        click.echo(("\n" if at else "") + "\n".join(lines))
+        terminal.echo(("\n" if at else "") + "\n".join(lines))
     return 0
 
 
@@ -130,14 +130,14 @@ async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> 
     def show(body: Document) -> None:
         nonlocal headed, widths
         if full:
-            click.echo(documents.render(look.output, [(kind, body)], single=True), nl=False)
+            terminal.write(documents.render(look.output, [(kind, body)], single=True))
             return
         heading, rows = _rows(opened, kind, body, look)
         if not rows:
             return
         shown = rows if headed else [heading, *rows]
         widths = table.widths(shown, widths)
-        click.echo("\n".join(table.render(shown, widths)))
+        terminal.echo("\n".join(table.render(shown, widths)))
         headed = True
 
     listed = await opened.fetch(Request("GET", path, query=query, headers=headers))

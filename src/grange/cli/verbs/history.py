@@ -10,7 +10,7 @@ from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.timestamps import TimestampError
-from grange.cli import listing, session
+from grange.cli import listing, session, terminal
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 
@@ -56,17 +56,17 @@ async def listed(opened: session.Session, name: str, limit: int, output: str) ->
     found = found[-limit:]
     if documents.is_document_format(output):
         text = documents.render(output, [(AUDITRECORD, item) for item in found], single=False)
-        click.echo(text, nl=False)
+        terminal.write(text)
     elif found:
         now = opened.around.clock.now().timestamp()
-        click.echo(
+        terminal.echo(
             "\n".join(table.render([_HEADING, *rows(found, now=now, wide=output == "wide")]))
         )
         if earlier > 0:
-            click.echo(f"{earlier} earlier, not shown: --limit {earlier + limit}", err=True)
+            terminal.echo(f"{earlier} earlier, not shown: --limit {earlier + limit}", err=True)
     else:
         await opened.document(REPLICATIONCONTROLLER, name)
-        click.echo(f"No changes of {name} are recorded.", err=True)
+        terminal.echo(f"No changes of {name} are recorded.", err=True)
     return 0
 
 

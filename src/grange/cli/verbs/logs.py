@@ -12,7 +12,7 @@ from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.api.wire import Request
 from grange.base.tasks import Nursery
-from grange.cli import session, stream
+from grange.cli import session, stream, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.surroundings import Surroundings
 
@@ -39,7 +39,7 @@ def command(
     async def verb(opened: session.Session) -> int:
         pods = await _pods(opened, what, selector)
         if not pods:
-            click.echo("no matching pods", err=True)
+            terminal.echo("no matching pods", err=True)
             return 1
         many = len(pods) > 1 or bool(options["prefix"])
         if len(pods) == 1:
@@ -96,7 +96,7 @@ async def _print_one_of_many(opened: session.Session, pod: str, query: dict[str,
     try:
         await _print(opened, pod, query, f"[{pod}] ")
     except ApiError as error:
-        click.echo(f"Error from server ({error.reason}): {error.message}", err=True)
+        terminal.echo(f"Error from server ({error.reason}): {error.message}", err=True)
         return False
     return True
 

@@ -7,7 +7,7 @@ from grange.api.codec import decode_document, encode_any
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.wire import Request
-from grange.cli import board, session
+from grange.cli import board, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
@@ -46,7 +46,7 @@ def command(
         for word, name in pairs:
             kind = await opened.kind(word)
             await _scale(opened, kind, name, replicas, current)
-            click.echo(f"{documents.resource(kind)}/{name} scaled")
+            terminal.echo(f"{documents.resource(kind)}/{name} scaled")
             scaled.append((kind, name, opened.within(kind)))
         if waiting:
             return await board.wait_ready(opened, scaled, timeout_s=timeout_s)

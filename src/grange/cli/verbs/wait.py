@@ -3,7 +3,7 @@
 import click
 
 from grange.api.meta import Document
-from grange.cli import board, readiness, session
+from grange.cli import board, readiness, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents, jsonpath
 from grange.cli.surroundings import Surroundings
@@ -41,7 +41,7 @@ def command(
     async def verb(opened: session.Session) -> int:
         targets = await opened.targets(pairs, selector=selector)
         if not targets:
-            click.echo("no matching resources found", err=True)
+            terminal.echo("no matching resources found", err=True)
             return 1
         if check is readiness.ready:
             code = await board.wait_ready(opened, targets, timeout_s=timeout_s)
@@ -49,7 +49,7 @@ def command(
             code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
         if code == 0:
             for kind, name, _ in targets:
-                click.echo(f"{documents.resource(kind)}/{name} condition met")
+                terminal.echo(f"{documents.resource(kind)}/{name} condition met")
         return code
 
     session.run(around, target, verb)

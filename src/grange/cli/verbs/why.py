@@ -2,7 +2,7 @@
 
 import click
 
-from grange.cli import session
+from grange.cli import session, terminal
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 from grange.cli.why import TABLE, anything
@@ -29,9 +29,9 @@ def command(
             found.append((kind, await ask(opened, kind, name)))
         if output:
             answers = [(kind, answer.document) for kind, answer in found]
-            click.echo(documents.render(output, answers, single=True), nl=False)
+            terminal.write(documents.render(output, answers, single=True))
         else:
-            click.echo("\n\n".join(_text(answer) for _, answer in found))
+            terminal.echo("\n\n".join(_text(answer) for _, answer in found))
         return 0
 
     session.run(around, target, verb)

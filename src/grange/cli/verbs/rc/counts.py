@@ -8,7 +8,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.api.status import Conflict
-from grange.cli import board, session
+from grange.cli import board, session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.named import named
@@ -128,7 +128,7 @@ def remove_pod(around: Surroundings, target: session.Target, pod: str, *, yes: b
         confirm(f"Remove {pod}, and one replica of {owner.name} with it?", yes=yes)
         ops = objects.operations(opened)
         done = await ops.remove_pod(owner.name, pod, uid=found.metadata.uid)
-        click.echo(f"pod/{pod} removed; {owner.name} asks for {done.spec.replicas}")
+        terminal.echo(f"pod/{pod} removed; {owner.name} asks for {done.spec.replicas}")
         return 0
 
     session.run(around, target, verb)

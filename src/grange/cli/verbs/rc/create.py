@@ -6,7 +6,7 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import PLACEMENTS, STRATEGIES
 from grange.api.meta import Document
 from grange.api.selectors import IN, Labels, SelectorError
-from grange.cli import manifests, session
+from grange.cli import manifests, session, terminal
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
@@ -55,11 +55,11 @@ def command(
             name, spec, labels=labels, protect=not options["no_protect"], dry_run=dry
         )
         if dry:
-            click.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} would be created")
+            terminal.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} would be created")
             return 0
         await objects.told(opened, made.metadata.name, str(options["output"]), "created")
         if not options["output"]:
-            click.echo(
+            terminal.echo(
                 f"it asks for no replicas yet: grange rc scale {name} --replicas N", err=True
             )
         return 0

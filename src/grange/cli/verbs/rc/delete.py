@@ -3,7 +3,7 @@
 import click
 
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.cli import session
+from grange.cli import session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
@@ -46,7 +46,7 @@ def command(
         confirm(f"Delete {', '.join(names)}?{aside}", yes=yes)
         for name in names:
             await ops.delete(name, force=force, propagation=cascade.capitalize())
-            click.echo(f'{documents.resource(REPLICATIONCONTROLLER)} "{name}" deleted')
+            terminal.echo(f'{documents.resource(REPLICATIONCONTROLLER)} "{name}" deleted')
         return 0
 
     session.run(around, target, verb)

@@ -9,7 +9,7 @@ from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import ObjectKey
 from grange.api.status import Forbidden, NotFound, ServiceUnavailable
-from grange.cli import board, readiness, session
+from grange.cli import board, readiness, session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
 from grange.cli.named import named
@@ -166,8 +166,8 @@ async def left(opened: session.Session, name: str, node: str, timeout_s: float) 
             return 0
     except TimeoutError:
         text = shown.rows[label].state.text
-        click.echo(f"timed out after {timeout_s:g}s: {label}: {text}", err=True)
-        click.echo(f"next: grange why {label}", err=True)
+        terminal.echo(f"timed out after {timeout_s:g}s: {label}: {text}", err=True)
+        terminal.echo(f"next: grange why {label}", err=True)
         return 1
 
 

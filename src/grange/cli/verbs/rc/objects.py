@@ -8,7 +8,7 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.status import Conflict, Invalid
-from grange.cli import manifests, session
+from grange.cli import manifests, session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.named import named
 from grange.cli.printers import documents
@@ -110,9 +110,9 @@ async def told(opened: session.Session, name: str, output: str, done: str) -> No
     if output:
         found = await document(opened, name)
         text = documents.render(output, [(REPLICATIONCONTROLLER, found)], single=True)
-        click.echo(text, nl=False)
+        terminal.write(text)
     else:
-        click.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} {done}")
+        terminal.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} {done}")
 
 
 def template_of(path: str, found: Document) -> Document:

@@ -10,7 +10,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
-from grange.cli import board, causes, listing, manifests, readiness, session
+from grange.cli import board, causes, listing, manifests, readiness, session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.patience import Patience
@@ -66,7 +66,7 @@ def start(around: Surroundings, target: session.Target, name: str, **options: ob
         seen = await ops.get(name)
         if old:
             await _between(opened, await ops.get(old), seen, options)
-            click.echo(f"rollingupdate.grange.dev/{name} started: {old} to {name}")
+            terminal.echo(f"rollingupdate.grange.dev/{name} started: {old} to {name}")
             return 0
         objects.confirm_replacing(seen, yes=bool(options["yes"]))
         if template is not None:
@@ -187,7 +187,7 @@ async def followed(opened: session.Session, name: str, *, waiting: bool, timeout
             moving = [(ROLLINGUPDATE, meant, opened.within(ROLLINGUPDATE))]
             return await board.wait_all(opened, moving, moves.done, timeout_s=timeout_s)
         state = moves.done(await opened.document(ROLLINGUPDATE, meant))
-    click.echo(state.text)
+    terminal.echo(state.text)
     return 1 if state.failed else 0
 
 
@@ -244,7 +244,7 @@ async def hold(opened: session.Session, name: str, *, paused: bool) -> int:
     word = "paused" if paused else "goes on"
     if (update := await moves.under_way(opened, name)) is not None:
         await change(opened, update, {"paused": paused})
-        click.echo(f"rollingupdate.grange.dev/{update.metadata.name} {word}")
+        terminal.echo(f"rollingupdate.grange.dev/{update.metadata.name} {word}")
         return 0
     await _patch(opened, name, rollouts.pause_patch(paused=paused))
     await objects.told(opened, name, "", f"rollout {word}")
@@ -273,7 +273,7 @@ def undo(
             back = f"{spec.new} back to {spec.old}" if spec.old else f"{spec.new} back"
             confirm(f"Move the replicas of {back}?", yes=yes)
             await change(opened, update, {"undo": True})
-            click.echo(f"rollingupdate.grange.dev/{update.metadata.name} goes back")
+            terminal.echo(f"rollingupdate.grange.dev/{update.metadata.name} goes back")
             return 0
         seen = await objects.operations(opened).get(name)
         spec_hash = seen.status.rollout.spec_hash if seen.status.rollout is not None else ""
@@ -306,10 +306,10 @@ def history(around: Surroundings, target: session.Target, name: str) -> None:
             for item in sorted(seen.status.history, key=lambda item: item.revision)
         ]
         if not rows:
-            click.echo(f"No templates of {name} are remembered yet.", err=True)
+            terminal.echo(f"No templates of {name} are remembered yet.", err=True)
             return 0
         heading = ["REVISION", "TEMPLATE", "PRESENT", "RUNS", "RECORDED"]
-        click.echo("\n".join(table.render([heading, *rows])))
+        terminal.echo("\n".join(table.render([heading, *rows])))
         return 0
 
     session.run(around, target, verb)

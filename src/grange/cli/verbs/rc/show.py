@@ -8,7 +8,7 @@ import yaml
 from grange.api import codec
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.wire import Request
-from grange.cli import listing, session
+from grange.cli import listing, session, terminal
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
@@ -29,14 +29,14 @@ def list_(around: Surroundings, target: session.Target, output: str, selector: s
         if documents.is_document_format(output):
             found = await listing.listed(opened, kind, selector=selector)
             text = documents.render(output, [(kind, item) for item in found], single=False)
-            click.echo(text, nl=False)
+            terminal.write(text)
             return 0
         query = {"labelSelector": selector} if selector else {}
         heading, rows = await _cells(opened, "", query=query, wide=output == "wide")
         if rows:
-            click.echo("\n".join(table.render([heading, *rows])))
+            terminal.echo("\n".join(table.render([heading, *rows])))
         else:
-            click.echo("No controllers found.", err=True)
+            terminal.echo("No controllers found.", err=True)
         return 0
 
     session.run(around, target, verb)
@@ -78,10 +78,10 @@ def get(
         if template:
             for one in found:
                 text = yaml.dump(one["spec"]["template"], Dumper=yaml.CSafeDumper, sort_keys=True)
-                click.echo(("---\n" if len(found) > 1 else "") + text, nl=False)
+                terminal.write(("---\n" if len(found) > 1 else "") + text)
             return 0
         pairs = [(REPLICATIONCONTROLLER, item) for item in found]
-        click.echo(documents.render(output, pairs, single=len(names) == 1), nl=False)
+        terminal.write(documents.render(output, pairs, single=len(names) == 1))
         return 0
 
     session.run(around, target, verb)
@@ -91,4 +91,4 @@ async def tabled(opened: session.Session, names: Iterable[str]) -> None:
     """Print a row for each of these, or nothing where one is not there."""
     tables = [await _cells(opened, name, query={}, wide=True) for name in names]
     rows = [row for _, found in tables for row in found]
-    click.echo("\n".join(table.render([tables[0][0], *rows])))
+    terminal.echo("\n".join(table.render([tables[0][0], *rows])))

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import click
-import msgspec
 
 from grange.api.codec import convert
 from grange.api.farm import OWNER_ANNOTATION
@@ -18,7 +17,7 @@ from grange.api.names import label_value
 from grange.api.printing import cells, pods
 from grange.api.replication import PROTECT_ANNOTATION, BadIntent, transfer_of
 from grange.api.status import Forbidden
-from grange.cli import listing, members, readiness, session
+from grange.cli import listing, members, readiness, session, terminal
 from grange.cli.members import Member
 from grange.cli.printers import table
 from grange.cli.surroundings import Surroundings
@@ -42,9 +41,9 @@ def command(around: Surroundings, target: session.Target, name: str, output: str
                 "status": found.get("status") or {},
                 "owner": owner(found, await _crew(opened)),
             }
-            click.echo(msgspec.json.format(msgspec.json.encode(facts), indent=4).decode())
+            terminal.echo(terminal.json_text(facts))
         else:
-            click.echo("\n".join(await page(opened, name)))
+            terminal.echo("\n".join(await page(opened, name)))
         return 0
 
     session.run(around, target, verb)

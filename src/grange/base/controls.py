@@ -1,0 +1,29 @@
+"""Control characters made visible: text of others must not command the terminal that shows it."""
+
+import re
+
+# C0, DEL and C1; in UTF-8 terminals take C1 for the same commands as ESC with a letter.
+_ANY = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ALL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def escape(text: str, *, lines: bool = True) -> str:
+    r"""The text with control characters written as ``\x1b``.
+
+    Args:
+        text: of whatever origin.
+        lines: keep line breaks and tabs.
+    """
+    if text.isprintable():  # the common case, without a scan by the pattern
+        return text
+    return (_ALL_BUT_LINES if lines else _ANY).sub(_visible, text)
+
+
+def escape_json(text: str) -> str:
+    r"""JSON text that says the same, without DEL and C1; JSON itself forbids C0 within strings."""
+    return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _visible(match: re.Match[str]) -> str:
+    return _SHORT.get(match[0]) or f"\\x{ord(match[0]):02x}"
