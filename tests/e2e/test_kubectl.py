@@ -235,6 +235,15 @@ async def test_generators_create_what_they_are_told(kubectl: Kubectl) -> None:
     service = (await kubectl.ok("get", "service", "web", "-o", "json")).document
     assert service["spec"]["ports"][0]["targetPort"] == "http"
     assert "ClusterIP" in (await kubectl.ok("describe", "service", "web")).out
+    await kubectl.ok("create", "service", "nodeport", "open", "--tcp=80")
+    opened = (await kubectl.ok("get", "service", "open", "-o", "json")).document["spec"]
+    assert opened["clusterIP"].startswith("127.")
+    assert 30000 <= opened["ports"][0]["nodePort"] <= 32767
+    await kubectl.ok("create", "pdb", "web", "--selector=app=web", "--min-available=50%")
+    budget = await kubectl.ok("get", "pdb", "web", "-o", "jsonpath={.spec.minAvailable}")
+    assert budget.out == "50%"
+    await kubectl.ok("create", "priorityclass", "high", "--value=1000", "--description=first")
+    assert (await kubectl.ok("get", "pc", "high", "-o", "jsonpath={.value}")).out == "1000"
     await kubectl.ok("run", "task", "--image=none", "--restart=Never", "--command", "--", "true")
     assert (await kubectl.ok("get", "pods")).column == ["task"]
 

@@ -1,118 +1,97 @@
-"""Bodies in Kubernetes' protobuf encoding, of the kinds that kubectl itself sends that way.
+"""Bodies in Kubernetes' protobuf encoding, of every kind of Kubernetes that is served.
 
-``kubectl create configmap|secret|namespace|service`` and ``kubectl drain`` go through typed Go
-clients, which send protobuf and have no other try. What they send is read here into the same
-documents that JSON gives; answers are JSON, which every such client accepts. Other kinds are
-refused as before, with the advice to send a file.
+Typed Go clients (``kubectl create pdb``, operators built with controller-runtime) send protobuf, and
+some have no other try. What they send is read here into the same documents that JSON gives; answers
+are JSON, which every such client accepts. Kinds of our own have no protobuf form, here as in
+Kubernetes.
 
 The form: four magic bytes, then an ``Unknown`` message that names the type and holds the object.
 Go leaves out nothing but unset pointers, so empty strings, zeros and false of plain fields are
-dropped here as JSON drops them; fields marked ``?`` are pointers, and their zeros mean something.
+dropped here as JSON drops them. Numbers, names and types of the fields are data, which
+``scripts/make_protobuf.py`` writes.
 """
 
 import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from grange.api import timestamps
+from grange.api import codec, timestamps
 from grange.api.meta import Document
-from grange.api.status import BadRequest, UnsupportedMediaType
+from grange.api.status import BadRequest, TooLarge, UnsupportedMediaType
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+FIELDS_MAX = 50_000
+"""Reading takes about a microsecond a field, and holds the event loop."""
+
 _MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTHS = {_FIXED64: 8, _FIXED32: 4}
 _VARINT_MAX_BYTES = 10
-_LIST, _MAP, _POINTER = "[]", "{}", "?"
+_LIST, _MAP, _INLINED, _POINTER, _REQUIRED = "[]", "{}", "=", "?", "!"
+_TABLE = Path(__file__).parent / "protobuf_messages.txt"
+# What the others are wrapped in, and what special types are made of.
+_WRAPPERS = """
+Unknown 1:typeMeta:TypeMeta 2:raw:raw
+TypeMeta 1:apiVersion:string 2:kind:string
+Timestamp 1:seconds:int 2:nanos:int
+IntOrString 1:type:int 2:int:int 3:string:string
+Quantity 1:string:string
+Raw 1:raw:raw
+"""
+_SPECIAL = frozenset({"time", "microtime", "quantity", "json", "int-or-string"})
+_ANY_VERSION = "DeleteOptions"  # belongs to every group
 
-# Field numbers to name and type, from the published .proto files of Kubernetes' API groups.
-# [] is repeated, {} a map from strings, ? a pointer; capitals are messages.
-_MESSAGES: dict[str, dict[int, tuple[str, str]]] = {
-    "ObjectMeta": {
-        1: ("name", "string"),
-        2: ("generateName", "string"),
-        3: ("namespace", "string"),
-        5: ("uid", "string"),
-        6: ("resourceVersion", "string"),
-        7: ("generation", "int"),
-        8: ("creationTimestamp", "time"),
-        9: ("deletionTimestamp", "time"),
-        10: ("deletionGracePeriodSeconds", "int?"),
-        11: ("labels", "{}string"),
-        12: ("annotations", "{}string"),
-        13: ("ownerReferences", "[]OwnerReference"),
-        14: ("finalizers", "[]string"),
-    },
-    "OwnerReference": {
-        1: ("kind", "string"),
-        3: ("name", "string"),
-        4: ("uid", "string"),
-        5: ("apiVersion", "string"),
-        6: ("controller", "bool?"),
-        7: ("blockOwnerDeletion", "bool?"),
-    },
-    "ConfigMap": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("data", "{}string"),
-        3: ("binaryData", "{}bytes"),
-        4: ("immutable", "bool?"),
-    },
-    "Secret": {
-        1: ("metadata", "ObjectMeta"),
-        2: ("data", "{}bytes"),
-        3: ("type", "string"),
-        4: ("stringData", "{}string"),
-        5: ("immutable", "bool?"),
-    },
-    "Namespace": {1: ("metadata", "ObjectMeta"), 2: ("spec", "NamespaceSpec")},
-    "NamespaceSpec": {1: ("finalizers", "[]string")},
-    "Service": {1: ("metadata", "ObjectMeta"), 2: ("spec", "ServiceSpec")},
-    "ServiceSpec": {
-        1: ("ports", "[]ServicePort"),
-        2: ("selector", "{}string"),
-        3: ("clusterIP", "string"),
-        4: ("type", "string"),
-        5: ("externalIPs", "[]string"),
-        7: ("sessionAffinity", "string"),
-        8: ("loadBalancerIP", "string"),
-        9: ("loadBalancerSourceRanges", "[]string"),
-        10: ("externalName", "string"),
-        11: ("externalTrafficPolicy", "string"),
-        12: ("healthCheckNodePort", "int"),
-        13: ("publishNotReadyAddresses", "bool"),
-        17: ("ipFamilyPolicy", "string?"),
-        18: ("clusterIPs", "[]string"),
-        19: ("ipFamilies", "[]string"),
-        20: ("allocateLoadBalancerNodePorts", "bool?"),
-        21: ("loadBalancerClass", "string?"),
-        22: ("internalTrafficPolicy", "string?"),
-    },
-    "ServicePort": {
-        1: ("name", "string"),
-        2: ("protocol", "string"),
-        3: ("port", "int"),
-        4: ("targetPort", "int-or-string"),
-        5: ("nodePort", "int"),
-        6: ("appProtocol", "string?"),
-    },
-    "Eviction": {1: ("metadata", "ObjectMeta"), 2: ("deleteOptions", "DeleteOptions")},
-    "DeleteOptions": {
-        1: ("gracePeriodSeconds", "int?"),
-        2: ("preconditions", "Preconditions"),
-        3: ("orphanDependents", "bool?"),
-        4: ("propagationPolicy", "string?"),
-        5: ("dryRun", "[]string"),
-    },
-    "Preconditions": {1: ("uid", "string?"), 2: ("resourceVersion", "string?")},
-    # What the others are wrapped in, and what maps and special types are made of.
-    "Unknown": {1: ("typeMeta", "TypeMeta"), 2: ("raw", "raw")},
-    "TypeMeta": {1: ("apiVersion", "string"), 2: ("kind", "string")},
-    "Time": {1: ("seconds", "int"), 2: ("nanos", "int")},
-    "IntOrString": {1: ("type", "int"), 2: ("int", "int"), 3: ("string", "string")},
-}
-_KINDS = frozenset({"ConfigMap", "Secret", "Namespace", "Service", "Eviction", "DeleteOptions"})
+
+class _Field(NamedTuple):
+    """A field of a message.
+
+    Attributes:
+        name: in JSON.
+        shape: ``[]``, ``{}``, ``=`` or nothing.
+        kind: of the value, or of each.
+        keeps_zero: a zero means something.
+    """
+
+    name: str
+    shape: str
+    kind: str
+    keeps_zero: bool
+
+
+class _Table(NamedTuple):
+    """What can be read.
+
+    Attributes:
+        bodies: apiVersion and kind to the message.
+        messages: each by field number.
+    """
+
+    bodies: dict[tuple[str, str], str]
+    messages: dict[str, dict[int, _Field]]
+
+
+@lru_cache(maxsize=1)
+def _table() -> _Table:
+    table = _Table({}, {})
+    for line in (_TABLE.read_text(encoding="ascii") + _WRAPPERS).splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("@"):
+            kind, _, message = rest.partition(" ")
+            table.bodies[name[1:], kind] = message
+        elif name and not name.startswith("#"):
+            table.messages[name] = dict(_field(text) for text in rest.split())
+    return table
+
+
+def _field(text: str) -> tuple[int, _Field]:
+    number, name, kind = text.split(":")
+    shape = next((mark for mark in (_LIST, _MAP, _INLINED) if kind.startswith(mark)), "")
+    plain = kind.removeprefix(shape).rstrip(_POINTER + _REQUIRED)
+    return int(number), _Field(name, shape, plain, kind.endswith((_POINTER, _REQUIRED)))
 
 
 def is_protobuf(media_type: str) -> bool:
@@ -125,111 +104,135 @@ def decode(body: bytes) -> Document:
 
     Raises:
         UnsupportedMediaType: it is of a kind that is read only as JSON or YAML.
+        TooLarge: it has more than ``FIELDS_MAX`` fields.
         BadRequest: the body is damaged.
     """
     if not body.startswith(_MAGIC):
         raise BadRequest("the body is not Kubernetes' protobuf: it lacks the magic bytes")
-    outer = _message("Unknown", body[len(_MAGIC) :])
+    reader = _Reader()
+    outer = reader.message("Unknown", body[len(_MAGIC) :])
     meta = outer.get("typeMeta") or {}
-    kind = meta.get("kind") or ""
-    if kind not in _KINDS:
+    version, kind = meta.get("apiVersion") or "", meta.get("kind") or ""
+    message = _table().bodies.get(("v1" if kind == _ANY_VERSION else version, kind))
+    if message is None:
         raise UnsupportedMediaType(
             f'the server reads {kind or "such objects"} as JSON and YAML, not as "{MEDIA_TYPE}"; '
             "write the object to a file and use `kubectl apply -f FILE`, which sends JSON"
         )
-    return {**meta, **_message(kind, outer.get("raw") or b"")}
+    return {**meta, **reader.message(message, outer.get("raw") or b"")}
 
 
-def _message(name: str, body: bytes) -> Document:
-    # Recursion is bounded by the table: no message contains itself.
-    fields = _MESSAGES[name]
-    document: Document = {}
-    for number, wire, value in _records(body):
-        if number not in fields:
-            continue
-        field, kind = fields[number]
-        if kind.startswith(_MAP):
-            key, item = _entry(_bytes(value, wire), kind.removeprefix(_MAP))
-            document.setdefault(field, {})[key] = item
-        elif kind.startswith(_LIST):
-            document.setdefault(field, []).append(_value(kind.removeprefix(_LIST), wire, value))
-        else:
-            item = _value(kind.removesuffix(_POINTER), wire, value)
-            if kind.endswith(_POINTER) or item not in (None, "", 0, False):
-                document[field] = item
-    return document
+class _Reader:
+    """Reads the messages of one body, and counts their fields."""
 
+    def __init__(self) -> None:
+        self._left = FIELDS_MAX
+        self._messages = _table().messages
 
-def _entry(body: bytes, kind: str) -> tuple[str, Any]:
-    key: Any = ""
-    item: Any = ""
-    for number, wire, value in _records(body):
-        if number == 1:
-            key = _value("string", wire, value)
-        elif number == 2:
-            item = _value(kind, wire, value)
-    return key, item
+    def message(self, name: str, body: bytes) -> Document:
+        # Recursion is bounded by the table: no message contains itself.
+        fields = self._messages[name]
+        document: Document = {}
+        for number, wire, value in self._records(body):
+            field = fields.get(number)
+            if field is None:
+                continue
+            if field.shape == _MAP:
+                key, item = self._entry(_bytes(value, wire), field.kind)
+                document.setdefault(field.name, {})[key] = item
+                continue
+            item = self._value(field.kind, wire, value)
+            if field.shape == _LIST:
+                document.setdefault(field.name, []).append(item)
+            elif field.shape == _INLINED:
+                document.update(item)
+            elif item is not None and (field.keeps_zero or item not in ("", 0, False)):
+                document[field.name] = item
+        return document
 
+    def _entry(self, body: bytes, kind: str) -> tuple[str, Any]:
+        key: Any = ""
+        item: Any = ""
+        for number, wire, value in self._records(body):
+            if number == 1:
+                key = self._value("string", wire, value)
+            elif number == 2:
+                item = self._value(kind, wire, value)
+        return key, item
 
-def _value(kind: str, wire: int, value: int | bytes) -> Any:
-    match kind:
-        case "int" | "bool":
+    def _value(self, kind: str, wire: int, value: int | bytes) -> Any:
+        if kind in ("int", "bool"):
             if not isinstance(value, int):
                 raise _damaged("a number was expected")
             return bool(value) if kind == "bool" else value
-        case "string":
-            try:
-                return _bytes(value, wire).decode()
-            except UnicodeDecodeError:
-                raise _damaged("a text is not UTF-8") from None
-        case "bytes":
-            return base64.b64encode(_bytes(value, wire)).decode()
-        case "raw":
-            return _bytes(value, wire)
-        case "time":
-            return _time(_bytes(value, wire))
-        case "int-or-string":
-            either = _message("IntOrString", _bytes(value, wire))
-            return either.get("string", "") if either.get("type") else either.get("int", 0)
-    return _message(kind, _bytes(value, wire))
+        body = _bytes(value, wire)
+        match kind:
+            case "string":
+                try:
+                    return body.decode()
+                except UnicodeDecodeError:
+                    raise _damaged("a text is not UTF-8") from None
+            case "bytes":
+                return base64.b64encode(body).decode()
+            case "raw":
+                return body
+        return self._special(kind, body) if kind in _SPECIAL else self.message(kind, body)
 
+    def _special(self, kind: str, body: bytes) -> Any:
+        """A message that JSON has in a form of its own."""
+        match kind:
+            case "quantity":
+                return self.message("Quantity", body).get("string", "0")
+            case "json":
+                raw = self.message("Raw", body).get("raw")
+                return codec.decode_any(raw) if raw else None
+            case "int-or-string":
+                either = self.message("IntOrString", body)
+                return either.get("string", "") if either.get("type") else either.get("int", 0)
+        return self._time(kind, body)
 
-def _time(body: bytes) -> str | None:
-    seconds = _message("Time", body).get("seconds", 0)
-    if seconds <= 0:
-        return None  # Go's zero time, long before the epoch
-    try:
-        return timestamps.rfc3339(_EPOCH + timedelta(seconds=seconds))
-    except OverflowError:
-        raise _damaged("a time is out of range") from None
+    def _time(self, kind: str, body: bytes) -> str | None:
+        instant = self.message("Timestamp", body)
+        seconds, nanos = instant.get("seconds", 0), instant.get("nanos", 0)
+        if seconds <= 0:
+            return None  # Go's zero time, long before the epoch
+        try:
+            if kind == "time":
+                return timestamps.rfc3339(_EPOCH + timedelta(seconds=seconds))
+            since = timedelta(seconds=seconds, microseconds=nanos // 1000)
+            return timestamps.rfc3339_micro(_EPOCH + since)
+        except OverflowError:
+            raise _damaged("a time is out of range") from None
+
+    def _records(self, body: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+        """Field number, wire type and value of each; numbers are signed, fixed ones are bytes."""
+        at = 0
+        while at < len(body):
+            self._left -= 1
+            if self._left < 0:
+                raise TooLarge(f"the body has more than {FIELDS_MAX} fields; send JSON")
+            tag, at = _varint(body, at)
+            number, wire = tag >> 3, tag & 7
+            if wire == _VARINT:
+                value, at = _varint(body, at)
+                yield number, wire, value - (1 << 64) if value >> 63 else value
+                continue
+            if wire == _BYTES:
+                size, at = _varint(body, at)
+            elif wire in _WIDTHS:
+                size = _WIDTHS[wire]
+            else:
+                raise _damaged(f"wire type {wire} is not known")
+            if at + size > len(body):
+                raise _damaged("it ends too early")
+            yield number, wire, body[at : at + size]
+            at += size
 
 
 def _bytes(value: int | bytes, wire: int) -> bytes:
     if wire != _BYTES or not isinstance(value, bytes):
         raise _damaged("a text or message was expected")
     return value
-
-
-def _records(body: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Field number, wire type and value of each record; numbers are signed, fixed ones are bytes."""
-    at = 0
-    while at < len(body):
-        tag, at = _varint(body, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
-            value, at = _varint(body, at)
-            yield number, wire, value - (1 << 64) if value >> 63 else value
-            continue
-        if wire == _BYTES:
-            size, at = _varint(body, at)
-        elif wire in _WIDTHS:
-            size = _WIDTHS[wire]
-        else:
-            raise _damaged(f"wire type {wire} is not known")
-        if at + size > len(body):
-            raise _damaged("it ends too early")
-        yield number, wire, body[at : at + size]
-        at += size
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
