@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -12,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from grange.api.meta import Document
-from grange.api.status import Conflict
+from grange.api.status import Conflict, Forbidden
 from grange.api.wire import ADMIN, ANONYMOUS, Request, Response
 from grange.apiserver.authn import StaticTokens
+from grange.apiserver.connections import ConnectionLimits
 from grange.apiserver.listener import BODY_MAX_BYTES, Limits, Listener
 from grange.app import keymaking
 from grange.base.clock import Clock
@@ -22,6 +24,7 @@ from grange.base.log import Logger
 
 pytestmark = pytest.mark.e2e
 BEARER = "a-token"
+SIZES = {"/medium": 50_000, "/large": 500_000, "/huge": 50_000_000}
 
 
 @dataclass
@@ -49,8 +52,9 @@ class Handler:
                 raise ZeroDivisionError("secret detail")
             case "/endless":
                 return Response(200, chunks=self.endless())
-            case "/large":
-                return Response(200, b"x" * 500_000, "text/plain")
+            case "/medium" | "/large" | "/huge":
+                self.entered.set()
+                return Response(200, b"x" * SIZES[request.path], "text/plain")
             case "/slow":
                 self.entered.set()
                 await self.stop.wait()
@@ -106,6 +110,8 @@ class Wire:
 
     def ask(self, method: str, target: str, body: bytes = b"", *headers: str) -> None:
         lines = [f"{method} {target} HTTP/1.1", "Host: x", *headers]
+        if method == "POST" and not any(line.startswith("Authorization") for line in headers):
+            lines.append(f"Authorization: Bearer {BEARER}")
         if body:
             lines.append(f"Content-Length: {len(body)}")
         self.send("\r\n".join([*lines, "", ""]).encode() + body)
@@ -156,6 +162,11 @@ class Harness:
             await opened.close()
 
 
+def refuse(request: Request) -> None:
+    if request.path == "/forbidden":
+        raise Forbidden("not you")
+
+
 Start = Callable[..., "contextlib.AbstractAsyncContextManager[Harness]"]
 
 
@@ -173,6 +184,7 @@ def start(clock: Clock, log: Logger) -> Start:
             clock=clock,
             log=log,
             drain=handler.stop.set,
+            admit=refuse,
             limits=limits,
         )
         async with listener:
@@ -448,3 +460,155 @@ async def test_json_bodies_end_with_one_newline(start: Start) -> None:
             assert (await wire.answer()).body == body
         wire.ask("GET", "/nobody", b"", "Authorization: Bearer wrong")
         assert (await wire.answer()).body.endswith(b"}\n")
+
+
+AUTHORIZED = f"Authorization: Bearer {BEARER}"
+
+
+def anonymous(method: str, *headers: str) -> bytes:
+    return "\r\n".join([f"{method} / HTTP/1.1", "Host: x", *headers, "", ""]).encode()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        anonymous("POST", "Content-Length: 3000000"),
+        anonymous("POST", "Content-Length: 3000000", "Expect: 100-continue"),
+        anonymous("POST", "Transfer-Encoding: chunked") + b"5\r\nabcde\r\n",
+        anonymous("GET", "Content-Length: 4") + b"abcd",
+    ],
+    ids=["length", "expect", "chunked", "here"],
+)
+async def test_body_without_a_credential_is_not_read(start: Start, raw: bytes) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.send(raw)
+        answer = await wire.answer()
+        assert (answer.code, answer.status["reason"]) == (401, "Unauthorized")
+        if not raw.endswith(b"abcd"):
+            assert await wire.ended()
+        assert harness.handler.seen == []
+        assert harness.listener.budget.held == 0
+
+
+async def test_request_is_refused_on_its_head(start: Start) -> None:
+    async with start() as harness, harness.wire() as wire:
+        wire.ask("POST", "/forbidden", b"", "Content-Length: 3000000")
+        answer = await wire.answer()
+        assert (answer.code, answer.status["reason"]) == (403, "Forbidden")
+        assert await wire.ended()
+        assert harness.handler.seen == []
+
+
+async def test_bodies_of_all_connections_share_one_bound(start: Start, clock: Clock) -> None:
+    async with start(Limits(bodies_bytes=100_000)) as harness:
+        budget = harness.listener.budget
+        async with harness.wire() as first, harness.wire() as second, harness.wire() as third:
+            first.ask("POST", "/", b"", "Content-Length: 90000")
+            first.send(b"x" * 80_000)
+            async with clock.timeout(5):
+                while budget.held < 80_000:
+                    await clock.sleep(0.01)
+            second.ask("POST", "/", b"", "Content-Length: 30000")
+            second.send(b"x" * 25_000)
+            answer = await second.answer()
+            assert (answer.code, answer.status["reason"]) == (429, "TooManyRequests")
+            assert answer.headers["retry-after"] == "1"
+            assert await second.ended()
+            first.send(b"x" * 10_000)
+            assert json.loads((await first.answer()).body) == {"got": 90_000}
+            third.ask("POST", "/", b"", "Content-Length: 30000")
+            third.send(b"x" * 15_000)
+            third.send(b"x" * 15_000)
+            assert (await third.answer()).code == 200
+        assert budget.held == 0
+
+
+async def test_body_that_cannot_be_decoded_is_a_bad_request(
+    start: Start, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    zipped = ("Content-Encoding: gzip", AUTHORIZED)
+    async with start() as harness:
+        for body in (b"not gzip at all", b"\x1f\x8b\x08\x00" + b"x" * 400, b"x" * 300_000):
+            async with harness.wire() as wire:
+                wire.ask("POST", "/", body, *zipped)
+                assert (await wire.answer()).status["reason"] == "BadRequest"
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", b"", "Transfer-Encoding: chunked", AUTHORIZED)
+            wire.send(b"5\r\nabcde\r\nnonsense\r\n\r\n")
+            assert (await wire.answer()).status["reason"] == "BadRequest"
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", gzip.compress(b"x" * 1_000), *zipped)
+            assert json.loads((await wire.answer()).body) == {"got": 1_000}
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", gzip.compress(b"x" * 50_000_000), *zipped)
+            assert (await wire.answer()).code == 413
+        assert len(harness.handler.seen) == 1
+    assert records == []
+
+
+async def nobody_left(listener: Listener, clock: Clock) -> None:
+    """Wait until the listener has no connection."""
+    async with clock.timeout(10):
+        while len(listener.connections):
+            await clock.sleep(0.01)
+
+
+async def test_client_that_does_not_read_is_not_served_on(start: Start, clock: Clock) -> None:
+    """A thousand answers of 50 kB would be 50 MB in the server's memory."""
+    async with start(Limits(stall_s=0.3)) as harness, harness.wire() as wire:
+        # Nothing reads, so the stream's own buffer of 128 kB fills and the socket's after it.
+        wire.send(b"GET /medium HTTP/1.1\r\nHost: x\r\n\r\n" * 1_000)
+        await harness.handler.entered.wait()
+        await nobody_left(harness.listener, clock)
+        assert len(harness.handler.seen) < 500
+
+
+async def test_large_answer_is_cut_where_nobody_reads_it(start: Start, clock: Clock) -> None:
+    async with start(Limits(stall_s=0.3)) as harness, harness.wire() as wire:
+        wire.ask("GET", "/huge")
+        await harness.handler.entered.wait()
+        await nobody_left(harness.listener, clock)
+
+
+async def test_oldest_stranger_makes_room_for_the_newest(start: Start) -> None:
+    bounds = ConnectionLimits(total=4, unauthenticated=3, unauthenticated_per_peer=3)
+    async with start(Limits(connections=bounds)) as harness, harness.wire() as known:
+        known.ask("GET", "/", b"", AUTHORIZED)
+        assert (await known.answer()).code == 200
+        async with harness.wire() as first, harness.wire() as second, harness.wire() as third:
+            for wire in (first, second, third):
+                wire.ask("GET", "/")
+                assert (await wire.answer()).code == 200
+            async with harness.wire() as fourth:
+                assert await first.ended()
+                fourth.ask("GET", "/", b"", AUTHORIZED)
+                assert (await fourth.answer()).code == 200
+            known.ask("GET", "/", b"", AUTHORIZED)
+            assert (await known.answer()).code == 200
+        assert harness.listener.connections.evicted >= 1
+
+
+async def test_handshakes_count_as_connections(start: Start, tmp_path: Path, clock: Clock) -> None:
+    keys = keymaking.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
+    client = ssl.create_default_context(cadata=keys.ca_pem.decode())
+    bounds = ConnectionLimits(total=10, unauthenticated=3, unauthenticated_per_peer=3)
+    async with start(Limits(connections=bounds), tls=keys.server_context()) as harness:
+        async with harness.wire() as silent, harness.wire() as garbage:
+            garbage.send(b"GET / HTTP/1.1\r\n\r\n")
+            assert await garbage.ended()
+            async with harness.wire(), harness.wire(), harness.wire(client) as speaking:
+                assert await silent.ended()
+                speaking.ask("GET", "/", b"", AUTHORIZED)
+                assert (await speaking.answer()).code == 200
+        await nobody_left(harness.listener, clock)
+
+
+async def test_failures_of_strangers_are_logged_so_often(
+    start: Start, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    async with start() as harness:
+        for _ in range(200):
+            async with harness.wire() as wire:
+                wire.ask("GET", "/fault")
+                assert (await wire.answer()).code == 500
+    assert len(records) == 60

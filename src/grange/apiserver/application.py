@@ -42,6 +42,7 @@ from grange.apiserver.watch import Watches
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import CollectorRegistry, exposition, registry as new_registry
+from grange.base.ratelimited import RateLimitedLogger
 from grange.base.rng import Stream
 from grange.store.errors import StoreError
 from grange.store.interface import Store
@@ -121,6 +122,7 @@ class Application:
         self.health = Health(store)
         self._clock = clock
         self._log = log
+        self._errors = RateLimitedLogger(log, clock)
         self._authn = authn
         self._logs = logs
         self._explainer = explainer
@@ -195,15 +197,13 @@ class Application:
         try:
             user = self._user(request)
             review = reviews.serve(request, user)
-            target = None if review else request_info.parse(request, self.scheme)
+            target = None if review else self._authorized(request, user)
             if review is not None:
                 response = review
             elif target is None:
-                authz.check_path(user, request.method, request.path)
                 response = self._serve_path(request)
             else:
                 verb = target.verb
-                authz.check_resource(user, target)
                 handler = self._handler(target)
                 resource = target.resource
                 call = Call(
@@ -221,7 +221,9 @@ class Application:
         except StoreError as error:
             response = failure(stored.translate(error))
         except Exception as error:  # noqa: BLE001  one of the three supervision points
-            self._log.error("request failed", method=request.method, path=request.path, error=error)
+            self._errors.error(
+                "request failed", method=request.method, path=request.path, error=error
+            )
             response = failure(InternalError("the server failed on this request; its log says why"))
         elapsed = self._clock.monotonic() - started
         self._metrics.observe(verb, resource, response.status, elapsed)
@@ -234,6 +236,28 @@ class Application:
             elapsed_s=elapsed,
         )
         return response
+
+    def admit(self, request: Request) -> None:
+        """Decide on a request before its body is there.
+
+        Raises:
+            ApiError: it will be refused whatever its body is.
+        """
+        user = self._user(request)
+        if reviews.is_review(request.path):
+            return
+        target = self._authorized(request, user)
+        if target is not None:
+            self._handler(target)
+
+    def _authorized(self, request: Request, user: User) -> Target | None:
+        """What an authorized request is about; None for paths outside resources."""
+        target = request_info.parse(request, self.scheme)
+        if target is None:
+            authz.check_path(user, request.method, request.path)
+        else:
+            authz.check_resource(user, target)
+        return target
 
     def _user(self, request: Request) -> User:
         if request.user == ANONYMOUS and self._authn is not None:

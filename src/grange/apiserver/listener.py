@@ -1,35 +1,44 @@
-"""HTTPS in front of a handler: sockets, TLS, limits and an orderly end.
+"""HTTPS in front of a handler: requests, answers, limits and an orderly end.
 
-The low-level server of aiohttp speaks HTTP/1.1; this module bounds what a connection may do (size of
-head and body, time to send them, idle time), hands each request on as a ``wire.Request``, and pumps
-chunks of streams. A client that goes away cancels its request, which closes its stream.
+The low-level server of aiohttp speaks HTTP/1.1 (``protocol``), connections are accepted by
+``acceptor``; this module bounds what a request may do (size of its body, time to send it and to take
+the answer), hands it on as a ``wire.Request``, and pumps chunks of streams. A client that goes away
+cancels its request, which closes its stream.
+
+What a stranger sends is decided on its head: without a credential no body is read, and with one only
+after the request is authorized. Bodies of all connections share one budget.
 """
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Self, cast
+from typing import Self, cast
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import HttpVersion11, web
-from aiohttp.web_protocol import RequestHandler
 
-from grange.api.status import ApiError, BadRequest, InternalError, Timeout, TooLarge, Unauthorized
+from grange.api.status import ApiError, BadRequest, Unauthorized
 from grange.api.wire import ANONYMOUS, JSON, Request, Response, User
+from grange.apiserver.acceptor import Acceptor, Address
 from grange.apiserver.authn import Authenticator
+from grange.apiserver.bodies import Body, BodyBudget
 from grange.apiserver.call import failure
+from grange.apiserver.connections import ConnectionLimits, Connections
+from grange.apiserver.protocol import Protocol, Server
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.ratelimited import RateLimitedLogger
+from grange.base.tasks import Nursery
 
 BODY_MAX_BYTES = 3 * 1024 * 1024  # the API server's limit in Kubernetes
-_HEAD_LINE_MAX_BYTES = 16 * 1024
-_HEADER_FIELD_MAX_BYTES = 16 * 1024
 _ONE_WRITE_MAX_BYTES = 64 * 1024  # what a transport buffers before it asks writers to wait
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 Handler = Callable[[Request], Awaitable[Response]]
+Drained = Callable[[Protocol], Awaitable[None]]
 
 _FLUSH_POLL_S = 0.01
 
@@ -40,20 +49,26 @@ class Limits:
 
     Attributes:
         body_bytes: size of a request's body.
+        bodies_bytes: of the bodies of all requests that are read or served at a time.
+        connections: how many there may be.
         head_s: until the first request's head is complete.
         body_s: until a request's body is complete.
         idle_s: between requests; longer than the 90 s after which Go clients drop a connection
             themselves, so that the server does not close one that is about to be used.
         close_s: how long running requests may take to end when the listener closes.
         goodbye_s: how long a peer may take to answer the end of TLS.
+        stall_s: how long a peer may take nothing of an answer that is not a stream.
     """
 
     body_bytes: int = BODY_MAX_BYTES
+    bodies_bytes: int = 64 * 1024 * 1024
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     head_s: float = 20.0
     body_s: float = 30.0
     idle_s: float = 120.0
     close_s: float = 5.0
     goodbye_s: float = 0.5
+    stall_s: float = 60.0
 
 
 class Listener:
@@ -67,8 +82,13 @@ class Listener:
         host: address to listen on.
         port: 0 takes a free one; see ``port``.
         drain: called when closing begins, to end streams in order.
+        admit: decides on a request's head, raising ``ApiError``, before a body is waited for.
         clock, log: as everywhere.
         limits: what a connection may take.
+
+    Attributes:
+        budget: the bodies that are held now.
+        connections: those that are open now.
     """
 
     def __init__(  # noqa: PLR0913  everything is injected, and this is the seam
@@ -82,6 +102,7 @@ class Listener:
         host: str = "127.0.0.1",
         port: int = 0,
         drain: Callable[[], None] | None = None,
+        admit: Callable[[Request], None] | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._handler = handler
@@ -89,19 +110,22 @@ class Listener:
         self._ssl_context = ssl_context
         self._clock = clock
         self._log = log
+        self._errors = RateLimitedLogger(log, clock)
         self._host = host
         self._wanted_port = port
         self._drain = drain
+        self._admit = admit
         self._limits = limits or Limits()
-        self._server: _Server | None = None
-        self._sockets: asyncio.Server | None = None
+        self.budget = BodyBudget(self._limits.bodies_bytes)
+        self.connections = Connections(self._limits.connections)
+        self._server: Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._owned = AsyncExitStack()
 
     @property
     def port(self) -> int:
         """The port it listens on; 0 before ``start``."""
-        if self._sockets is None or not self._sockets.sockets:
-            return 0
-        return int(self._sockets.sockets[0].getsockname()[1])
+        return 0 if self._acceptor is None else self._acceptor.port
 
     @property
     def url(self) -> str:
@@ -117,23 +141,29 @@ class Listener:
             OSError: the address cannot be had (in use, not permitted).
         """
         limits = self._limits
-        self._server = _Server(self._serve, limits, self._log)
-        loop = asyncio.get_running_loop()
-        self._sockets = await loop.create_server(
-            self._server,
+        self._server = Server(
+            self._serve,
+            body_bytes=limits.body_bytes,
+            head_s=limits.head_s,
+            idle_s=limits.idle_s,
+            log=self._errors,
+        )
+        address = Address(
             self._host,
             self._wanted_port,
-            ssl=self._ssl_context,
-            ssl_handshake_timeout=limits.head_s if self._ssl_context else None,
+            self._ssl_context,
+            handshake_s=limits.head_s,
             # A peer that keeps an idle connection in a pool does not answer a goodbye.
-            ssl_shutdown_timeout=limits.goodbye_s if self._ssl_context else None,
-            backlog=1024,
+            goodbye_s=limits.goodbye_s,
         )
+        handshakes = await self._owned.enter_async_context(Nursery("handshakes"))
+        self._owned.callback(handshakes.cancel)
+        self._acceptor = await Acceptor.open(address, self._server, self.connections, handshakes)
 
     async def close(self) -> None:
         """Refuse new connections, end streams, give running requests their time; idempotent."""
-        if self._sockets is not None:
-            self._sockets.close()
+        if self._acceptor is not None:
+            self._acceptor.stop()
         if self._drain is not None:
             self._drain()
         if self._server is not None:
@@ -141,9 +171,8 @@ class Listener:
             transports = [peer.transport for peer in self._server.connections if peer.transport]
             await self._server.shutdown(self._limits.close_s)
             await self._cut(transports)
-        if self._sockets is not None:
-            await self._sockets.wait_closed()
-        self._server = self._sockets = None
+        await self._owned.aclose()
+        self._server = self._acceptor = None
 
     async def _cut(self, transports: Sequence[asyncio.Transport]) -> None:
         """End connections whose peers do not answer the end of TLS, once all is sent."""
@@ -164,58 +193,92 @@ class Listener:
         await self.close()
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        if not incoming.body_exists:
+            return await self._respond(incoming, b"")
+        limits = self._limits
+        with Body(
+            incoming,
+            self.budget,
+            limit=limits.body_bytes,
+            within_s=limits.body_s,
+            clock=self._clock,
+        ) as body:
+            return await self._respond(incoming, body)
+
+    async def _respond(self, incoming: web.BaseRequest, body: "Body | bytes") -> web.StreamResponse:
         try:
-            user = self._user(incoming.headers)
-            body = await self._body(incoming) if incoming.body_exists else b""
-            request = Request(
-                incoming.method,
-                *_target(incoming.raw_path),
-                headers=incoming.headers,
-                body=body,
-                user=user,
-            )
+            user = self._user(incoming)
+            target = _target(incoming.raw_path)
+            request = Request(incoming.method, *target, headers=incoming.headers, user=user)
+            if isinstance(body, Body):
+                request.body = await self._body(request, body)
         except ApiError as error:
-            return _plain(failure(error))
+            refusal = _plain(failure(error))
+            if isinstance(body, Body) and not body.is_here:
+                refusal.force_close()  # the rest of the body is of no use
+            return refusal
         response = await self._handler(request)
         if response.chunks is not None:
             return await self._stream(incoming, response, response.chunks)
-        if (
-            len(response.body) <= _ONE_WRITE_MAX_BYTES
-            and incoming.keep_alive
-            and incoming.method != "HEAD"
-            and incoming.version == HttpVersion11
-        ):
-            return _OneWrite(response)
+        if incoming.method == "HEAD":
+            return _plain(response)
+        if len(response.body) > _ONE_WRITE_MAX_BYTES:
+            return await self._pieces(incoming, response)
+        if incoming.keep_alive and incoming.version == HttpVersion11:
+            return _OneWrite(response, self._drained)
         return _plain(response)
 
-    def _user(self, headers: Mapping[str, str]) -> User:
-        if self._authenticator is None:
-            return ANONYMOUS
-        user = self._authenticator.authenticate(headers)
-        if user is None and headers.get("authorization"):
-            raise Unauthorized("the credential in the Authorization header is not known")
+    async def _body(self, request: Request, body: Body) -> bytes:
+        if self._authenticator is not None and request.user == ANONYMOUS:
+            raise Unauthorized("a request with a body needs a credential")
+        if body.is_here:
+            return body.read_nowait()
+        if self._admit is not None:
+            self._admit(request)
+        return await body.read()
+
+    def _user(self, incoming: web.BaseRequest) -> User:
+        user: User | None = None
+        if self._authenticator is not None:
+            user = self._authenticator.authenticate(incoming.headers)
+            if user is None:
+                if incoming.headers.get("authorization"):
+                    raise Unauthorized("the credential in the Authorization header is not known")
+                return ANONYMOUS
+        protocol = incoming.protocol
+        if isinstance(protocol, Protocol) and protocol.connection is not None:
+            self.connections.authenticate(protocol.connection)
         return user or ANONYMOUS
 
-    async def _body(self, incoming: web.BaseRequest) -> bytes:
-        limit = self._limits.body_bytes
-        if (incoming.content_length or 0) > limit:
-            raise _too_large(limit)
-        if incoming.content.is_eof():  # it came with the head, as small bodies do
-            body = incoming.content.read_nowait()
-            if len(body) > limit:
-                raise _too_large(limit)
-            return body
-        if incoming.headers.get("expect", "").lower() == "100-continue" and incoming.transport:
-            incoming.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    async def _drained(self, protocol: Protocol) -> None:
+        """Wait until the peer has taken enough of what was written; one that takes nothing is cut.
+
+        Raises:
+            ConnectionError: it went away, or was cut.
+        """
         try:
-            async with self._clock.timeout(self._limits.body_s):
-                return await incoming.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise _too_large(limit) from None
+            async with self._clock.timeout(self._limits.stall_s):
+                await protocol.drained()
         except TimeoutError:
-            raise Timeout(
-                f"the body did not arrive within {self._limits.body_s:g} s; nothing was done"
-            ) from None
+            protocol.abort()
+            raise ConnectionResetError("the client does not read its answer") from None
+
+    async def _pieces(self, incoming: web.BaseRequest, response: Response) -> web.StreamResponse:
+        """A large answer, written no faster than the peer takes it."""
+        outgoing = web.StreamResponse(
+            status=response.status,
+            headers={**response.headers, "Content-Type": response.content_type},
+        )
+        ending = _ending(response)
+        body = memoryview(response.body)
+        outgoing.content_length = len(body) + len(ending)
+        await outgoing.prepare(incoming)
+        for at in range(0, len(body), _ONE_WRITE_MAX_BYTES):
+            if incoming.protocol.writing_paused:
+                await self._drained(cast("Protocol", incoming.protocol))
+            await outgoing.write(body[at : at + _ONE_WRITE_MAX_BYTES])
+        await outgoing.write_eof(ending)
+        return outgoing
 
     async def _stream(
         self, incoming: web.BaseRequest, response: Response, chunks: AsyncIterator[bytes]
@@ -234,7 +297,7 @@ class Listener:
             await outgoing.write_eof()
         except ApiError as error:
             # The head is out: all that can be done is to end the stream short, and say so here.
-            self._log.warning("stream broke off", path=incoming.path, error=error)
+            self._errors.warning("stream broke off", path=incoming.path, error=error)
             if incoming.transport is not None:
                 incoming.transport.abort()
         except ConnectionError:
@@ -244,10 +307,6 @@ class Listener:
             if close is not None:
                 await close()
         return outgoing
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body of the request is too large: at most {limit} bytes are taken")
 
 
 def _target(raw: str) -> tuple[str, Mapping[str, str]]:
@@ -279,9 +338,11 @@ class _OneWrite(web.StreamResponse):
     create; answers that keep the connection open and need none of them go this way.
     """
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, drained: Drained) -> None:
         super().__init__(status=response.status)
         self._response = response
+        self._drained = drained
+        self._protocol: Protocol | None = None
 
     @property
     def keep_alive(self) -> bool | None:
@@ -291,6 +352,7 @@ class _OneWrite(web.StreamResponse):
     async def prepare(self, request: web.BaseRequest) -> None:
         """Write everything."""
         response, transport = self._response, request.transport
+        self._protocol = cast("Protocol", request.protocol)
         ending = _ending(response)
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client went away")
@@ -309,81 +371,6 @@ class _OneWrite(web.StreamResponse):
         )
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """It is written already."""
-
-
-class _Connection(RequestHandler):
-    """One connection; ends itself when its first request's head does not come in time."""
-
-    def __init__(self, server: "_Server", limits: Limits, log: Logger, **settings: Any) -> None:
-        super().__init__(server, **settings)
-        self._limits = limits
-        self._log = log
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        asyncio.get_running_loop().call_later(self._limits.head_s, self._check_first)
-
-    def _check_first(self) -> None:
-        if self._request_count == 0 and self.transport is not None:
-            self.force_close()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """A ``Status`` body for what aiohttp itself refuses; the connection is closed after it."""
-        error: ApiError
-        if status < 500:
-            text = (message or "malformed HTTP").strip().splitlines()[0]
-            error = BadRequest(f"cannot read the request: {text[:500]}")
-        else:
-            self._log.error("request failed", error=exc)
-            error = InternalError("the server failed on this request; its log says why")
-        if request.writer.output_size > 0:
-            raise ConnectionError("the response was begun already")
-        response = _plain(failure(error))
-        response.force_close()
-        return response
-
-
-class _Server(web.Server):
-    """Makes connections with our limits."""
-
-    def __init__(
-        self,
-        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        limits: Limits,
-        log: Logger,
-    ) -> None:
-        super().__init__(
-            handler,
-            request_factory=cast(Any, self._request),
-            handler_cancellation=True,
-            keepalive_timeout=limits.idle_s,
-            max_line_size=_HEAD_LINE_MAX_BYTES,
-            max_field_size=_HEADER_FIELD_MAX_BYTES,
-            access_log=None,
-            lingering_time=1.0,
-        )
-        self._limits = limits
-        self._log = log
-
-    def _request(
-        self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
-    ) -> web.BaseRequest:
-        return web.BaseRequest(
-            message,
-            payload,
-            protocol,
-            writer,
-            task,
-            self._loop,
-            client_max_size=self._limits.body_bytes,
-        )
-
-    def __call__(self) -> RequestHandler:
-        return _Connection(self, self._limits, self._log, loop=self._loop, **self._kwargs)
+        """It is written already; the next answer waits until the peer has taken enough of it."""
+        if self._protocol is not None and self._protocol.writing_paused:
+            await self._drained(self._protocol)

@@ -45,6 +45,11 @@ KINDS = (SELFSUBJECTREVIEW, SELFSUBJECTACCESSREVIEW, SELFSUBJECTRULESREVIEW)
 _BY_PATH = {info.path(): info for info in KINDS}
 
 
+def is_review(path: str) -> bool:
+    """Whether reviews are created at the path, which decides on its callers itself."""
+    return path in _BY_PATH
+
+
 def serve(request: Request, user: User) -> Response | None:
     """The answer to a review; None for any other path.
 

@@ -16,8 +16,8 @@ from grange.api.scheme import Scheme
 from grange.api.wire import ADMIN, User
 from grange.apiserver.application import Application
 from grange.apiserver.authn import StaticTokens
-from grange.apiserver.listener import Listener
-from grange.app import pki, roles
+from grange.apiserver.listener import Limits, Listener
+from grange.app import descriptors, pki, roles
 from grange.app.datadir import make_directory
 from grange.app.explanations import Explanations
 from grange.app.host import Host
@@ -160,6 +160,8 @@ class ControlPlane:
             host=self.settings.host,
             port=self.settings.port,
             drain=application.end_streams,
+            admit=application.admit,
+            limits=Limits(connections=descriptors.connection_limits(descriptors.raise_limit())),
         )
         await self._listen(listener)
         try:
