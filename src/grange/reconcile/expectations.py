@@ -201,7 +201,7 @@ class Expectations:
             return 0.0
         reads = (*record.creations.values(), *(item.read_at for item in record.deletions.values()))
         soonest = min(reads, default=math.inf) - self._clock.monotonic()
-        return max(0.0, min(soonest, self.remaining_s(owner_uid)))
+        return max(_RESOLUTION_S, min(soonest, self.remaining_s(owner_uid)))
 
     def awaited(self, owner_uid: str) -> Awaited:
         """What the owner still waits for: for logs and explanations."""

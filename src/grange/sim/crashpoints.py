@@ -24,6 +24,8 @@ from grange.sim.world import World
 T = TypeVar("T")
 
 _FOREVER_S = 1e9
+MISSED_S = 20.0
+"""Within this time the others have the work of a member that died (docs/farm.md)."""
 
 
 class Crashed(ServiceUnavailable):
@@ -176,7 +178,7 @@ class CrashPoints:
     async def _kill(self, asked: Asked, point: CrashPoint) -> None:
         self.struck = asked
         self._world.network.note(asked.component, f"dies {point}: {asked.what}")
-        self._world.crash(asked.component)
+        self._world.crash(asked.component, missed_s=MISSED_S)
         await self._world.clock.sleep(_FOREVER_S)  # until the cancellation comes to this task
 
     def _tap(self, inner: Transport, component: str) -> Transport:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from grange.base.rng import Stream
+from grange.sim.trouble import Trouble
 from grange.store.errors import Refused, RevisionMismatch, StorageFull
 from grange.store.interface import Entry, Page, Store, Subscription, Write
 
@@ -13,17 +14,41 @@ class WeakDisk:
     Args:
         inner: the store behind it; closed with this one.
         rng: what the refusals are drawn from.
-
-    Attributes:
-        full: refuse every write.
-        refuse: chance that a write is refused though the disk is not full.
+        trouble: told while writes are refused.
     """
 
-    def __init__(self, inner: Store, *, rng: Stream) -> None:
-        self.full = False
-        self.refuse = 0.0
+    def __init__(self, inner: Store, *, rng: Stream, trouble: Trouble | None = None) -> None:
+        self._full = False
+        self._refuse = 0.0
         self._inner = inner
         self._rng = rng
+        self._trouble = trouble
+
+    @property
+    def full(self) -> bool:
+        """Whether every write is refused."""
+        return self._full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._full = full
+        self._note("full disk", broken=full)
+
+    @property
+    def refuse(self) -> float:
+        """Chance that a write is refused though the disk is not full."""
+        return self._refuse
+
+    @refuse.setter
+    def refuse(self, chance: float) -> None:
+        self._refuse = chance
+        self._note("weak disk", broken=chance > 0.0)
+
+    def _note(self, what: str, *, broken: bool) -> None:
+        if self._trouble is not None and broken:
+            self._trouble.begin(what)
+        elif self._trouble is not None:
+            self._trouble.end(what)
 
     @property
     def revision(self) -> int:

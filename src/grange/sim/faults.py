@@ -20,6 +20,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.errors import StreamBroken
 from grange.client.transport import Transport
+from grange.sim.trouble import Trouble
 
 LATE = "grange-sim-late"
 """Header of a write that was held and is delivered late; for those who judge what arrives."""
@@ -46,6 +47,11 @@ class NetworkFaults:
     answer_timeout_s: float = 5.0
     cut_stream: float = 0.0
     repeat_chunk: float = 0.0
+
+    @property
+    def loses(self) -> bool:
+        """Whether requests, answers or events may be lost."""
+        return self.lose_request > 0.0 or self.lose_answer > 0.0 or self.cut_stream > 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +104,16 @@ class Network:
         faults: how bad it is.
 
     Attributes:
-        faults: may be replaced at any time.
         history: every fault so far, with its time, for the report of a failing seed.
         held: writes that are held now.
+        trouble: what is broken now; the world adds what is not the network's.
     """
 
     def __init__(self, *, clock: Clock, rng: Stream, faults: NetworkFaults | None = None) -> None:
-        self.faults = faults or NetworkFaults()
+        self.trouble = Trouble(clock)
         self.history: list[str] = []
         self.clock = clock
+        self.faults = faults or NetworkFaults()
         self._rng = rng
         self._cut_off: dict[str, None] = {}
         self._silenced: dict[str, None] = {}
@@ -126,6 +133,20 @@ class Network:
         """
         return FaultyTransport(inner, component, life or component, self)
 
+    @property
+    def faults(self) -> NetworkFaults:
+        """How bad it is; may be replaced at any time."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: NetworkFaults) -> None:
+        self._faults = faults
+        if faults.loses:
+            self.trouble.begin("network")
+        else:
+            # Who waits for an answer that was lost learns of it so late.
+            self.trouble.end("network", after_s=faults.answer_timeout_s)
+
     def stream(self, life: str) -> Stream:
         """The luck of one life of a component."""
         return self._rng.fork(life)
@@ -133,18 +154,21 @@ class Network:
     def partition(self, component: str) -> None:
         """Cut a component off: its requests are refused, its streams break."""
         self._cut_off[component] = None
+        self.trouble.begin(f"partition of {component}")
         self.note(component, "is cut off")
 
     def heal(self, component: str) -> None:
         """Let it through again."""
         if component in self._cut_off:
             del self._cut_off[component]
+            self.trouble.end(f"partition of {component}")
             self.note(component, "is back")
 
     def hang(self, component: str, seconds: float) -> None:
         """Half of the component's open streams deliver nothing for so long; new ones are good."""
         now = self.clock.monotonic()
         self._hangs[component] = _Hang(now, now + seconds)
+        self.trouble.happened("hanging watches", lasts_s=seconds)
         self.note(component, f"hears nothing on some watches for {seconds:.1f} s")
 
     def hanging(self, component: str) -> _Hang | None:
@@ -154,11 +178,13 @@ class Network:
     def hold(self, component: str) -> None:
         """The component stands still: it gets no answers and sends nothing."""
         self._still.setdefault(component, _Still(self.clock.monotonic()))
+        self.trouble.begin(f"suspension of {component}")
 
     def go_on(self, component: str) -> None:
         """It runs again; nothing if it does."""
         if (still := self._still.pop(component, None)) is not None:
             still.over.set()
+            self.trouble.end(f"suspension of {component}")
 
     def is_still(self, component: str) -> bool:
         """Whether it stands still."""
@@ -269,8 +295,9 @@ class FaultyTransport:
         """Carry one request, if the network lets it through.
 
         Raises:
-            ServiceUnavailable: it was lost on the way there, or the component is cut off.
-            Timeout: its answer was lost on the way back, or it is held and may arrive later.
+            ServiceUnavailable: a read was lost on the way there, or the component is cut off.
+            Timeout: a write was lost on the way there, an answer on the way back, or it is held
+                and may arrive later; who wrote cannot tell the one from the other.
         """
         await self._network.running(self._component, sends=True)
         try:
@@ -285,7 +312,9 @@ class FaultyTransport:
             raise ServiceUnavailable(f"{self._component} is cut off")
         if self._happens(faults.lose_request):
             self._network.note(self._component, f"lost {request.method} {request.path}")
-            raise ServiceUnavailable("the request was lost")
+            if request.method not in _READS:
+                raise Timeout("the connection broke before the answer")  # as if it had happened
+            raise ServiceUnavailable("the connection broke")
         if (wait_s := self._held_s(request)) is not None:
             self._network.deliver(self._inner, request, self._component, wait_s)
             await self._network.clock.sleep(faults.answer_timeout_s)

@@ -29,6 +29,7 @@ from grange.reconcile.informer import InformerFactory
 from grange.sim.disk import WeakDisk
 from grange.sim.faults import Network, NetworkFaults
 from grange.sim.invariants import History
+from grange.sim.recovery import ServicesRecover
 from grange.sim.suspension import SuspendableClock
 from grange.store.interface import Store
 from grange.store.memory import MemoryStore
@@ -57,6 +58,7 @@ class World:
         client: a client whose network is always good, for the one who watches.
         network: of everybody else.
         history: every write, judged.
+        recovery: judges how long services stay short when nothing is broken.
         store: where it is all kept.
         disk: what the store is kept on.
         witnesses: told of each request that the server handled, whatever becomes of its answer.
@@ -73,10 +75,13 @@ class World:
         store: Store | None = None,
     ) -> None:
         self.clock = clock
-        self.disk = WeakDisk(store or MemoryStore(), rng=rng.fork("disk"))
-        self.store: Store = self.disk
         self.network = Network(clock=clock, rng=rng.fork("network"), faults=faults)
+        trouble = self.network.trouble
+        self.disk = WeakDisk(store or MemoryStore(), rng=rng.fork("disk"), trouble=trouble)
+        self.store: Store = self.disk
         self.history = History(self.store)
+        self.recovery = ServicesRecover(trouble, clock)
+        self.history.add(self.recovery)
         self.witnesses: list[Callable[[Request, Response], None]] = []
         self.taps: list[Callable[[Transport, str], Transport]] = []
         self._rng = rng
@@ -118,11 +123,13 @@ class World:
         )
         await application.bootstrap()
         self._application = application
+        self.network.trouble.end("server away")
 
     def stop_server(self) -> None:
         """Stop it: requests are refused, watches end; what was acknowledged stays."""
         if self._application is not None:
             self.network.note("apiserver", "stops")
+            self.network.trouble.begin("server away")
             self._application.end_streams()
             self._application = None
 
@@ -150,11 +157,21 @@ class World:
         """Their names, in the order of adding."""
         return list(self._factories)
 
-    def crash(self, name: str) -> None:
-        """Kill a component: from now on nothing it does reaches anybody."""
+    def crash(self, name: str, *, missed_s: float | None = None) -> None:
+        """Kill a component: from now on nothing it does reaches anybody.
+
+        Args:
+            name: which.
+            missed_s: others have taken its work over after so long; unless given, the world is
+                broken until it is started again.
+        """
         child = self._running.pop(name, None)
         if child is not None:
             self.network.note(name, "crashes")
+            if missed_s is None:
+                self.network.trouble.begin(f"crash of {name}")
+            else:
+                self.network.trouble.happened(f"crash of {name}", lasts_s=missed_s)
             self.network.cut(self._life(name))
             child.cancel()
             self._wake(name)  # what is dead does not stand still: it has ended
@@ -163,6 +180,7 @@ class World:
         """Start a crashed component again, as a new process."""
         if name not in self._running:
             self.network.note(name, "starts again")
+            self.network.trouble.end(f"crash of {name}")
             self._start(name)
 
     def suspend(self, name: str, *, machine: bool) -> None:
@@ -272,6 +290,7 @@ async def simulated(
             nursery.start(world.network.run(), name="held writes")
             try:
                 yield world
+                world.recovery.check()
             finally:
                 for name in world.components:
                     world.resume(name)  # or it could not even end
