@@ -112,7 +112,12 @@ class Cluster:
     async def create(self, name: str, replicas: int, **spec: Any) -> None:
         document: Document = {
             "metadata": {"name": name},
-            "spec": {"replicas": replicas, "template": template("web", 1), **spec},
+            "spec": {
+                "replicas": replicas,
+                "template": template("web", 1),
+                "placement": "OnePerNode",
+                **spec,
+            },
         }
         await self.client.create(REPLICATIONCONTROLLER, document, "default")
 

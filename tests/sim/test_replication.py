@@ -41,7 +41,7 @@ def service(name: str, replicas: int, **spec: Any) -> Document:
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
     return {
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": replicas, "template": template, **spec},
+        "spec": {"replicas": replicas, "template": template, "placement": "OnePerNode", **spec},
     }
 
 

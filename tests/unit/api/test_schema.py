@@ -341,7 +341,7 @@ def test_schema_defaults_fill_what_is_absent_at_every_depth() -> None:
 def test_controller_defaults_come_from_its_schema() -> None:
     document = controller()
     schema.apply_defaults(document, REPLICATIONCONTROLLER)
-    assert document["spec"]["placement"] == "OnePerNode"
+    assert document["spec"]["placement"] == "Packed"
     assert document["spec"]["strategy"] == "Static"
     assert document["spec"]["rollout"] == {
         "maxUnavailable": "25%",

@@ -129,4 +129,35 @@ def test_pod_document_pins_the_node_in_every_alternative_of_the_template() -> No
 
 def test_pod_document_of_a_packed_controller_without_selector_has_no_affinity() -> None:
     made = podtemplate.pod_document(builders.controller(placement="Packed"), name="web-0")
-    assert made["spec"] == builders.TEMPLATE["spec"]
+    assert "affinity" not in made["spec"]
+
+
+@pytest.mark.parametrize(
+    ("zoned", "keys"),
+    [
+        (False, ["kubernetes.io/hostname"]),
+        (True, ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]),
+    ],
+)
+def test_packed_pods_prefer_to_be_spread(zoned: bool, keys: list[str]) -> None:
+    owner = builders.controller(placement="Packed")
+    made = podtemplate.pod_document(owner, name="web-0", zoned=zoned)
+    constraints = made["spec"]["topologySpreadConstraints"]
+    assert [item["topologyKey"] for item in constraints] == keys
+    for item in constraints:
+        assert item["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert item["labelSelector"]["matchLabels"].items() <= made["metadata"]["labels"].items()
+    assert "topologySpreadConstraints" not in owner.spec.template["spec"]
+
+
+def test_spread_of_the_template_wins() -> None:
+    mine = [{"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}]
+    spec = {**builders.TEMPLATE["spec"], "topologySpreadConstraints": mine}
+    owner = builders.controller(placement="Packed", template={**builders.TEMPLATE, "spec": spec})
+    made = podtemplate.pod_document(owner, name="web-0", zoned=True)
+    assert made["spec"]["topologySpreadConstraints"] == mine
+
+
+def test_pod_bound_to_a_node_of_its_own_needs_no_spread() -> None:
+    made = podtemplate.pod_document(builders.controller(), name="web-a", node="a")
+    assert "topologySpreadConstraints" not in made["spec"]

@@ -156,7 +156,12 @@ class World:
         """A controller of ``builders.TEMPLATE``."""
         document: Document = {
             "metadata": {"name": name, "namespace": "default"},
-            "spec": {"replicas": replicas, "template": builders.TEMPLATE, **spec},
+            "spec": {
+                "replicas": replicas,
+                "template": builders.TEMPLATE,
+                "placement": "OnePerNode",  # many tests are about which node gets a pod
+                **spec,
+            },
         }
         await self.client.create(REPLICATIONCONTROLLER, document, "default")
 

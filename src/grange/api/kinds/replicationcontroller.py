@@ -42,7 +42,8 @@ class ReplicationControllerSpec(View, frozen=True):
     Attributes:
         replicas: how many pods; required, never defaulted.
         node_selector: label selector over nodes; empty means every node.
-        placement: ``OnePerNode`` or ``Packed``.
+        placement: ``Packed`` or ``OnePerNode``. The server writes its default (``Packed``) into every
+            object; one that lacks the field all the same keeps the earlier default.
         strategy: ``Static`` (pods never move because of eligibility) or ``Dynamic``.
         paused: stop scaling and repairing; pods keep running.
         pod_labels: labels for every pod, over the template's.
@@ -187,9 +188,10 @@ DEFINITIONS: dict[str, Document] = {
                 "Which nodes, by their labels; empty means every node.",
             ),
             "placement": described.text(
-                "OnePerNode puts every pod on a node of its own; Packed lets nodes take several.",
+                "Packed spreads pods softly over nodes and zones, and lets nodes take several; "
+                "OnePerNode puts every pod on a node of its own.",
                 enum=list(PLACEMENTS),
-                default="OnePerNode",
+                default="Packed",
             ),
             "strategy": described.text(
                 "Static leaves pods where they are; Dynamic moves them off nodes that no longer fit.",

@@ -3,10 +3,12 @@
 from collections.abc import Container, Sequence
 
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, node as nodes
+from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
 from grange.controllers.replication import identity
+from grange.controllers.replication.podtemplate import ZONE
 from grange.reconcile.indexer import Indexer
 from grange.reconcile.informer import InformerFactory
 
@@ -14,6 +16,7 @@ _BY_OWNER = "replication/owner-uid"  # pods by the uid of their controller
 _BY_MARK = "replication/orphan-of"  # orphans by namespace and name label
 _BY_NAME = "replication/name"  # pods by namespace and name label
 _BY_NODE = "replication/node"  # pods by the node they are bound to
+_WITHOUT_ZONE, _YES = "replication/without-zone", "yes"
 _BY_LABEL = "replication/label"  # controllers by namespace and the label value of their name
 
 
@@ -34,6 +37,7 @@ class Caches:
         self.pods.store.add_index(_BY_OWNER, _owner)
         self.pods.store.add_index(_BY_MARK, _mark)
         self.pods.store.add_index(_BY_NAME, _named)
+        self.nodes.store.add_index(_WITHOUT_ZONE, _zoneless)
         self.pods.store.add_index(_BY_NODE, lambda pod: (pod.spec.node_name,))
         self.controllers.store.add_index(_BY_LABEL, _label)
 
@@ -76,9 +80,18 @@ class Caches:
         node = self.nodes.store.get(ObjectKey("", name))
         return node is not None and nodes.is_ready(node)
 
+    def every_node_has_zone(self) -> bool:
+        """Whether there are nodes, and each says in which zone it is."""
+        nodes_ = self.nodes.store
+        return len(nodes_) > 0 and not nodes_.by_index(_WITHOUT_ZONE, _YES)
+
     def taken(self, namespace: str, *, besides: Sequence[Pod]) -> Container[str]:
         """The names of a namespace's pods except some, without listing them."""
         return _Taken(self.pods.store, namespace, besides)
+
+
+def _zoneless(node: Node) -> Sequence[str]:
+    return () if ZONE in node.metadata.labels else (_YES,)
 
 
 def _owner(pod: Pod) -> Sequence[str]:

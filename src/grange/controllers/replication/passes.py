@@ -86,7 +86,9 @@ class Passes:
         self._recorder = recorder
         self._burst = burst
         self._instruments = instruments(deps.metrics)
-        self._writes = Writes(deps.client, memory.expectations, recorder)
+        self._writes = Writes(
+            deps.client, memory.expectations, recorder, zoned=caches.every_node_has_zone
+        )
         self._journal = audit.Journal(deps.client, clock=deps.clock)
 
     async def reconcile(self, key: ObjectKey) -> Result:

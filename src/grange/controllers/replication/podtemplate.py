@@ -9,28 +9,37 @@ from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.controllers.replication import identity
+from grange.placement.spread import HOSTNAME
 from grange.reconcile import owners
 
+ZONE = "topology.kubernetes.io/zone"
 
-def pod_document(controller: ReplicationController, *, name: str, node: str = "") -> Document:
+
+def pod_document(
+    controller: ReplicationController, *, name: str, node: str = "", zoned: bool = False
+) -> Document:
     """The pod to create.
 
     The template's metadata (labels, annotations, finalizers) and spec are copied; ``podLabels`` and
     the labels of ``identity`` win over the template's. The controller's node selector becomes
     required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
     checks taints and resources there; without one, nodes that an operator wants to be left are
-    ruled out, or the scheduler would send pods back to them. A ``nodeName`` in the template is
+    ruled out, or the scheduler would send pods back to them, and the pods of the controller prefer
+    to be spread over hosts and zones, unless the template says how. A ``nodeName`` in the template is
     dropped: it would send every replica to one node behind the scheduler's back.
 
     Args:
         controller: whose template it is; not changed.
         name: of the pod.
         node: where it must run; empty leaves the choice to the scheduler.
+        zoned: whether every node says in which zone it is.
     """
     template = deepcopy(controller.spec.template)
     metadata = template.get("metadata") or {}
     spec = template.get("spec") or {}
     spec.pop("nodeName", None)
+    if not node and not spec.get("topologySpreadConstraints"):
+        spec["topologySpreadConstraints"] = _spread(controller, zoned=zoned)
     _require(spec, _expressions(controller), _fields(controller, node))
     kept = {"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}
     labels = {
@@ -55,6 +64,24 @@ def pod_document(controller: ReplicationController, *, name: str, node: str = ""
         },
         "spec": spec,
     }
+
+
+def _spread(controller: ReplicationController, *, zoned: bool) -> list[Document]:
+    """Preferences, not demands: pods that fit on one node alone run there together.
+
+    A scheduler leaves nodes without a named label out of its scores, so zones are named only where
+    every node has one.
+    """
+    mine = {"matchLabels": {identity.RC_ID_LABEL: controller.metadata.uid}}
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": mine,
+        }
+        for key in ((ZONE, HOSTNAME) if zoned else (HOSTNAME,))
+    ]
 
 
 def _expressions(controller: ReplicationController) -> list[Document]:

@@ -64,9 +64,18 @@ class Writes:
         client: where to.
         expectations: what each controller waits to see in the cache.
         recorder: tells the user.
+        zoned: whether every node says in which zone it is.
     """
 
-    def __init__(self, client: Client, expectations: Expectations, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        client: Client,
+        expectations: Expectations,
+        recorder: Recorder,
+        *,
+        zoned: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._zoned = zoned
         self._client = client
         self._expectations = expectations
         self._recorder = recorder
@@ -145,7 +154,9 @@ class Writes:
         """Create; False if the pod is there already and ours, which the cache will show."""
         uid, namespace = controller.metadata.uid, controller.metadata.namespace
         source = item.source or controller
-        document = podtemplate.pod_document(source, name=item.name, node=item.node)
+        document = podtemplate.pod_document(
+            source, name=item.name, node=item.node, zoned=self._zoned()
+        )
         try:
             await self._client.create(POD, document, namespace)
         except BaseException as error:
