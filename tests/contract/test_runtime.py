@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ SCRIPTS = {
     "polite": Script(term_exit_code=0, output=((0.0, "up"),)),
     "talker": Script(duration_s=0.3, output=tuple((0.0, line) for line in LINES)),
     "says yes": Script(),
+    "listener": Script(output=((0.0, "up"),), listens=(("127.0.0.1", 8080),)),
 }
 COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
     "greet": lambda program: CommandResult(0, program.env["GREETING"] + "\n"),
@@ -47,7 +49,11 @@ COMMANDS: dict[str, CommandResult | Callable[[Program], CommandResult]] = {
     "no": CommandResult(4, "no\n"),
     "slow": CommandResult(137, "", timed_out=True),
 }
+LISTENER = (
+    "import socket, time; a = socket.create_server(('127.0.0.1', 0)); print('up', flush=True)"
+)
 SHELL = {
+    "listener": f'exec {sys.executable} -c "{LISTENER}; time.sleep(600)"',
     "forever": "exec sleep 600",
     "well": "sleep 0.05",
     "badly": "sleep 0.05; exit 3",
@@ -344,6 +350,17 @@ async def test_one_pod_can_be_asked_for(harness: Harness) -> None:
     await harness.runtime.prepare(PodSetup("uid-2", "default", "web", "node-1"))
     assert [record.sandbox.uid for record in harness.runtime.pods("uid-2")] == ["uid-2"]
     assert harness.runtime.pods("nobody") == []
+
+
+async def test_listening_containers_are_found(harness: Harness) -> None:
+    await harness.runtime.prepare(POD)
+    await harness.start("forever", container="other")
+    assert await harness.runtime.listeners() == []
+    run = await harness.start("listener")
+    await harness.until_up(run.id)
+    [found] = await harness.runtime.listeners()
+    assert found[:3] == (POD.uid, "main", "127.0.0.1")
+    assert found.port > 0
 
 
 async def test_a_removed_pod_starts_nothing(harness: Harness) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import socket
 import ssl
 import stat
 import sys
@@ -267,6 +268,25 @@ async def test_a_pod_that_was_deleted_meanwhile_is_ended(bench: Bench) -> None:
         async with bench.clock.timeout(LIMIT_S):
             while runtime.pods():
                 await bench.clock.sleep(0.02)
+
+
+async def test_replicas_on_one_port_name_each_other(bench: Bench) -> None:
+    serve = "import http.server as s; s.HTTPServer(('0.0.0.0', {port}), s.BaseHTTPRequestHandler)"
+    with socket.create_server(("127.0.0.1", 0)) as probing:
+        port = probing.getsockname()[1]
+    program = [sys.executable, "-c", f"{serve.format(port=port)}.serve_forever()"]
+    ready = {"readinessProbe": {"tcpSocket": {"port": port}}}
+    async with bench.agent() as runtime:
+        await bench.create("one", "", program=program, container=ready)
+        await bench.ready("one")
+        await bench.create("two", "", program=program, restartPolicy="Never")
+        pod = await bench.until("two", lambda pod: pod.status.phase == "Failed")
+        ended = pod.status.container_statuses[0].state.terminated
+        assert ended is not None
+        assert f"port {port} is held by pod default/one, which listens on 0.0.0.0" in ended.message
+        assert "$(POD_IP)" in ended.message
+        for record in runtime.pods():
+            await runtime.remove(record.sandbox.uid)
 
 
 # --- the prober ------------------------------------------------------------------------------------

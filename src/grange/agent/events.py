@@ -11,6 +11,7 @@ class Reason(StrEnum):
     BACK_OFF = "BackOff"
     UNHEALTHY = "Unhealthy"
     PROBE_UNKNOWN = "ProbeUnknown"
+    ADDRESS_IN_USE = "AddressInUse"
     FAILED = "Failed"
     FAILED_MOUNT = "FailedMount"
     DEADLINE_EXCEEDED = "DeadlineExceeded"

@@ -132,7 +132,9 @@ class Track:
         """It is not running and never will again."""
         self.state = statemachine.advance(states.CONTAINER, self.state, Event.ABANDONED)
 
-    def on_ended(self, run: Run, now: datetime, timing: Timing, *, pod_ends: bool) -> None:
+    def on_ended(
+        self, run: Run, now: datetime, timing: Timing, *, pod_ends: bool, cause: str = ""
+    ) -> None:
         """Its newest run ended.
 
         Args:
@@ -140,6 +142,7 @@ class Track:
             now: the time from which the back-off counts.
             timing: of the back-off.
             pod_ends: whether the whole pod is coming to its end: nothing is restarted then.
+            cause: why it ended, where a restart will meet the same; for the message.
         """
         self.latest = run
         self.started = self.ready = False
@@ -150,6 +153,7 @@ class Track:
             return
         self.state = statemachine.advance(states.CONTAINER, self.state, Event.ENDED_AGAIN)
         self._back_off(run, now, timing)
+        self.message = "; ".join(filter(None, (self.message, cause)))
 
     def restarts(self, run: Run) -> bool:
         """Whether the restart policy wants another run after this one."""

@@ -231,6 +231,21 @@ class LogQuery:
     limit_bytes: int | None = None
 
 
+class Listener(NamedTuple):
+    """A TCP port that a container listens on.
+
+    Attributes:
+        pod_uid, container: whose it is.
+        address: of the machine; ``0.0.0.0`` or ``::`` for all.
+        port: its number.
+    """
+
+    pod_uid: str
+    container: str
+    address: str
+    port: int
+
+
 class ContainerLogs(Protocol):
     """Reads what containers wrote."""
 
@@ -282,6 +297,9 @@ class PodRuntime(Protocol):
         Args:
             uid: only this one, so that asking for one does not cost as much as asking for all.
         """
+
+    async def listeners(self) -> list[Listener]:
+        """The TCP ports that containers listen on, as far as it can be found out."""
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back on the loop after every end of a run of the pod; returns how to stop that."""

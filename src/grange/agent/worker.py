@@ -8,10 +8,10 @@ Coalescing comes from that: whatever happens meanwhile goes into the next report
 import asyncio
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from grange.agent import lifecycle, probing, states, status
+from grange.agent import lifecycle, postmortem, probing, states, status
 from grange.agent.config import NodeConfig
 from grange.agent.creation import Creator
 from grange.agent.errors import NotCreatableError
@@ -22,8 +22,10 @@ from grange.agent.probes import Prober, ProbeTarget
 from grange.agent.probing import Probing
 from grange.agent.reporting import Outcome, Reporter
 from grange.agent.runtime import (
+    ERROR,
     EXIT_KILLED,
     STATUS_UNKNOWN,
+    ContainerID,
     PodRecord,
     PodRuntime,
     Run,
@@ -174,8 +176,10 @@ class PodWorker:
         if record is not None:
             self._use(record.sandbox)
             runs: dict[str, list[Run]] = {}
+            told = _messages(self.pod)
             for run in record.runs:
-                runs.setdefault(run.id.container, []).append(run)
+                found = run if run.message else replace(run, message=told.get(run.id, ""))
+                runs.setdefault(run.id.container, []).append(run if run.running else found)
         else:
             runs = {
                 name: [self._lost(run) for run in items]
@@ -232,7 +236,7 @@ class PodWorker:
         decision = Decision()
         for _ in range(_ROUNDS):
             now = self._now()
-            self._collect(now, probing)
+            await self._collect(now, probing)
             decision = self._decide(now)
             for action in decision.actions:
                 await self._perform(action, probing)
@@ -244,7 +248,7 @@ class PodWorker:
         self._retry_at = _earlier(self._retry_at, decision.wake_at)
         return False
 
-    def _collect(self, now: datetime, probing: Probing) -> None:
+    async def _collect(self, now: datetime, probing: Probing) -> None:
         """Take note of runs that have ended."""
         record = self._record()
         known = {run.id: run for run in record.runs} if record is not None else {}
@@ -253,11 +257,20 @@ class PodWorker:
                 continue
             run = known.get(track.latest.id) or self._lost(track.latest)
             if not run.running:
-                self._on_ended(track, run, now, probing)
+                cause = ""
+                if track.state is State.RUNNING or postmortem.wants_output(track.spec):
+                    run, cause = await postmortem.explain(self._tools.runtime, run, track.spec)
+                self._on_ended(track, run, now, probing, cause)
+                if cause:
+                    message = f"container {track.name}: {cause}"
+                    self._event(WARNING, Reason.ADDRESS_IN_USE, message)
 
-    def _on_ended(self, track: Track, run: Run, now: datetime, probing: Probing) -> None:
+    def _on_ended(
+        self, track: Track, run: Run, now: datetime, probing: Probing, cause: str = ""
+    ) -> None:
         probing.stop(track.name)
-        track.on_ended(run, now, self._timing, pod_ends=self._ending is not Ending.NONE)
+        ends = self._ending is not Ending.NONE
+        track.on_ended(run, now, self._timing, pod_ends=ends, cause=cause)
         self._tools.metrics.ends.labels(run.reason).inc()
         self._log.info(
             "container ended",
@@ -266,7 +279,7 @@ class PodWorker:
             exit_code=run.exit_code,
             reason=run.reason,
         )
-        if run.message:
+        if run.message and run.reason != ERROR:  # an error's message is the program's own words
             kind = Reason.STATUS_UNKNOWN if run.reason == STATUS_UNKNOWN else Reason.FAILED
             self._event(WARNING, kind, f"container {track.name}: {run.message}")
         if track.state is State.BACKOFF and track.due is not None:
@@ -427,6 +440,12 @@ class PodWorker:
         # object cannot bring the pod back. With finalizers that may take a while.
         self._released = True
         return self._vanished
+
+
+def _messages(pod: Pod) -> dict[ContainerID, str]:
+    """What the status says of runs that have ended, which only an agent before this one knew."""
+    runs = (run for items in status.runs_of(pod).values() for run in items)
+    return {run.id: run.message for run in runs if run.message}
 
 
 def _instant(text: str | None) -> datetime | None:

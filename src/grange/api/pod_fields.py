@@ -187,11 +187,7 @@ _CONTAINER = (
         note="not read; what the container prints is in its log",
         quiet=("/dev/termination-log",),
     ),
-    *_warned(
-        "terminationMessagePolicy",
-        note="messages are not taken from the log",
-        quiet=("File",),
-    ),
+    *_honoured("terminationMessagePolicy", note="File has no message, as no file is read"),
     *_honoured(
         "volumeMounts[].name",
         "volumeMounts[].mountPath",

@@ -21,6 +21,7 @@ from grange.agent.runtime import (
     STATUS_UNKNOWN,
     CommandResult,
     ContainerID,
+    Listener,
     LogQuery,
     Mount,
     PodRecord,
@@ -45,6 +46,7 @@ class Script:
         term_s: how long after SIGTERM it ends; None ignores the signal.
         term_exit_code: with which it then ends; None as killed by the signal.
         output: lines and when they are written, in seconds after the start.
+        listens: addresses and ports that it listens on.
     """
 
     duration_s: float | None = None
@@ -52,6 +54,7 @@ class Script:
     term_s: float | None = 0.0
     term_exit_code: int | None = None
     output: tuple[tuple[float, str], ...] = ()
+    listens: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -269,6 +272,16 @@ class FakeRuntime:
             PodRecord(pod.setup, pod.sandbox, tuple(live.run for live in pod.runs.values()))
             for pod in self._machine.pods.values()
             if uid is None or pod.setup.uid == uid
+        ]
+
+    async def listeners(self) -> list[Listener]:
+        """What the scripts of running programs listen on; see ``PodRuntime``."""
+        return [
+            Listener(target.pod_uid, target.container, address, port)
+            for pod in self._machine.pods.values()
+            for target, live in pod.runs.items()
+            if live.run.running
+            for address, port in live.script.listens
         ]
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:

@@ -130,6 +130,7 @@ class Container(View, frozen=True):
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
+    termination_message_policy: str = ""
     restart_policy: str = ""
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
 

@@ -22,6 +22,7 @@ from grange.agent.runtime import (
     EXIT_NOT_FOUND,
     CommandResult,
     ContainerID,
+    Listener,
     Mount,
     PodRecord,
     PodSetup,
@@ -30,7 +31,7 @@ from grange.agent.runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.runtimes.process import attempts, programs
+from grange.agent.runtimes.process import attempts, listeners, programs
 from grange.agent.runtimes.process.attempts import Attempt, Connection
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
@@ -406,6 +407,10 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             return [pod.record() for pod in self._pods.values()]
         found = self._pods.get(uid)
         return [found.record()] if found is not None else []
+
+    async def listeners(self) -> list[Listener]:
+        """The TCP ports that containers listen on; see ``PodRuntime``."""
+        return await self._offload.run(lambda: listeners.find(self._layout.root))
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call back after every end of a run; see ``PodRuntime``."""

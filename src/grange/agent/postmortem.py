@@ -1,0 +1,123 @@
+"""Why a container failed, from the last of its output: its own words, or a port that is taken."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from grange.agent.runtime import (
+    ERROR,
+    Listener,
+    LogQuery,
+    PodRecord,
+    PodRuntime,
+    Run,
+    RuntimeFailedError,
+)
+from grange.api.kinds.pod import Container
+
+_LINES = 80  # as Kubernetes has it for FallbackToLogsOnError
+_MESSAGE_BYTES = 2048
+_READ_BYTES = 64 * 1024
+_TAKEN = re.compile(r"address (?:is )?already in use|EADDRINUSE|connection in use", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,5}")
+_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104  looked for, not listened on
+_FALLBACK = "FallbackToLogsOnError"
+
+
+def wants_output(container: Container) -> bool:
+    """Whether the last of its output shall be its termination message."""
+    return container.termination_message_policy == _FALLBACK
+
+
+async def explain(runtime: PodRuntime, run: Run, container: Container) -> tuple[Run, str]:
+    """The run with a message, where its output gives one, and what to tell of a port.
+
+    Args:
+        runtime: that ran it.
+        run: that has ended.
+        container: what was run.
+
+    Returns:
+        The run, and the sentence about a port that is taken; empty for none.
+    """
+    if run.exit_code == 0 or run.reason != ERROR:
+        return run, ""
+    output = await _last_output(runtime, run)
+    taken = ""
+    if _TAKEN.search(output):
+        try:
+            listeners = await runtime.listeners()
+        except (OSError, RuntimeFailedError):
+            listeners = []
+        taken = port_taken(run, container, output, listeners, runtime.pods())
+    words = output[-_MESSAGE_BYTES:] if wants_output(container) else ""
+    message = "\n".join(filter(None, (run.message, taken, words)))
+    return replace(run, message=message), taken
+
+
+async def _last_output(runtime: PodRuntime, run: Run) -> str:
+    pieces: list[bytes] = []
+    try:
+        async for piece in runtime.logs.read(run.id, LogQuery(tail_lines=_LINES)):
+            pieces = [b"".join([*pieces, piece])[-_READ_BYTES:]]
+    except (OSError, RuntimeFailedError):
+        return ""
+    return b"".join(pieces).decode(errors="replace")
+
+
+def port_taken(
+    run: Run,
+    container: Container,
+    output: str,
+    listeners: Sequence[Listener],
+    pods: Iterable[PodRecord],
+) -> str:
+    """What to tell of an address that is in use: who holds it, and the remedy.
+
+    Args:
+        run: that failed.
+        container: its ports, probes and command say which port it may have wanted.
+        output: the last of what it wrote; ports are named there as well.
+        listeners: of all pods.
+        pods: for their names.
+    """
+    wanted = set(_ports(container, output))
+    others = [
+        item
+        for item in listeners
+        if item.port in wanted and (item.pod_uid, item.container) != run.id[:2]
+    ]
+    remedy = (
+        "programs that listen on $(POD_IP) instead of 0.0.0.0 do not collide, "
+        "as every pod has an address of its own"
+    )
+    if not others:
+        return f"address already in use; {remedy}"
+    holder = min(others, key=lambda item: (item.address not in _ANY, item))
+    if holder.pod_uid == run.id.pod_uid:
+        name = f"container {holder.container} of this pod"
+        remedy = "give the containers of a pod different ports"
+    else:
+        names = {item.sandbox.uid: f"{item.setup.namespace}/{item.setup.name}" for item in pods}
+        name = f"pod {names.get(holder.pod_uid, holder.pod_uid)}"
+    return (
+        f"address already in use: port {holder.port} is held by {name}, which listens on "
+        f"{holder.address}; {remedy}"
+    )
+
+
+def _ports(container: Container, output: str) -> Iterator[int]:
+    """The ports that a program may have tried to listen on."""
+    for port in container.ports:
+        yield port.container_port
+    lines = output.splitlines()
+    for index, line in enumerate(lines):
+        if _TAKEN.search(line):
+            for near in lines[max(0, index - 5) : index + 2]:
+                yield from (int(text) for text in _NUMBER.findall(near))
+    for word in (*container.command, *container.args):
+        yield from (int(text) for text in _NUMBER.findall(word))
+    for probe in (container.startup_probe, container.readiness_probe, container.liveness_probe):
+        for action in (probe.http_get, probe.tcp_socket) if probe is not None else ():
+            if action is not None and isinstance(action.port, int):
+                yield action.port
