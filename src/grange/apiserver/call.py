@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import msgspec
 
@@ -125,14 +126,19 @@ def warning_headers(warnings: Sequence[str]) -> Mapping[str, str]:
         return {}
     shown, size = [], 0
     for text in warnings:
-        # Field names come from the caller: nothing of them may end the header.
-        cut = "".join(char if " " <= char <= "~" else "?" for char in text[:_WARNING_MAX_CHARS])
-        size += len(cut)
+        size += min(len(text), _WARNING_MAX_CHARS)
         if size > _WARNINGS_MAX_CHARS:
             break
-        escaped = cut.replace("\\", "\\\\").replace('"', '\\"')
-        shown.append(f'299 - "{escaped}"')
+        shown.append(_warning(text[:_WARNING_MAX_CHARS]))
     return {"Warning": ", ".join(shown)}
+
+
+@lru_cache(maxsize=256)
+def _warning(text: str) -> str:
+    # Field names come from the caller: nothing of them may end the header.
+    plain = "".join(char if " " <= char <= "~" else "?" for char in text)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'
 
 
 class _Identity(msgspec.Struct):
