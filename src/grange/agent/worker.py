@@ -311,7 +311,7 @@ class PodWorker:
         began = _instant(self._reporter.status.start_time)
         if limit is None or began is None:
             return None
-        return began + timedelta(seconds=limit)
+        return timestamps.shift(began, limit)
 
     def _all_done(self) -> bool:
         return all(track.state is State.DONE for track in self._tracks)

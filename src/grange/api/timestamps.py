@@ -1,6 +1,10 @@
-"""Instants as the API writes them, and ages as kubectl shows them.
+"""Instants as the API reads and writes them, and ages as kubectl shows them.
 
 Objects carry RFC 3339 in UTC: whole seconds for metav1.Time, microseconds for metav1.MicroTime.
+
+What is valid is decided here and only here: the schema checks documents against ``TIME`` and
+``MICRO_TIME``, and ``parse`` reads every text that one of them matches. Both are as strict as
+Kubernetes' types, so that an object accepted here can be read by programs written in Go.
 """
 
 import re
@@ -8,10 +12,27 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from grange.base.errors import GrangeError
 
-_FORM = re.compile(
-    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:([Zz])|([+-])(\d{2}):(\d{2}))",
-    re.ASCII,
+# Years 1 to 9999: what ``datetime`` can hold. The 29th of February only in leap years.
+_LEAP = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DATE = (
+    "(?!0000)(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    f"|{_LEAP}-02-29)"
 )
+_CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_ZONE = "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+
+TIME = rf"^{_DATE}T{_CLOCK}(?:\.[0-9]+)?{_ZONE}\Z"
+"""metav1.Time: seconds, with or without a fraction."""
+
+MICRO_TIME = rf"^{_DATE}T{_CLOCK}\.[0-9]{{6}}{_ZONE}\Z"
+"""metav1.MicroTime: exactly six digits of a second, as Kubernetes asks for."""
+
+_TIME = re.compile(TIME)
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 _MINUTE = 60
 _HOUR = 3600
@@ -40,22 +61,50 @@ def rfc3339_micro(instant: datetime) -> str:
 def parse(text: str) -> datetime:
     """The instant, aware and in UTC; fractions beyond microseconds are cut off.
 
+    An instant that its zone moves out of years 1 to 9999 is the first or the last one of these.
+
     Raises:
-        TimestampError: the text is no RFC 3339 instant with a zone.
+        TimestampError: the text matches neither ``TIME`` nor ``MICRO_TIME``.
     """
-    match = _FORM.fullmatch(text)
-    if match is None:
+    if _TIME.match(text) is None:
         raise TimestampError(f'"{text}" is not an RFC 3339 time like 2026-11-21T10:19:00Z')
-    year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
-    fraction = int(((match.group(7) or "") + "000000")[:6])
-    zone: timezone = UTC
+    zone = UTC
+    if text[-1] == "Z":
+        fraction = text[20:-1]
+    else:
+        fraction = text[20:-6]
+        offset = timedelta(hours=int(text[-5:-3]), minutes=int(text[-2:]))
+        zone = timezone(offset if text[-6] == "+" else -offset)
+    instant = datetime(
+        int(text[0:4]),
+        int(text[5:7]),
+        int(text[8:10]),
+        int(text[11:13]),
+        int(text[14:16]),
+        int(text[17:19]),
+        int((fraction + "000000")[:6]),
+        zone,
+    )
     try:
-        if match.group(9):
-            offset = timedelta(hours=int(match.group(10)), minutes=int(match.group(11)))
-            zone = timezone(offset if match.group(9) == "+" else -offset)
-        return datetime(year, month, day, hour, minute, second, fraction, zone).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise TimestampError(f'"{text}" is not a time: {error}') from error
+        return instant.astimezone(UTC)
+    except OverflowError:
+        return _EARLIEST if instant.year == 1 else _LATEST
+
+
+def parse_or(text: str | None, default: datetime) -> datetime:
+    """The instant; the default where the text is none (empty, or written by another program)."""
+    try:
+        return parse(text or "")
+    except TimestampError:
+        return default
+
+
+def shift(instant: datetime, seconds: float) -> datetime:
+    """The instant so many seconds later; the first or last one of the calendar beyond its ends."""
+    try:
+        return instant + timedelta(seconds=seconds)
+    except OverflowError:
+        return _LATEST if seconds > 0 else _EARLIEST
 
 
 def age(seconds: float) -> str:

@@ -39,6 +39,7 @@ from grange.apiserver.request_info import Target
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.stored import Work
 from grange.apiserver.watch import Watches
+from grange.base import supervision
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import CollectorRegistry, exposition, registry as new_registry
@@ -101,6 +102,9 @@ class Application:
         explainer: says why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a registry of its own by default.
         service_network: the range of the addresses of Services.
+
+    Attributes:
+        services: the supervised services that report to ``metrics``; ``/readyz`` shows them.
     """
 
     def __init__(  # noqa: PLR0913  everything is injected, and this is the seam
@@ -126,7 +130,10 @@ class Application:
         self._authn = authn
         self._logs = logs
         self._explainer = explainer
-        self._metrics = ServerMetrics(metrics or new_registry())
+        registry = metrics or new_registry()
+        self._metrics = ServerMetrics(registry)
+        self.services = supervision.services(registry)
+        self.health.add_group(self._service_faults)
         stream = rng.fork("apiserver")
         self._priority = Priority(store)
         self.registry = Registry(
@@ -139,7 +146,8 @@ class Application:
         )
         self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
         self._openapi = OpenAPI(scheme)
-        self._expiry = Expiry(self.registry, clock=clock, log=log)
+        self._skipped = supervision.SkippedObjects("start", log=log, registry=registry)
+        self._expiry = Expiry(self.registry, clock=clock, log=log, metrics=registry)
 
     async def bootstrap(self) -> None:
         """Create the namespaces and priority classes that the system needs; idempotent.
@@ -147,8 +155,8 @@ class Application:
         Raises:
             ApiError: the store refused.
         """
-        await self._priority.load()
-        await self.registry.occupancy.load()
+        await self._priority.load(self._skipped.skip)
+        await self.registry.occupancy.load(self._skipped.skip)
         await self._load_services()
         documents = [("", "namespaces", {"metadata": {"name": name}}) for name in BUILT_IN]
         documents += [
@@ -258,6 +266,10 @@ class Application:
         else:
             authz.check_resource(user, target)
         return target
+
+    def _service_faults(self) -> Mapping[str, str]:
+        faults = self.services.faults(self._clock.monotonic())
+        return {f"service/{name.replace(' ', '-')}": why for name, why in faults.items()}
 
     def _user(self, request: Request) -> User:
         if request.user == ANONYMOUS and self._authn is not None:

@@ -9,7 +9,7 @@ through ``/finalize`` when the namespace is empty.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from grange.api import timestamps
 from grange.api.meta import Document
@@ -51,9 +51,10 @@ def decide(
         del marked["finalizers"]
     current = metadata.get("deletionGracePeriodSeconds") or 0
     if not metadata.get("deletionTimestamp"):
-        until = now + timedelta(seconds=grace)
+        until = timestamps.shift(now, grace)
     elif grace < current:
-        until = timestamps.parse(metadata["deletionTimestamp"]) - timedelta(seconds=current - grace)
+        asked = timestamps.parse_or(metadata["deletionTimestamp"], now)
+        until = timestamps.shift(asked, grace - current)
     elif finalizers != (metadata.get("finalizers") or []):
         return Mark({**document, "metadata": marked})
     else:

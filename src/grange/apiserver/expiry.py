@@ -9,10 +9,13 @@ import msgspec
 
 from grange.api import timestamps
 from grange.api.scheme import AnyKind
+from grange.api.timestamps import TimestampError
 from grange.apiserver import stored
 from grange.apiserver.registry import Registry
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import CollectorRegistry, registry as new_registry
+from grange.base.supervision import SkippedObjects
 from grange.store.errors import RevisionMismatch, StoreError
 
 EVENTS_KEPT_S = 3600.0  # kube-apiserver's --event-ttl
@@ -50,13 +53,23 @@ class Expiry:
     Args:
         registry: where they are.
         clock: says how old they are.
-        log: hears of sweeps that failed.
+        log: where failed sweeps and unreadable events are logged.
+        metrics: where unreadable events are counted; a registry of its own by default.
     """
 
-    def __init__(self, registry: Registry, *, clock: Clock, log: Logger) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        clock: Clock,
+        log: Logger,
+        metrics: CollectorRegistry | None = None,
+    ) -> None:
         self._registry = registry
         self._clock = clock
         self._log = log
+        counts = metrics if metrics is not None else new_registry()
+        self._skipped = SkippedObjects("event expiry", log=log, registry=counts)
 
     async def run(self) -> None:
         """Sweep once a minute until cancelled; a store that refuses is asked again later."""
@@ -81,7 +94,13 @@ class Expiry:
         while True:
             page = await store.list(stored.prefix(info), after=after, limit=_PAGE)
             for entry in page.entries:
-                if _last_news(entry.value) < oldest:
+                try:
+                    last = _last_news(entry.value)
+                except (msgspec.MsgspecError, TimestampError) as error:
+                    # It stays: nobody knows how old it is, and a person may want to look at it.
+                    self._skipped.skip(entry.key, entry.revision, error)
+                    continue
+                if last < oldest:
                     gone += await self._remove(info, entry.key, entry.value, entry.revision)
             if not page.remaining:
                 return gone
@@ -98,4 +117,7 @@ class Expiry:
 
 
 def _last_news(body: bytes) -> datetime:
-    return max(timestamps.parse(instant) for instant in _decoder.decode(body).news())
+    instants = _decoder.decode(body).news()
+    if not instants:
+        raise TimestampError("the event has no time at all")
+    return max(timestamps.parse(instant) for instant in instants)

@@ -1,6 +1,7 @@
 """Whether the server lives and is ready: named checks, as text."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from grange.api.status import NotFound
 from grange.api.wire import Response
@@ -9,6 +10,9 @@ from grange.store.interface import Store
 
 Check = Callable[[], str]
 """What is wrong; empty when nothing is."""
+
+Checks = Callable[[], Mapping[str, str]]
+"""What is wrong by name, where the names change."""
 
 _TEXT = "text/plain; charset=utf-8"
 _ALIVE = frozenset({"ping"})
@@ -29,6 +33,11 @@ class Health:
             "store": self._check_store,
             "bootstrap": self._check_bootstrap,
         }
+        self._groups: list[Checks] = []
+
+    def add_group(self, checks: Checks) -> None:
+        """Make ``/readyz`` depend on things whose names change; ``/healthz`` and ``/livez`` do not."""
+        self._groups.append(checks)
 
     def add(self, name: str, check: Check) -> None:
         """Make readiness depend on one more thing."""
@@ -53,13 +62,17 @@ class Health:
         root, _, single = path.strip("/").partition("/")
         if root not in {"livez", "readyz", "healthz"}:
             return None
-        names = [name for name in self._checks if root != "livez" or name in _ALIVE]
+        checks = {n: c for n, c in self._checks.items() if root != "livez" or n in _ALIVE}
+        if root == "readyz":
+            for group in self._groups:
+                checks.update({name: partial(str, why) for name, why in group().items()})
+        names = [*checks]
         if single:
             if single not in names:
                 raise NotFound(f"no check {single} in /{root}, which has {', '.join(names)}")
             names = [single]
         left_out = {item.strip() for item in (query.get("exclude") or "").split(",")}
-        faults = {name: self._checks[name]() for name in names if name not in left_out}
+        faults = {name: checks[name]() for name in names if name not in left_out}
         failed = any(faults.values())
         if not failed and "verbose" not in query:
             return Response(200, b"ok", _TEXT)

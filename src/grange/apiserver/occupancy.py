@@ -20,6 +20,7 @@ they noted and nobody acknowledged.
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -37,6 +38,9 @@ from grange.api.scheme import AnyKind
 from grange.apiserver import stored
 from grange.store.errors import Refused
 from grange.store.interface import Store
+
+Skip = Callable[[str, int, Exception], object]
+UNREADABLE = (msgspec.MsgspecError, QuantityError, UnicodeDecodeError)
 
 _JOURNAL_KEPT = 256  # acknowledged writes are dropped when there are more
 
@@ -124,8 +128,8 @@ class _PodStatus(msgspec.Struct):
 
 
 class _StoredPod(msgspec.Struct):
-    metadata: dict[str, Any]
-    spec: dict[str, Any]
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
@@ -158,15 +162,21 @@ class Occupancy:
         self._journal_max = _JOURNAL_KEPT
         self._setbacks = store.setbacks
 
-    async def load(self) -> None:
+    async def load(self, skip: Skip) -> None:
         """Take note of what is there already; once, before the first write.
+
+        Args:
+            skip: called with key, revision and error of what cannot be read: it counts as absent.
 
         Raises:
             StoreError: the store cannot be read.
         """
         for prefix in (_NODE_KEYS, _POD_KEYS):
             for entry in (await self._store.list(prefix)).entries:
-                self._read(entry.key, entry.value)
+                try:
+                    self._read(entry.key, entry.value)
+                except UNREADABLE as error:
+                    skip(entry.key, entry.revision, error)
 
     def noting(
         self,
@@ -330,7 +340,8 @@ class Occupancy:
         for key in last:
             entry = self._store.latest(key)
             if entry is not None:
-                self._read(key, entry.value)
+                with suppress(*UNREADABLE):  # it was logged when it was written or loaded
+                    self._read(key, entry.value)
             elif key.startswith(_NODE_KEYS):
                 self._put_node(key, None)
 
@@ -346,7 +357,7 @@ class Occupancy:
 
 def _placed(pod: Document) -> tuple[str, Resources | None]:
     """A pod's node, and what it needs there: None without a node, and when it has ended."""
-    spec = pod["spec"]
+    spec = pod.get("spec") or {}
     node = spec.get("nodeName") or ""
     if not node:
         return "", None

@@ -13,7 +13,7 @@ import click
 from grange.app import collector
 from grange.app.alerting import Alerting, BadWebhook, alert_webhook
 from grange.app.logs import log_options
-from grange.base import log, metrics
+from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
@@ -106,8 +106,10 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     transport = HTTP.from_access(access, clock=clock)
     client = Client(transport, clock=clock)
-    informers = InformerFactory(client, clock=clock, rng=rng.fork("informers"), log=logger)
     registry = metrics.registry()
+    informers = InformerFactory(
+        client, clock=clock, rng=rng.fork("informers"), log=logger, metrics=registry
+    )
 
     def deps(role: str) -> Deps:
         return Deps(client, informers, clock, rng.fork(role), logger.bind(role=role), registry)
@@ -133,7 +135,10 @@ async def _serve(
     try:
         async with Nursery("controllers") as nursery:
             for role in (*alerting.roles(), *crew.roles()):
-                supervised = supervise(role.name, role.run, clock=clock, log=logger)
+                services = supervision.services(registry)
+                supervised = supervise(
+                    role.name, role.run, clock=clock, log=logger, services=services
+                )
                 nursery.start(supervised, name=role.name)
             nursery.start(informers.run(), name="informers")
             collector.settle()

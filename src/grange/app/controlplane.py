@@ -21,8 +21,9 @@ from grange.app import descriptors, pki, roles
 from grange.app.datadir import make_directory
 from grange.app.explanations import Explanations
 from grange.app.host import Host
+from grange.app.role import Role
 from grange.app.settings import Settings
-from grange.base import metrics
+from grange.base import metrics, supervision
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
@@ -169,9 +170,9 @@ class ControlPlane:
             kubeconfig.write(self.kubeconfig, "grange", self.url, keys.ca_pem, keys.token)
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
-                nursery.start(compactor.run(), name="compactor")
-                nursery.start(application.run(), name="apiserver")
-                nursery.start(self._roles(host), name="roles")
+                self._supervise(nursery, Role("compactor", compactor.run))
+                self._supervise(nursery, Role("event expiry", application.run))
+                self._supervise(nursery, Role("roles", lambda: self._roles(host)))
                 ready()
                 await stop.wait()
                 nursery.cancel()
@@ -208,13 +209,20 @@ class ControlPlane:
             remedy = "choose another address with --listen HOST:PORT"
         return CannotListen(f"{message}; {remedy}")
 
+    def _supervise(self, nursery: Nursery, role: Role) -> None:
+        """Run a service that is started again if it crashes; ``/readyz`` shows its state."""
+        services = supervision.services(self._metrics)
+        run = supervise(role.name, role.run, clock=self._clock, log=self._log, services=services)
+        nursery.start(run, name=role.name)
+
     async def _roles(self, host: Host) -> None:
-        """Run the roles until cancelled; each is started again if it crashes."""
+        """Run the roles until cancelled."""
         informers = InformerFactory(
             self.client("informers"),
             clock=self._clock,
             rng=self._rng.fork("informers"),
             log=self._log.bind(room="reconcile"),
+            metrics=self._metrics,
         )
 
         def deps(role: str) -> Deps:
@@ -235,9 +243,6 @@ class ControlPlane:
             beside.close()
         async with Nursery("roles") as nursery:
             for role in roles.chosen(self.settings, host, deps, self._scheduler, self._why):
-                nursery.start(
-                    supervise(role.name, role.run, clock=self._clock, log=self._log),
-                    name=role.name,
-                )
+                self._supervise(nursery, role)
             nursery.start(informers.run(), name="informers")
             self._settled()

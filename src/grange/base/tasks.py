@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self, TypeVar
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.supervision import Services
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -260,17 +261,37 @@ async def supervise(
     clock: Clock,
     log: Logger,
     backoff: Exponential | None = None,
+    services: Services | None = None,
 ) -> None:
     """Keep a service running: a crash is logged and it starts again after a capped backoff.
 
     A service that ran longer than the cap before it crashed starts from the first delay. Returns
     when ``run`` returns. Cancellation passes through, also when ``run`` answers it with a crash.
+    ``services`` is kept up to date, for whoever asks which services are down.
     """
+    try:
+        await _supervise(name, run, clock=clock, log=log, backoff=backoff, services=services)
+    finally:
+        if services is not None:
+            services.ended(name)
+
+
+async def _supervise(
+    name: str,
+    run: Callable[[], Coroutine[object, object, None]],
+    *,
+    clock: Clock,
+    log: Logger,
+    backoff: Exponential | None,
+    services: Services | None,
+) -> None:
     delays = backoff or Exponential(initial_s=0.2, cap_s=10.0)
     requests = _current_task().cancelling()
     failures = 0
     while True:
         started = clock.monotonic()
+        if services is not None:
+            services.started(name, started)
         try:
             return await run()
         except Exception as error:  # noqa: BLE001  one of the three supervision points
@@ -278,6 +299,8 @@ async def supervise(
                 failures = 0
             failures += 1
             log.crash("service crashed", error, service=name, attempt=failures)
+            if services is not None:
+                services.crashed(name, error, failures)
         if _current_task().cancelling() > requests:
             raise asyncio.CancelledError
         await clock.sleep(delays.delay(failures))

@@ -61,7 +61,7 @@ def member(lease: Document, now: datetime) -> Member:
         name=holder.rpartition("_")[0] or str(meta["name"]).removeprefix(f"{group}-"),
         session=f"{holder}/{spec.get('leaseTransitions') or 0}" if holder else "",
         term_s=int(spec.get("leaseDurationSeconds") or 0),
-        silent_s=(now - timestamps.parse(renewed)).total_seconds() if renewed else 0.0,
+        silent_s=(now - timestamps.parse_or(renewed, now)).total_seconds(),
         alerts=_alerts((meta.get("annotations") or {}).get(farm.REPORT_ANNOTATION, "")),
     )
 

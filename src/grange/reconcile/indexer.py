@@ -14,10 +14,17 @@ _NAMESPACE = "namespace"
 class Indexer(Generic[R]):
     """Objects in the order of their insertion; written by the informer, read by everybody.
 
-    Lists are copies: a reader may keep one while the store changes.
+    Lists are copies: a reader may keep one while the store changes. An object that an index cannot
+    read has no values there; everything else knows it.
+
+    Args:
+        failed: called with an object and the error of an index that cannot read it.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, failed: Callable[[R, Exception], object] = lambda _obj, _error: None
+    ) -> None:
+        self._failed = failed
         self._items: dict[ObjectKey, R] = {}
         self._functions: dict[str, Callable[[R], Iterable[str]]] = {}
         self._buckets: dict[str, dict[str, dict[ObjectKey, None]]] = {}
@@ -47,7 +54,7 @@ class Indexer(Generic[R]):
     def add_index(self, name: str, function: Callable[[R], Iterable[str]]) -> None:
         """Keep objects by further values; indexes what is there already.
 
-        The function must be pure and must not raise. Adding an index of a known name again
+        The function must be pure. Adding an index of a known name again
         changes nothing, so that several users may ask for it.
         """
         if name in self._functions:
@@ -56,7 +63,7 @@ class Indexer(Generic[R]):
         buckets: dict[str, dict[ObjectKey, None]] = {}
         self._buckets[name] = buckets
         for key, obj in self._items.items():
-            for value in function(obj):
+            for value in self._values(function, obj):
                 buckets.setdefault(value, {})[key] = None
 
     def by_index(self, name: str, value: str) -> Items[R]:
@@ -72,8 +79,8 @@ class Indexer(Generic[R]):
         """Store an object in the place of ``old``, which is what is there; for the informer only."""
         self._items[key] = obj
         for name, function in self._functions.items():
-            before = tuple(function(old)) if old is not None else ()
-            after = tuple(function(obj))
+            before = self._values(function, old) if old is not None else ()
+            after = self._values(function, obj)
             if before != after:
                 self._move(name, key, before, after)
 
@@ -82,8 +89,15 @@ class Indexer(Generic[R]):
         old = self._items.pop(key, None)
         if old is not None:
             for name, function in self._functions.items():
-                self._move(name, key, tuple(function(old)), ())
+                self._move(name, key, self._values(function, old), ())
         return old
+
+    def _values(self, function: Callable[[R], Iterable[str]], obj: R) -> tuple[str, ...]:
+        try:
+            return tuple(function(obj))
+        except Exception as error:  # noqa: BLE001  one object must not end the informer
+            self._failed(obj, error)
+            return ()
 
     def _move(
         self, name: str, key: ObjectKey, before: tuple[str, ...], after: tuple[str, ...]

@@ -28,8 +28,10 @@ from grange.api.status import ApiError, Expired, NotFound, Timeout
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import CollectorRegistry, registry
 from grange.base.rng import Stream
-from grange.base.tasks import Nursery
+from grange.base.supervision import SkippedObjects, services
+from grange.base.tasks import Nursery, supervise
 from grange.client.client import Client, WatchEvent
 from grange.client.errors import StreamBroken
 from grange.reconcile.indexer import Indexer
@@ -117,6 +119,7 @@ class Informer(Generic[R]):
         rng: jitter.
         log: where failures go.
         settings: paging, staleness, backoff.
+        metrics: where objects that cannot be read are counted; a registry of its own by default.
 
     Attributes:
         store: the copy; read it at any time.
@@ -136,8 +139,9 @@ class Informer(Generic[R]):
         rng: Stream,
         log: Logger,
         settings: InformerSettings | None = None,
+        metrics: CollectorRegistry | None = None,
     ) -> None:
-        self.store: Indexer[R] = Indexer()
+        self.store: Indexer[R] = Indexer(self._index_failed)
         self.synced = asyncio.Event()
         self._sharing = Sharing()
         self._client = client
@@ -148,6 +152,11 @@ class Informer(Generic[R]):
         self._clock = clock
         self._rng = rng
         self._log = log.bind(informer=kind.qualified)
+        counts = metrics if metrics is not None else registry()
+        loops = (f"{part} {kind.qualified}" for part in ("informer", "index", "handlers"))
+        self._unread, self._unindexed, self._unhandled = (
+            SkippedObjects(loop, log=self._log, registry=counts) for loop in loops
+        )
         self._settings = settings or InformerSettings()
         self._share_from = self._settings.share_from
         self._handlers: list[_Handler[R]] = []
@@ -275,7 +284,7 @@ class Informer(Generic[R]):
                     )
                     for message in page.undecodable:
                         self._undecodable += 1
-                        self._log.error("object left out", error=message)
+                        self._unread.skip(message, "", message, "object left out")
                     for obj in page.items:
                         many = len(listed) >= self._share_from
                         listed[obj.key] = self._sharing.slim(obj) if many else obj
@@ -385,7 +394,9 @@ class Informer(Generic[R]):
             self._forget(obj.key, obj)
         elif kind == "UNDECODABLE":
             self._undecodable += 1
-            self._log.error("change left out: the object does not fit our view", key=obj.key)
+            version, why = obj.metadata.resource_version, "it does not fit our view"
+            what = "change left out: the object does not fit our view"
+            self._unread.skip(obj.key, version, why, what)
 
     # --- store, then handlers ---------------------------------------------------------------
 
@@ -423,7 +434,12 @@ class Informer(Generic[R]):
             handler(*objects)
         except Exception as error:  # noqa: BLE001  one bad handler must not blind the others
             self._handler_errors += 1
-            self._log.error("handler failed", key=objects[-1].key, error=error)
+            obj, name = objects[-1], getattr(handler, "__qualname__", "handler")
+            what = f"{obj.key} in {name}"
+            self._unhandled.skip(what, obj.metadata.resource_version, error, "handler failed")
+
+    def _index_failed(self, obj: R, error: Exception) -> None:
+        self._unindexed.skip(obj.key, obj.metadata.resource_version, error, "index failed")
 
 
 def _is_future(error: ApiError) -> bool:
@@ -442,6 +458,7 @@ class InformerFactory:
         rng: each informer draws from its own stream.
         log: where failures go.
         settings: for all informers.
+        metrics: where unreadable objects and crashes are counted; a registry of its own by default.
     """
 
     def __init__(
@@ -452,12 +469,14 @@ class InformerFactory:
         rng: Stream,
         log: Logger,
         settings: InformerSettings | None = None,
+        metrics: CollectorRegistry | None = None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
         self._log = log
         self._settings = settings
+        self._metrics = metrics if metrics is not None else registry()
         self._informers: dict[tuple[str, ...], Informer[Resource]] = {}
         self._nursery: Nursery | None = None
 
@@ -483,11 +502,21 @@ class InformerFactory:
             rng=self._rng.fork("/".join(identity)),
             log=self._log,
             settings=self._settings,
+            metrics=self._metrics,
         )
         self._informers[identity] = informer  # type: ignore[assignment]  # read back by kind
         if self._nursery is not None:
-            self._nursery.start(informer.run(), name=f"informer {kind.qualified}")
+            self._start(self._nursery, informer)  # type: ignore[arg-type]  # read back by kind
         return informer
+
+    def _start(self, nursery: Nursery, informer: Informer[Resource]) -> None:
+        """Run an informer; a crash costs this one collection a delay, and no other anything."""
+        name = f"informer {informer.kind.qualified}"
+        states = services(self._metrics)
+        nursery.start(
+            supervise(name, informer.run, clock=self._clock, log=self._log, services=states),
+            name=name,
+        )
 
     async def run(self) -> None:
         """Run all informers, those asked for later included, until cancelled."""
@@ -495,7 +524,7 @@ class InformerFactory:
             self._nursery = nursery
             try:
                 for informer in self:
-                    nursery.start(informer.run(), name=f"informer {informer.kind.qualified}")
+                    self._start(nursery, informer)
                 await asyncio.Event().wait()
             finally:
                 self._nursery = None

@@ -182,8 +182,24 @@ def test_every_kind_has_a_schema_and_a_list_that_compile_exactly(info: AnyKind) 
 
 # --- the quick way and the thorough way agree -----------------------------------------------------
 
+INSTANTS = ("2026-01-01T00:00:00.000000+00:00", "2026-01-01T00:00:00+0000", "2026-01-01 00:00:00Z")
 PLAIN = st.sampled_from(
-    [None, True, 0, -1, 7, 2**40, 2**70, 1.5, "", "a", "10", "2026-01-01T00:00:00Z", "5%"]
+    [
+        None,
+        True,
+        0,
+        -1,
+        7,
+        2**40,
+        2**70,
+        1.5,
+        "",
+        "a",
+        "10",
+        "2026-01-01T00:00:00Z",
+        "5%",
+        *INSTANTS,
+    ]
 )
 SCHEMAS: st.SearchStrategy[Schema] = st.recursive(
     st.sampled_from(
@@ -191,6 +207,7 @@ SCHEMAS: st.SearchStrategy[Schema] = st.recursive(
             {},
             {"type": "string"},
             {"type": "string", "format": "date-time"},
+            {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"},
             {"type": "string", "format": "quantity"},
             {"type": "string", "format": "int-or-string"},
             {"x-kubernetes-int-or-string": True},
@@ -250,7 +267,7 @@ def test_the_compiled_type_accepts_exactly_what_the_reporter_finds_faultless(
 ) -> None:
     part = data.draw(SCHEMAS)
     value = data.draw(values(part))
-    definitions = Definitions({"T": part})
+    definitions = Definitions({"T": part}, builtin())
     compiled = checking._compile("T", definitions)
     if not compiled.exact:
         return

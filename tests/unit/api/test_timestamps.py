@@ -30,7 +30,10 @@ def test_micro_time_reads_back_as_it_was(instant: datetime) -> None:
         ("2026-01-01T00:00:00.5Z", "2026-01-01T00:00:00.500000Z"),
         ("2026-01-01T00:00:00.123456789Z", "2026-01-01T00:00:00.123456Z"),
         ("2026-01-01T02:30:00+02:30", "2026-01-01T00:00:00.000000Z"),
-        ("2025-12-31t19:00:00-05:00", "2026-01-01T00:00:00.000000Z"),
+        ("2025-12-31T19:00:00-05:00", "2026-01-01T00:00:00.000000Z"),
+        ("2024-02-29T00:00:00-00:00", "2024-02-29T00:00:00.000000Z"),
+        ("0001-01-01T00:00:00+23:00", "0001-01-01T00:00:00.000000Z"),
+        ("9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59.999999Z"),
     ],
 )
 def test_parse_understands_fractions_and_zones(text: str, expected: str) -> None:
@@ -46,14 +49,42 @@ def test_parse_understands_fractions_and_zones(text: str, expected: str) -> None
         "2026-01-01T00:00:00",
         "2026-13-01T00:00:00Z",
         "2026-02-30T00:00:00Z",
+        "2026-02-29T00:00:00Z",
+        "1900-02-29T00:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "2026-01-01T24:00:00Z",
+        "2026-01-01T00:00:60Z",
+        "2026-11-22T15:00:00+0000",
+        "2026-11-22T15:00:00+00",
+        "2026-11-22T15:00:00,5Z",
+        "2026-11-22T15:00:00.Z",
+        "2026-11-22 15:00:00Z",
+        "2026-11-22t15:00:00Z",
+        "2026-11-22T15:00:00z",
+        "2026-11-22T15:00:00Z\n",
+        " 2026-11-22T15:00:00Z",
         "2026-01-01T00:00:00+25:00",
-        "0001-01-01T00:00:00+23:00",
         "\u0662026-01-01T00:00:00Z",
     ],
 )
 def test_parse_refuses_what_is_no_instant(text: str) -> None:
     with pytest.raises(timestamps.TimestampError):
         timestamps.parse(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.from_regex(timestamps.TIME) | st.from_regex(timestamps.MICRO_TIME))
+def test_parse_reads_whatever_validation_accepts(text: str) -> None:
+    assert timestamps.parse(text).tzinfo is UTC
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.datetimes(timezones=st.just(UTC)), st.integers(0, 9))
+def test_every_instant_of_the_calendar_is_valid(instant: datetime, digits: int) -> None:
+    fraction = f"{instant.microsecond:06d}000"[:digits]
+    text = instant.strftime("%m-%dT%H:%M:%S") + (f".{fraction}" if fraction else "") + "Z"
+    found = timestamps.parse(f"{instant.year:04d}-{text}")
+    assert found.replace(microsecond=0) == instant.replace(microsecond=0)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from tests.unit.apiserver.server import NODES, PODS, Server, pod
 
 from grange.api.kinds import BUILT_IN
 from grange.apiserver import reviews
+from grange.base.clock import Clock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 GO_CLIENT = f"{AGGREGATED},{AGGREGATED.replace('v=v2', 'v=v2beta1')},application/json"
@@ -139,6 +140,21 @@ async def test_readiness_fails_by_name_and_liveness_does_not(server: Server) -> 
     assert "[-]disk failed: full" in answer.text
     assert (await server.get("/livez")).code == 200
     assert (await server.get("/readyz", exclude="disk")).code == 200
+
+
+async def test_readyz_names_the_service_that_is_down(server: Server, clock: Clock) -> None:
+    states = server.application.services
+    states.started("agent node-1", clock.monotonic())
+    states.started("scheduler", clock.monotonic())
+    assert "[+]service/agent-node-1 ok" in (await server.get("/readyz", verbose="")).text
+    states.crashed("scheduler", ValueError("unreadable"), 3)
+    answer = await server.get("/readyz")
+    assert answer.code == 500
+    assert "[-]service/scheduler failed: crashed (ValueError, attempt 3)" in answer.text
+    assert (await server.get("/readyz/service/agent-node-1")).code == 200
+    assert (await server.get("/readyz", exclude="service/scheduler")).code == 200
+    for path in ("/livez", "/healthz"):  # a restart of the server would end its pods, too
+        assert (await server.get(path)).code == 200
 
 
 async def test_server_is_not_ready_before_its_namespaces_are(server: Server) -> None:

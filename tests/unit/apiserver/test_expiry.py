@@ -1,12 +1,17 @@
 """Events are a story for an hour; whatever repeats stays as long as it repeats."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, Server, configmap
 
+from grange.api import codec
 from grange.api.meta import Document
 from grange.apiserver.expiry import EVENTS_KEPT_S, Expiry
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import exposition, registry
 from grange.base.tasks import Nursery
 from grange.store.errors import StorageFull
 
@@ -84,3 +89,41 @@ async def test_store_that_refuses_is_asked_again(
         nursery.cancel()
     assert (await server.get(EVENTS)).names == []
     assert [event for event, _ in records].count("events not expired") == 2
+
+
+def always(body: bytes) -> Callable[[int], bytes]:
+    return lambda _: body
+
+
+async def test_expiry_skips_unreadable_events(
+    server: Server, clock: Clock, log: Logger, records: list[tuple[str, dict[str, object]]]
+) -> None:
+    """Whatever an older server or another program has written: one event costs one event."""
+    written: tuple[dict[str, Any], ...] = (
+        {"lastTimestamp": "2026-11-22T15:00:00+0000"},
+        {"lastTimestamp": 7},
+        {"metadata": {}},
+    )
+    for number, more in enumerate(written):
+        body = codec.encode(event(f"odd-{number}", **more))
+        await server.store.put(f"/core/events/default/odd-{number}", always(body))
+    await server.made(EVENTS, event("sound"))
+    await clock.sleep(EVENTS_KEPT_S + 1)
+    metrics = registry()
+    expiry = Expiry(server.application.registry, clock=clock, log=log, metrics=metrics)
+    assert [await expiry.sweep(), await expiry.sweep()] == [1, 0]
+    skipped = [facts["key"] for name, facts in records if name == "object skipped"]
+    assert skipped == [f"/core/events/default/odd-{number}" for number in range(3)]
+    line = b'grange_skipped_objects_total{loop="event expiry"} 3.0'
+    assert line in exposition(metrics)
+    key = "/core/events/default/odd-0"
+    await server.store.put(key, lambda _: codec.encode(event("odd-0", eventTime=1)))
+    await expiry.sweep()
+    assert [name for name, _ in records].count("object skipped") == 4, "another version"
+
+
+async def test_event_time_that_expiry_cannot_read_is_refused(server: Server) -> None:
+    answer = await server.create(EVENTS, event("a", lastTimestamp="2026-11-22T15:00:00+0000"))
+    assert (answer.code, answer.fields) == (422, ["lastTimestamp"])
+    answer = await server.create(EVENTS, event("a", eventTime="2026-11-22T15:00:00Z"))
+    assert (answer.code, answer.fields) == (422, ["eventTime"])

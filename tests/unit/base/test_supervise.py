@@ -5,6 +5,8 @@ import asyncio
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
+from grange.base.metrics import exposition, registry
+from grange.base.supervision import STABLE_S, services
 from grange.base.tasks import Nursery, supervise
 from grange.sim.pytest_plugin import Records
 
@@ -90,3 +92,37 @@ async def test_groups_of_errors_are_crashes_too(clock: Clock, log: Logger) -> No
 
     await supervise("service", service, clock=clock, log=log)
     assert starts == [0, 0.2]
+
+
+async def test_services_say_which_one_is_down(clock: Clock, log: Logger) -> None:
+    metrics = registry()
+    states, begun = services(metrics), []
+
+    async def service() -> None:
+        begun.append(clock.monotonic())
+        if len(begun) <= 2:
+            raise Boom("with a secret")
+        await clock.sleep(3600)
+
+    def faults() -> dict[str, str]:
+        return states.faults(clock.monotonic())
+
+    backoff = Exponential(initial_s=1, cap_s=5)
+    run = supervise("a", service, clock=clock, log=log, backoff=backoff, services=states)
+    sound = supervise("b", lambda: clock.sleep(3600), clock=clock, log=log, services=states)
+    async with Nursery() as nursery:
+        nursery.start(run)
+        nursery.start(sound)
+        await clock.sleep(1.5)
+        waiting = "crashed (Boom, attempt 2) and waits for its restart"
+        assert faults() == {"a": waiting, "b": ""}
+        assert b'grange_service_up{service="a"} 0.0' in exposition(metrics)
+        assert b'grange_service_crashes_total{service="a"} 2.0' in exposition(metrics)
+        await clock.sleep(2)
+        assert begun == [0, 1, 3]
+        assert "restarted after a crash (Boom)" in faults()["a"]
+        await clock.sleep(STABLE_S)
+        assert faults() == {"a": "", "b": ""}
+        nursery.cancel()
+    assert faults() == {}
+    assert b'grange_service_up{service="a"}' not in exposition(metrics)

@@ -17,6 +17,7 @@ from grange.api.status import NotFound, ServiceUnavailable, TooManyRequests
 from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
+from grange.base.metrics import exposition, registry
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.client import Client
@@ -553,6 +554,55 @@ async def test_factory_shares_and_starts_informers(clock: Clock, log: Logger) ->
         assert (before, late.has_synced) == (False, True)
         nursery.cancel()
     assert server.open == 0
+
+
+async def test_crashed_informer_restarts_alone(clock: Clock, log: Logger, records: Any) -> None:
+    server = Collection()
+    server.put("a")
+    crashes = [RuntimeError("first"), RuntimeError("second")]
+
+    async def handler(request: Request) -> Response:
+        if crashes and "labelSelector" in request.query:
+            raise crashes.pop()
+        return await server.handle(request)
+
+    metrics = registry()
+    client = Client(InProcess(handler, ADMIN), clock=clock)
+    factory = InformerFactory(client, clock=clock, rng=Stream(1), log=log, metrics=metrics)
+    sound, crashing = factory.informer(POD), factory.informer(POD, labels="x=y")
+    async with Nursery() as nursery:
+        nursery.start(factory.run())
+        await sound.synced.wait()
+        assert not crashing.has_synced
+        await crashing.synced.wait()
+        nursery.cancel()
+    assert [event for event, _ in records].count("service crashed") == 2
+    assert b'grange_service_crashes_total{service="informer pods"} 2.0' in exposition(metrics)
+
+
+async def test_object_that_an_index_cannot_read_is_skipped_there_alone(
+    clock: Clock, log: Logger, records: Any
+) -> None:
+    server = Collection()
+    server.put("a")
+    server.put("b")
+
+    def first_letter(obj: Pod) -> tuple[str, ...]:
+        if obj.metadata.name == "a":
+            raise ZeroDivisionError
+        return (obj.metadata.name[0],)
+
+    async with running(server.handle, clock, log) as (informer, mirror):
+        informer.store.add_index("letter", first_letter)
+        await informer.synced.wait()
+        server.put("a")
+        await clock.sleep(1)
+        assert [obj.metadata.name for obj in informer.store.by_index("letter", "b")] == ["b"]
+        assert pods_seen(informer.store.list()) == server.state()
+        server.delete("a")
+        await clock.sleep(1)
+        assert "-a" in mirror.said
+    assert [event for event, _ in records].count("index failed") == 2, "once for each version"
 
 
 async def test_check_32_waiting_for_caches_that_never_sync_ends_in_an_error(

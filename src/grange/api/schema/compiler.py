@@ -5,16 +5,17 @@ finds no fault and no null, which a property test checks. Everything wrong is th
 the reporter, which is slow and thorough.
 """
 
-from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from grange.api import timestamps
 from grange.api.schema.definitions import (
     INT_OR_STRING,
     KEEPS_UNKNOWN,
+    MICRO_TIME,
     Definitions,
     Schema,
 )
@@ -50,6 +51,8 @@ class Compiler:
 
     def _type(self, schema: Schema, name: str) -> Any:
         target = schema.get("$ref")
+        if target == MICRO_TIME:
+            return Annotated[str, msgspec.Meta(pattern=timestamps.MICRO_TIME)]
         if target is not None:
             return self.definition(target.rpartition("/")[2])
         built = self._enumeration(schema) if "enum" in schema else self._plain(schema, name)
@@ -116,7 +119,7 @@ def _optional(kind: Any) -> Any:
 def _string(schema: Schema) -> Any:
     match schema.get("format"):
         case "date-time":
-            return Annotated[datetime, msgspec.Meta(tz=True)]
+            return Annotated[str, msgspec.Meta(pattern=timestamps.TIME)]
         case "quantity":
             return int | float | str
     return _limited(str, schema, ("minLength", "maxLength"), schema.get("pattern"))

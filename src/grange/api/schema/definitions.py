@@ -19,6 +19,7 @@ CORE = "io.k8s.api.core.v1"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 KEEPS_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING = "x-kubernetes-int-or-string"
+MICRO_TIME = f"{PREFIX}{META}.MicroTime"
 
 
 def takes_null(schema: Schema) -> bool:

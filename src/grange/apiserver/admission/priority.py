@@ -5,6 +5,7 @@ taken in. Which classes may be the default is remembered from their writes, all 
 whether one of them still is, is read again whenever a pod without a class comes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -47,14 +48,22 @@ class Priority:
         self._read: dict[str, tuple[int, PriorityClass]] = {}  # name → revision and class
         self._defaults: dict[str, None] = {}  # names that were the default once
 
-    async def load(self) -> None:
+    async def load(self, skip: Callable[[str, int, Exception], object]) -> None:
         """Find the classes that are there already; once, before the first write.
+
+        Args:
+            skip: called with key, revision and error of a class that cannot be read; it is none.
 
         Raises:
             StoreError: the store cannot be read.
         """
         for entry in (await self._store.list(_PREFIX)).entries:
-            if _decoder.decode(entry.value).global_default:
+            try:
+                default = _decoder.decode(entry.value).global_default
+            except msgspec.MsgspecError as error:
+                skip(entry.key, entry.revision, error)
+                continue
+            if default:
                 self._defaults[entry.key.removeprefix(_PREFIX)] = None
 
     def admit(self, attempt: Attempt) -> None:
@@ -101,7 +110,10 @@ class Priority:
         entry = self._store.latest(f"/{PODGROUP.group}/{PODGROUP.plural}/{namespace}/{group}")
         if entry is None:
             return
-        name = _groups.decode(entry.value).spec.priority_class_name
+        try:
+            name = _groups.decode(entry.value).spec.priority_class_name
+        except msgspec.MsgspecError:
+            return
         if name:
             spec["priorityClassName"] = name
 
@@ -163,7 +175,11 @@ class Priority:
         if known is None or known[0] != entry.revision:
             if len(self._read) >= _REMEMBERED_MAX:
                 self._read.clear()
-            known = self._read[name] = (entry.revision, _decoder.decode(entry.value))
+            try:
+                decoded = _decoder.decode(entry.value)
+            except msgspec.MsgspecError:
+                return None  # what cannot be read is no class; it was logged at the start
+            known = self._read[name] = (entry.revision, decoded)
         return known[1]
 
 

@@ -10,7 +10,7 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisrupt
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
 from grange.api.scheme import AnyKind
-from grange.api.selectors import Labels
+from grange.api.selectors import Labels, SelectorError
 from grange.api.status import NotFound
 from grange.controllers.disruption import logic
 from grange.controllers.disruption.config import DisruptionConfig
@@ -95,19 +95,19 @@ class DisruptionController:
         budget = self._budgets.store.get(key)
         if budget is None:
             return Done()
-        selector = _selector(budget)
-        pods = [
-            pod
-            for pod in self._pods.store.list(key.namespace)
-            if selector.matches(pod.metadata.labels)
-        ]
         now = self._clock.now()
         try:
+            selector = _selector(budget)
+            pods = [
+                pod
+                for pod in self._pods.store.list(key.namespace)
+                if selector.matches(pod.metadata.labels)
+            ]
             scales = await self._scales(pods) if logic.needs_scale(budget.spec) else None
-        except _NoScale as why:
+            outcome = logic.judge(budget, pods, scales, now, self._config.unseen_s)
+        except (_NoScale, SelectorError, logic.InvalidAmount) as why:
             await self._write(budget, logic.failed(budget, str(why), now))
             return Done()
-        outcome = logic.judge(budget, pods, scales, now, self._config.unseen_s)
         for name in outcome.unseen:
             self._log.warning("eviction did not happen", pod=f"{key.namespace}/{name}")
         await self._write(budget, outcome.status)

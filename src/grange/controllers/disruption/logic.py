@@ -21,6 +21,7 @@ from grange.api.kinds.poddisruptionbudget import (
     PodDisruptionBudgetStatus,
 )
 from grange.api.meta import Condition
+from grange.base.errors import GrangeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,22 @@ def needs_scale(spec: PodDisruptionBudgetSpec) -> bool:
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 
+class InvalidAmount(GrangeError):
+    """Neither a number nor a percentage: correct the budget."""
+
+
 def share(amount: int | str, of: int) -> int:
-    """A number as it is, a percentage of so many rounded up."""
+    """A number as it is, a percentage of so many rounded up.
+
+    Raises:
+        InvalidAmount: it is neither.
+    """
     if isinstance(amount, int):
         return amount
-    return -(-int(amount.rstrip("%")) * of // 100)
+    try:
+        return -(-int(amount.removesuffix("%")) * of // 100)
+    except ValueError:
+        raise InvalidAmount(f"{amount!r} is not a percentage like 25%") from None
 
 
 def desired(spec: PodDisruptionBudgetSpec, expected: int) -> int:

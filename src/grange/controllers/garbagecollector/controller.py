@@ -85,6 +85,7 @@ class GarbageCollector:
                 clock=deps.clock,
                 rng=deps.rng.fork(f"{NAME}/{kind.qualified}"),
                 log=deps.log,
+                metrics=deps.metrics,
             )
             self._own.append(informer)
         self._informers.append(informer)

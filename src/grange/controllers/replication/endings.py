@@ -198,8 +198,8 @@ class Endings:
             change = {"status": {"outbox": [], "finishedAt": at, "conditions": said}}
             update = await self._patch(update, change, subresource="status")
         update = await self._let_go(update)
-        ended = timestamps.parse(update.status.finished_at)
-        due = ended + timedelta(seconds=update.spec.ttl_seconds_after_finished)
+        ended = timestamps.parse_or(update.status.finished_at, timestamps.EPOCH)
+        due = timestamps.shift(ended, update.spec.ttl_seconds_after_finished)
         left_s = (due - self._clock.now()).total_seconds()
         if left_s <= 0.0:
             meta = update.metadata

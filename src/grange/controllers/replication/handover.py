@@ -286,7 +286,7 @@ class _Step:
     def _remaining_s(self) -> float | None:
         if self.phase is not Phase.PROGRESSING:
             return None
-        since = self.facts.now - timestamps.parse(self.status.progressed_at)
+        since = self.facts.now - timestamps.parse_or(self.status.progressed_at, timestamps.EPOCH)
         return max(0.0, self.spec.progress_deadline_seconds - since.total_seconds())
 
     def _progress(self) -> None:

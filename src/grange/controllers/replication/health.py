@@ -47,7 +47,7 @@ def wait_for_available(
     ready = pods.condition(pod, "Ready")
     if ready is None or not ready.last_transition_time:
         return needed
-    age_s = (now - timestamps.parse(ready.last_transition_time)).total_seconds()
+    age_s = (now - timestamps.parse_or(ready.last_transition_time, now)).total_seconds()
     if readiness is not None:
         return readiness.wait_s(pod, needed, age_s)
     return max(0.0, needed - age_s)

@@ -30,6 +30,11 @@ class Phase(Enum):
     COMPLETE = "Complete"
     REFUSED = "Refused"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Phase":
+        """A phase that this version does not know has failed: it goes on when pods advance."""
+        return cls.FAILED
+
 
 class Event(Enum):
     """What happens to a rollout."""

@@ -359,7 +359,7 @@ class _Step:
         rollout = self.facts.controller.spec.rollout
         if self.phase is not Phase.PROGRESSING or rollout.type != "RollingUpdate":
             return None
-        since = self.facts.now - timestamps.parse(self.state.progressed_at)
+        since = self.facts.now - timestamps.parse_or(self.state.progressed_at, timestamps.EPOCH)
         return rollout.progress_deadline_seconds - since.total_seconds()
 
     def _late(self) -> bool:

@@ -114,6 +114,11 @@ def step(transfer: NodeTransfer, event: Event) -> NodeTransfer | None:
     return changed(transfer, phase=phase.value, reason=reason)
 
 
+def deadline_of(transfer: NodeTransfer) -> datetime:
+    """When the current phase expires; long ago where the text is no time (edited by a user)."""
+    return timestamps.parse_or(transfer.deadline, timestamps.EPOCH)
+
+
 def happened(
     transfer: NodeTransfer, situation: logic.Situation, drained: Collection[str], now: datetime
 ) -> Event | None:
@@ -128,7 +133,7 @@ def happened(
     phase = phase_of(transfer)
     old = _by_uid(situation.owned, transfer.old_uid)
     old_gone = old is None or not logic.is_active(old)
-    expired = now >= timestamps.parse(transfer.deadline)
+    expired = now >= deadline_of(transfer)
     if phase is Phase.ALLOCATING:
         stays = transfer.old in situation.nodes_for(old) and transfer.old not in drained
         if old_gone or stays:

@@ -7,7 +7,7 @@ controller's status, so the next owner goes on with both.
 from collections.abc import Sequence
 from datetime import datetime
 
-from grange.api import names, timestamps
+from grange.api import names
 from grange.api.kinds import auditevents
 from grange.api.kinds.membership import TRANSFER_LOCK, NodeTransfer, drained_nodes
 from grange.api.kinds.pod import Pod
@@ -69,7 +69,7 @@ class Transfers:
                 result.after.append(after)
                 current[at] = after
                 if transfer.phase_of(after) is not Phase.ROLLING_BACK:
-                    left_s = (timestamps.parse(after.deadline) - now).total_seconds()
+                    left_s = (transfer.deadline_of(after) - now).total_seconds()
                     if left_s > 0 or transfer.phase_of(after) is not Phase.FINISHING:
                         result.due(max(0.0, left_s) + 0.1)  # Finishing may outlast it: news wakes
         self._begin(situation, now, result)

@@ -128,7 +128,7 @@ def _ready_s(pod: Pod, heard: str | None) -> float:
     if not heard or ready is None or not ready.last_transition_time:
         return math.inf
     try:
-        now = timestamps.parse(heard)
+        since = timestamps.parse(ready.last_transition_time)
+        return (timestamps.parse(heard) - since).total_seconds()
     except timestamps.TimestampError:
         return 0.0
-    return (now - timestamps.parse(ready.last_transition_time)).total_seconds()

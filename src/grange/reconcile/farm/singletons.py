@@ -12,6 +12,7 @@ from grange.api.farm import SERVICE_LABEL
 from grange.api.kinds import LEASE
 from grange.api.meta import Document, ObjectKey
 from grange.api.status import AlreadyExists, ApiError
+from grange.base import supervision
 from grange.base.tasks import Nursery, supervise
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
@@ -59,6 +60,7 @@ class Singletons:
         self._config = config
         self._client = tools.client
         self._clock = tools.clock
+        self._states = supervision.services(tools.metrics)
         self._log = tools.log
         self.farm = member.farm(
             FARM,
@@ -108,7 +110,9 @@ class Singletons:
             return Done()
         async with Nursery(f"service {name}") as nursery:
             nursery.start(_end_with(claim.retiring.wait, nursery), name=f"{name} guard")
-            await supervise(name, service.run, clock=self._clock, log=self._log)
+            await supervise(
+                name, service.run, clock=self._clock, log=self._log, services=self._states
+            )
             nursery.cancel()
         return Done()
 
