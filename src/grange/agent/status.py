@@ -136,12 +136,35 @@ def _conditions(
         result = conditions.set_condition(result, Condition("PodScheduled", "True"), stamp)
     incomplete = [track.name for track in inits if not track.succeeded]
     result = conditions.set_condition(result, _initialized(incomplete, phase), stamp)
-    ready = _containers_ready(serving, troubles, phase)
-    for name in ("ContainersReady", "Ready"):
-        if _has_restarted(conditions.find(result, name), serving, stamp):
-            result = tuple(item for item in result if item.type != name)
-        result = conditions.set_condition(result, msgspec.structs.replace(ready, type=name), stamp)
+    containers_ready = _containers_ready(serving, troubles, phase)
+    for wanted in (containers_ready, _ready(containers_ready, pod)):
+        if _has_restarted(conditions.find(result, wanted.type), serving, stamp):
+            result = tuple(item for item in result if item.type != wanted.type)
+        result = conditions.set_condition(result, wanted, stamp)
     return [msgspec.to_builtins(item) for item in result if item.type in OWN_CONDITIONS]
+
+
+def _ready(containers_ready: Condition, pod: Pod) -> Condition:
+    """Ready with its containers, once every readiness gate is True as well."""
+    if containers_ready.status == "True":
+        closed = [
+            text
+            for gate in pod.spec.readiness_gates
+            if (text := _closed(gate.get("conditionType", ""), pod))
+        ]
+        if closed:
+            return Condition("Ready", "False", "ReadinessGatesNotReady", ", ".join(closed))
+    return msgspec.structs.replace(containers_ready, type="Ready")
+
+
+def _closed(gate: str, pod: Pod) -> str:
+    """Why a readiness gate keeps the pod from being ready, as Kubernetes says it; else empty."""
+    found = conditions.find(pod.status.conditions, gate)
+    if found is None:
+        return f'corresponding condition of pod readiness gate "{gate}" does not exist.'
+    if found.status != "True":
+        return f'the status of pod readiness gate "{gate}" is not "True", but {found.status}'
+    return ""
 
 
 def _has_restarted(known: Condition | None, serving: Sequence[Track], stamp: str) -> bool:
@@ -168,17 +191,17 @@ def _containers_ready(
     serving: Sequence[Track], troubles: Mapping[str, str], phase: Phase
 ) -> Condition:
     if phase is Phase.SUCCEEDED:
-        return Condition("Ready", "False", "PodCompleted")
+        return Condition("ContainersReady", "False", "PodCompleted")
     if phase is Phase.FAILED:
-        return Condition("Ready", "False", "PodFailed")
+        return Condition("ContainersReady", "False", "PodFailed")
     unready = [track.name for track in serving if not track.ready]
     if not unready:
-        return Condition("Ready", "True")
+        return Condition("ContainersReady", "True")
     message = f"containers with unready status: [{' '.join(unready)}]"
     blocked = {track.name: track.message for track in serving if track.state is State.BLOCKED}
     causes = {**blocked, **troubles}
     said = [f"{name}: {causes[name]}" for name in unready if causes.get(name)]
-    return Condition("Ready", "False", "ContainersNotReady", "; ".join([message, *said]))
+    return Condition("ContainersReady", "False", "ContainersNotReady", "; ".join([message, *said]))
 
 
 def _container_status(track: Track, pod: Pod) -> Document:

@@ -252,7 +252,7 @@ _FIELDS = (
     ),
     Field("imagePullSecrets", Support.WARNED, "no image is pulled", covered_by="image"),
     *_warned("os", note="nodes run Linux", quiet=({"name": "linux"},)),
-    *_warned("readinessGates", note="not looked at yet"),
+    *_honoured("readinessGates"),
     *_warned("resourceClaims", note=_NO_CLAIMS),
     *_warned("resources.claims", note=_NO_CLAIMS),
     *_honoured("resources.requests", note="by the scheduler"),

@@ -749,3 +749,23 @@ async def test_probe_that_cannot_be_asked_restarts_nothing(tools: Tools) -> None
             f"{kind} probe could not be asked: the agent cannot ask: no descriptor"
             for kind in ("Liveness", "Readiness")
         ]
+
+
+async def test_pod_is_ready_once_its_gate_is_open(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.create(document(readinessGates=[{"conditionType": "example.com/gate"}]))
+        await there.clock.sleep(5)
+        assert (await there.condition("ContainersReady"))[0] == "True"
+        assert (await there.condition("Ready"))[:2] == ("False", "ReadinessGatesNotReady")
+        for status in ("True", "False"):
+            gate = {"type": "example.com/gate", "status": status}
+            await there.client.patch(
+                POD,
+                "web",
+                "default",
+                patch={"status": {"conditions": [gate]}},
+                type="strategic",
+                subresource="status",
+            )
+            await there.clock.sleep(0.1)
+            assert (await there.condition("Ready"))[0] == status

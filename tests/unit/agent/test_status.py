@@ -108,6 +108,35 @@ def test_conditions_of_others_are_not_written() -> None:
     assert gate["type"] not in conditions(build(view, lifecycle.tracks_of(view)))
 
 
+GATES = [{"conditionType": "example.com/lb"}, {"conditionType": "example.com/dns"}]
+
+
+@pytest.mark.parametrize(
+    ("found", "ready", "says"),
+    [
+        ({}, "False", 'readiness gate "example.com/lb" does not exist'),
+        ({"lb": "True"}, "False", 'readiness gate "example.com/dns" does not exist'),
+        ({"lb": "Unknown", "dns": "True"}, "False", '"example.com/lb" is not "True", but Unknown'),
+        ({"lb": "True", "dns": "True"}, "True", ""),
+    ],
+)
+def test_readiness_gates_hold_the_pod_back(found: dict[str, str], ready: str, says: str) -> None:
+    gates = [{"type": f"example.com/{name}", "status": value} for name, value in found.items()]
+    view = pod(readinessGates=GATES, status={"conditions": gates})
+    tracks = lifecycle.tracks_of(view)
+    tracks[0].on_created(run())
+    assert {item["reason"] for item in build(view, tracks)["conditions"][-2:]} == {
+        "ContainersNotReady"
+    }
+    tracks[0].started = tracks[0].ready = True
+    made = build(view, tracks)
+    assert conditions(made)["ContainersReady"] == "True"
+    told = made["conditions"][-1]
+    assert (told["type"], told["status"]) == ("Ready", ready)
+    assert told.get("reason", "") == ("" if ready == "True" else "ReadinessGatesNotReady")
+    assert says in told.get("message", "")
+
+
 def test_a_missed_deadline_is_explained() -> None:
     view, tracks = ended(0)
     made = build(view, tracks, ending=Ending.DEADLINE)

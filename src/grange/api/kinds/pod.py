@@ -249,6 +249,7 @@ class PodSpec(View, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduler_name: str = ""
     scheduling_gates: tuple[dict[str, str], ...] = ()
+    readiness_gates: tuple[dict[str, str], ...] = ()
     priority: int = 0
     priority_class_name: str = ""
     preemption_policy: str = ""
