@@ -612,3 +612,29 @@ async def test_failures_of_strangers_are_logged_so_often(
                 wire.ask("GET", "/fault")
                 assert (await wire.answer()).code == 500
     assert len(records) == 60
+
+
+async def test_large_answers_are_compressed_for_who_takes_it(start: Start) -> None:
+    body = b'{"items":[' + b",".join(b'{"n":%d}' % number for number in range(40_000)) + b"]}"
+
+    async def unchunked(wire: Wire) -> bytes:
+        out = b""
+        while chunk := await wire.chunk():
+            out += chunk
+        return out
+
+    async with start() as harness, harness.wire() as wire:
+        harness.handler.answers["/list"] = Response(200, body)
+        harness.handler.answers["/small"] = Response(200, b'{"a":1}')
+        wire.ask("GET", "/list", b"", "Accept-Encoding: br, gzip;q=0.5")
+        head = await wire.head()
+        assert head.headers["content-encoding"] == "gzip"
+        assert head.headers["vary"] == "Accept-Encoding"
+        packed = await unchunked(wire)
+        assert gzip.decompress(packed) == body + b"\n"
+        assert len(packed) < len(body) / 3
+        for path, accepted in (("/list", "identity"), ("/list", "gzip;q=0"), ("/small", "gzip")):
+            wire.ask("GET", path, b"", f"Accept-Encoding: {accepted}")
+            answer = await wire.answer()
+            assert "content-encoding" not in answer.headers
+            assert answer.body == harness.handler.answers[path].body + b"\n"

@@ -24,7 +24,7 @@ from grange.base.log import Logger
 from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, Recorder
 
-_VERSION = "v1.32.0+grange"  # of the agent, in the form that clients parse: the API it speaks
+_VERSION = "v1.36.0+grange"  # of the agent, in the form that clients parse: the API it speaks
 _RETRY_S = 1.0
 
 # Type, status, reason, message of the conditions that every node reports.

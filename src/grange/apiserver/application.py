@@ -35,6 +35,7 @@ from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.openapi import OpenAPI
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry
+from grange.apiserver.rendering import render
 from grange.apiserver.request_info import Target
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.stored import Work
@@ -233,6 +234,7 @@ class Application:
                 "request failed", method=request.method, path=request.path, error=error
             )
             response = failure(InternalError("the server failed on this request; its log says why"))
+        render(request, response)
         elapsed = self._clock.monotonic() - started
         self._metrics.observe(verb, resource, response.status, elapsed)
         self._log.debug(

@@ -14,8 +14,9 @@ from grange.apiserver.subresources.subresource import Subresource
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _AGGREGATED = ("v2", "v2beta1")
-# Clients compare this with their own version; the API is that of this Kubernetes minor.
-_MAJOR, _MINOR = "1", "32"
+# Clients compare this with their own version; the schemas are those of this Kubernetes minor
+# (scripts/make_schema.py).
+_MAJOR, _MINOR = "1", "36"
 
 
 def version() -> Document:

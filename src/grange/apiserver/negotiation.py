@@ -5,8 +5,9 @@ from enum import Enum
 from functools import lru_cache
 
 from grange.api.status import NotAcceptable
+from grange.api.wire import YAML
 
-_ANY = frozenset({"*/*", "application/*", "application/json"})
+_ANY = frozenset({"*/*", "application/*", "application/json", YAML})
 
 
 class Form(Enum):
@@ -67,7 +68,14 @@ def object_form(accept: str) -> Form:
                 return Form.TABLE
             if wanted in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
                 return Form.PARTIAL
-    raise NotAcceptable(f"only application/json is served here, not {accept}")
+    raise NotAcceptable(f"only application/json and {YAML} are served here, not {accept}")
+
+
+@lru_cache(maxsize=256)
+def wants_yaml(accept: str) -> bool:
+    """Whether YAML is the first format in an Accept header that is served."""
+    served = (media.type for media in parse_accept(accept) if media.type in _ANY)
+    return next(served, "") == YAML
 
 
 def accepts_json(accept: str) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Invalid
+from grange.api.validation.causes import Faults
 
 _INTEGER_MAX = 2**63 - 1  # the wire's integers have 64 bits
 _GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
@@ -139,3 +140,49 @@ def integer(query: Mapping[str, str], name: str, default: int = 0) -> int:
     if value > _INTEGER_MAX:
         raise BadRequest(f"{name} must not be greater than {_INTEGER_MAX}")
     return value
+
+
+_EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
+_MATCH = "resourceVersionMatch"
+
+
+def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
+    """Check which parameters of a list or watch go together, as Kubernetes does.
+
+    Raises:
+        Invalid: some do not; the causes name them.
+    """
+    match, initial = query.get(_MATCH) or "", query.get("sendInitialEvents") or ""
+    if not match and not initial:
+        return
+    faults = Faults()
+    if watch:
+        if initial and match != NOT_OLDER_THAN:
+            message = f"sendInitialEvents requires setting {_MATCH} to {NOT_OLDER_THAN}"
+            faults.forbidden(_MATCH, message)
+        if match and not initial:
+            message = f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
+            faults.forbidden(_MATCH, message)
+        if match not in ("", NOT_OLDER_THAN):
+            faults.not_supported(_MATCH, match, (NOT_OLDER_THAN,))
+    else:
+        if initial:
+            faults.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        if match and not query.get("resourceVersion"):
+            message = f"{_MATCH} is forbidden unless resourceVersion is provided"
+            faults.forbidden(_MATCH, message)
+        if match not in ("", _EXACT, NOT_OLDER_THAN):
+            faults.not_supported(_MATCH, match, (_EXACT, NOT_OLDER_THAN, ""))
+        if match == _EXACT and query.get("resourceVersion") == "0":
+            message = f'{_MATCH} "exact" is forbidden for resourceVersion "0"'
+            faults.forbidden(_MATCH, message)
+    if match and query.get("continue"):
+        faults.forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided")
+    if faults.causes:
+        listed = "; ".join(f"{cause.field}: {cause.message}" for cause in faults.causes)
+        raise Invalid(
+            f'ListOptions.meta.k8s.io "" is invalid: {listed}',
+            kind="ListOptions",
+            group="meta.k8s.io",
+            causes=faults.causes,
+        )

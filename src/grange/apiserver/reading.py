@@ -16,7 +16,6 @@ from grange.store.errors import Compacted, FutureRevision
 from grange.store.interface import Entry, Page, Store
 
 _SELECTING_PAGE = 500
-_MATCHES = ("", "Exact", "NotOlderThan")
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -60,23 +59,19 @@ def list_options(query: Mapping[str, str], prefix: str) -> ListOptions:
     """The options in a query.
 
     Raises:
-        BadRequest: a parameter is malformed or does not go with another.
+        BadRequest: a parameter is malformed.
+        Invalid: a parameter does not go with another.
     """
     limit = options.integer(query, "limit")
+    options.check_list_options(query, watch=False)
     asked = query.get("resourceVersion") or "0"
     match = query.get("resourceVersionMatch") or ""
-    if match not in _MATCHES:
-        raise BadRequest(f'resourceVersionMatch must be Exact or NotOlderThan, not "{match}"')
-    if match and not query.get("resourceVersion"):
-        raise BadRequest("resourceVersionMatch goes only with a resourceVersion")
     revision = revisions.parse(asked)
     if token := query.get("continue"):
         if revision:
             raise BadRequest("resourceVersion does not go with continue")
         resumed = _read_token(token, prefix)
         return ListOptions(limit=limit, revision=resumed.revision, after=resumed.after)
-    if match == "Exact" and revision == 0:
-        raise BadRequest('resourceVersionMatch=Exact needs a resourceVersion other than "0"')
     # With a limit and no match Kubernetes shows the very revision; without a limit any newer one.
     if revision and (match == "Exact" or (limit and not match)):
         return ListOptions(limit=limit, revision=revision)

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, BadRequest, Expired
+from grange.api.status import ApiError, Expired
 from grange.apiserver import options, representation, revisions, selection, stored
 from grange.apiserver.negotiation import Form
 from grange.apiserver.representation import View
@@ -98,14 +98,11 @@ def watch_options(query: Mapping[str, str], rng: Stream) -> WatchOptions:
     """The options in a query.
 
     Raises:
-        BadRequest: a parameter is malformed or does not go with another.
+        BadRequest: a parameter is malformed.
+        Invalid: a parameter does not go with another.
     """
+    options.check_list_options(query, watch=True)
     send_initial = is_true(query.get("sendInitialEvents"))
-    match = query.get("resourceVersionMatch") or ""
-    if send_initial and match != "NotOlderThan":
-        raise BadRequest("sendInitialEvents requires resourceVersionMatch=NotOlderThan")
-    if match and not query.get("sendInitialEvents"):
-        raise BadRequest("resourceVersionMatch is for watches only with sendInitialEvents")
     lifetime = float(options.integer(query, "timeoutSeconds"))
     return WatchOptions(
         after=revisions.parse(query.get("resourceVersion") or "0"),
@@ -295,6 +292,8 @@ class WatchStream:
                     return
                 if chunk := self._changes(events):
                     yield chunk
+            if asked.bookmarks:  # so that the client goes on from here, and not from further back
+                yield self._bookmark(self._subscription.progress)
         finally:
             self.end()
             self._shared.forget(self)

@@ -88,8 +88,8 @@ async def test_every_kind_of_the_scheme_is_discovered(server: Server) -> None:
 
 async def test_version_is_one_that_clients_can_compare(server: Server) -> None:
     body = (await server.get("/version")).body
-    assert (body["major"], body["minor"]) == ("1", "32")
-    assert body["gitVersion"].startswith("v1.32.0+grange.")
+    assert (body["major"], body["minor"]) == ("1", "36")
+    assert body["gitVersion"].startswith("v1.36.0+grange.")
 
 
 # --- OpenAPI -----------------------------------------------------------------------------------

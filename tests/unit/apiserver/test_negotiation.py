@@ -26,6 +26,7 @@ TYPED = "application/vnd.kubernetes.protobuf,application/json"
         ("application/json; as=PartialObjectMetadata; g=meta.k8s.io; v=v1", Form.PARTIAL),
         ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,*/*", Form.PARTIAL),
         ("application/json;q=0,*/*", Form.OBJECT),
+        ("application/yaml", Form.OBJECT),
     ],
 )
 def test_first_clause_that_can_be_served_decides(accept: str, form: Form) -> None:

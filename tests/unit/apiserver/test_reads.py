@@ -139,9 +139,6 @@ async def test_list_selects_by_the_fields_that_a_kind_declares(server: Server) -
         ({"limit": "-1"}, "limit"),
         ({"limit": "9223372036854775808"}, "limit must not be greater than"),
         ({"resourceVersion": "new"}, "resourceVersion"),
-        ({"resourceVersion": "1", "resourceVersionMatch": "About"}, "resourceVersionMatch"),
-        ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
-        ({"resourceVersion": "0", "resourceVersionMatch": "Exact"}, "Exact"),
         ({"continue": "%%%"}, "continue"),
         ({"continue": "e30="}, "continue"),
     ],
@@ -152,6 +149,22 @@ async def test_query_that_makes_no_sense_is_refused(
     answer = await server.get(PODS, **query)
     assert answer.code == 400
     assert said in answer.message
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"resourceVersion": "1", "resourceVersionMatch": "About"}, "resourceVersionMatch"),
+        ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
+        ({"resourceVersion": "0", "resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
+        ({"sendInitialEvents": "true"}, "sendInitialEvents"),
+    ],
+)
+async def test_parameters_that_do_not_go_together_are_invalid(
+    server: Server, query: dict[str, str], field: str
+) -> None:
+    answer = await server.get(PODS, **query)
+    assert (answer.code, answer.fields) == (422, [field])
 
 
 async def test_pages_show_one_state_whatever_is_written_meanwhile(server: Server) -> None:

@@ -109,8 +109,6 @@ async def test_initial_events_on_request_end_with_an_annotated_bookmark(server: 
 @pytest.mark.parametrize(
     "query",
     [
-        {"sendInitialEvents": "true"},
-        {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
         {"resourceVersion": "newest"},
         {"timeoutSeconds": "-1"},
         {"timeoutSeconds": "9" * 400},
@@ -119,6 +117,55 @@ async def test_initial_events_on_request_end_with_an_annotated_bookmark(server: 
 )
 async def test_query_that_makes_no_sense_is_refused(server: Server, query: dict[str, str]) -> None:
     assert (await server.get(CONFIGMAPS, watch="1", **query)).code == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"sendInitialEvents": "true"}, "sendInitialEvents requires setting resourceVersionMatch"),
+        ({"sendInitialEvents": "false"}, "requires setting resourceVersionMatch to NotOlderThan"),
+        (
+            {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
+            "is forbidden for watch unless sendInitialEvents is provided",
+        ),
+        (
+            {"sendInitialEvents": "true", "resourceVersionMatch": "Exact"},
+            'Unsupported value: "Exact": supported values: "NotOlderThan"',
+        ),
+    ],
+)
+async def test_parameters_that_do_not_go_together_are_invalid(
+    server: Server, query: dict[str, str], message: str
+) -> None:
+    answer = await server.get(CONFIGMAPS, watch="1", **query)
+    assert (answer.code, answer.reason) == (422, "Invalid")
+    assert answer.body["details"]["kind"] == "ListOptions"
+    assert "resourceVersionMatch" in answer.fields
+    assert message in answer.message
+
+
+async def test_watch_of_one_object_by_its_path(server: Server) -> None:
+    await server.made(CONFIGMAPS, configmap("a"))
+    watcher = await server.watch(f"{CONFIGMAPS}/b", timeoutSeconds="5")
+    await server.made(CONFIGMAPS, configmap("b"))
+    assert await watcher.some(1) == [("ADDED", "b")]
+    assert await watcher.rest() == []
+
+
+async def test_watch_is_not_served_as_yaml(server: Server) -> None:
+    assert (await server.get(CONFIGMAPS, accept="application/yaml", watch="1")).code == 406
+
+
+async def test_bookmark_comes_before_the_end(server: Server) -> None:
+    """The client goes on from it, however long nothing happened that it was shown."""
+    query = {"resourceVersion": str(server.store.revision), "timeoutSeconds": "5"}
+    with_bookmarks = await server.watch(CONFIGMAPS, allowWatchBookmarks="true", **query)
+    without = await server.watch(CONFIGMAPS, **query)
+    await server.made(NODES, {"metadata": {"name": "n"}})
+    (bookmark,) = await with_bookmarks.rest()
+    assert (bookmark["type"], bookmark["object"]["kind"]) == ("BOOKMARK", "ConfigMap")
+    assert bookmark["object"]["metadata"]["resourceVersion"] == str(server.store.revision)
+    assert await without.rest() == []
 
 
 async def test_revision_that_is_no_longer_kept_is_expired(server: Server) -> None:

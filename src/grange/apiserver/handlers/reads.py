@@ -1,8 +1,10 @@
 """get, list and watch."""
 
+from grange.api.status import NotAcceptable
 from grange.api.wire import Response
 from grange.apiserver import reading, representation, selection, stored
 from grange.apiserver.call import Call
+from grange.apiserver.negotiation import wants_yaml
 
 
 async def get(call: Call) -> Response:
@@ -31,6 +33,8 @@ async def list_objects(call: Call) -> Response:
 async def watch(call: Call) -> Response:
     """Changes of a collection, or of one object, until the time is up."""
     target, query = call.target, dict(call.request.query)
+    if wants_yaml(call.request.headers.get("accept") or ""):
+        raise NotAcceptable("a watch is served as application/json only")
     if target.name:
         named = f"metadata.name={target.name}"
         query["fieldSelector"] = ",".join(filter(None, (query.get("fieldSelector"), named)))

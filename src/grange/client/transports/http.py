@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from io import BytesIO
 from pathlib import Path
 from typing import Self
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import yarl
@@ -30,6 +30,7 @@ _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
 _PIECEWISE_BYTES = 512 * 1024
 _USER_AGENT = "grange"
+_LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class HTTP:
@@ -65,6 +66,9 @@ class HTTP:
         if not base_url.startswith(("http://", "https://")):
             raise BadRequest(f"{base_url!r} is not an http(s) URL")
         self._base = base_url.rstrip("/")
+        # On one machine compression costs more than it saves.
+        local = urlsplit(base_url).hostname in _LOCAL_HOSTS
+        self._headers = {"accept-encoding": "identity"} if local else {}
         self._token = _checked(token)
         self._token_file = token_file
         self._token_at = 0
@@ -141,7 +145,7 @@ class HTTP:
     async def _send(self, request: Request) -> Response:
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = yarl.URL(f"{self._base}{quote(request.path)}{query}", encoded=True)
-        headers = {"user-agent": _USER_AGENT, **request.headers}
+        headers = {"user-agent": _USER_AGENT, **self._headers, **request.headers}
         token = self._current_token()
         if token:
             headers["authorization"] = f"Bearer {token}"
