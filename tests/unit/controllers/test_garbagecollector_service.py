@@ -132,6 +132,73 @@ async def test_foreground_deletion_waits_for_dependents_that_block(
         assert await left(there) == []
 
 
+async def own(there: World, dependent: str, *owners: Document) -> None:
+    """Add owners that block to a ConfigMap."""
+    references = [{**owner, "blockOwnerDeletion": True} for owner in owners]
+    patch = {"metadata": {"ownerReferences": references}}
+    await there.client.patch(CONFIGMAP, dependent, "default", patch=patch)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+async def test_foreground_deletion_of_a_cycle_ends(
+    clock: Clock, rng: Stream, log: Logger, size: int
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        collector = GarbageCollector(there.deps)
+        there.start(collector)
+        made = [await config(there, f"c{number}") for number in range(size)]
+        for number in range(size):
+            await own(there, f"c{number}", made[(number + 1) % size])
+        await config(there, "kept")
+        await there.settle()
+        await delete(there, "c0", "Foreground")
+        await there.settle(30.0)
+        assert await left(there) == ["kept"]
+        counts = collector.loop.statistics()
+        assert counts.done + counts.requeued + counts.failed <= 6 * size + 2
+        assert counts.failed <= size, "lost races alone"
+
+
+async def test_cycle_waits_for_blockers_outside_of_it(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        collector = GarbageCollector(there.deps)
+        there.start(collector)
+        one, two = await config(there, "one"), await config(there, "two")
+        await own(there, "one", two, one)
+        await own(there, "two", one)
+        await config(
+            there, "held", {**one, "blockOwnerDeletion": True}, finalizers=["example.com/hold"]
+        )
+        await there.settle()
+        await delete(there, "one", "Foreground")
+        await there.settle(30.0)
+        assert await left(there) == ["held", "one"]
+        before = collector.loop.statistics().done
+        await there.settle(600.0)
+        assert collector.loop.statistics().done - before <= 1, "it waits without turning"
+        patch = {"metadata": {"finalizers": None}}
+        await there.client.patch(CONFIGMAP, "held", "default", patch=patch)
+        await there.settle()
+        assert await left(there) == []
+
+
+async def test_cycle_found_at_the_start_is_collected(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        one, two = await config(there, "one"), await config(there, "two")
+        await own(there, "one", two)
+        await own(there, "two", one)
+        await delete(there, "one", "Foreground")
+        await delete(there, "two", "Foreground")
+        assert await left(there) == ["one", "two"]
+        there.start(GarbageCollector(there.deps))
+        await there.settle(30.0)
+        assert await left(there) == []
+
+
 async def test_an_owner_in_another_namespace_never_condemns(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

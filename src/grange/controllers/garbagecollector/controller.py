@@ -234,11 +234,12 @@ class GarbageCollector:
                 return found
 
     async def _foreground(self, entry: Entry) -> None:
-        blockers = self.graph.blockers(entry.uid)
+        blockers = self.graph.outer_blockers(entry.uid)
         if not blockers:
             await self._drop_finalizer(entry, FOREGROUND)
             return
-        self._look([blocker.uid for blocker in blockers])
+        # What is on its way out already needs no look: its end wakes this object.
+        self._look([blocker.uid for blocker in blockers if not blocker.deleting])
 
     async def _drop_finalizer(self, entry: Entry, finalizer: str) -> None:
         obj = await self._live(entry)

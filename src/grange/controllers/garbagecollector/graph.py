@@ -102,6 +102,23 @@ class Graph:
             if any(owner.uid == uid and owner.block_owner_deletion for owner in entry.owners)
         ]
 
+    def outer_blockers(self, uid: str) -> list[Entry]:
+        """The blockers that do not wait, directly or through others, for this object themselves.
+
+        Objects that are deleted in the foreground and block one another would wait for ever; an
+        object may also name itself as its owner. Within such a cycle nobody blocks.
+        """
+        waiting: dict[str, None] = {}
+        behind = [uid]
+        while behind:
+            entry = self._entries.get(behind.pop())
+            for owner in entry.owners if entry is not None else ():
+                held = owner.block_owner_deletion and self._is_waiting(owner.uid)
+                if held and owner.uid not in waiting:
+                    waiting[owner.uid] = None
+                    behind.append(owner.uid)
+        return [entry for entry in self.blockers(uid) if entry.uid not in waiting]
+
     def put(self, entry: Entry) -> list[str]:
         """An object appeared or changed: the uids to look at because of it."""
         old = self._entries.get(entry.uid)
