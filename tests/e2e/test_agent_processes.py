@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from grange.agent import grpc_health
 from grange.agent.config import NodeConfig
 from grange.agent.probes import ProbeTarget, SystemProber
 from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program
@@ -342,6 +343,19 @@ async def test_http_probes(prober: SystemProber) -> None:
         assert (answer.ok, answer.message) == (False, "HTTP status 503")
     async with serving(b"x" * 100_000) as port:
         assert not (await prober.ask(probe(httpGet={"port": port}), target())).ok
+
+
+async def test_grpc_probes(prober: SystemProber) -> None:
+    settings, headers = grpc_health.frame(4, 0, 0), grpc_health.frame(1, 4, 1, b"\x88")
+    for status, ok in ((1, True), (2, False)):
+        message = grpc_health.frame(0, 0, 1, b"\0\0\0\0\2\x08" + bytes([status]))
+        async with serving(settings + headers + message) as port:
+            answer = await prober.ask(probe(grpc={"port": port, "service": "shop"}), target())
+            assert (answer.ok, "SERVING" in answer.message) == (ok, True)
+    for nonsense in NASTY_ANSWERS:
+        async with serving(nonsense) as port:
+            answer = await prober.ask(probe(grpc={"port": port}), target())
+            assert (answer.ok, bool(answer.message)) == (False, True)
 
 
 NASTY_ANSWERS = [

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from grange.agent import grpc_health
 from grange.agent.runtime import ContainerID, PodRuntime, RuntimeFailedError
-from grange.api.kinds.pod import Container, HTTPGetAction, Probe
+from grange.api.kinds.pod import Container, GRPCAction, HTTPGetAction, Probe
 from grange.base.clock import Clock
 
 _FAST_GROWTH = 1.25
@@ -180,13 +181,15 @@ class SystemProber:
                 if probe.tcp_socket is not None:
                     action = probe.tcp_socket
                     return await self._tcp(action.host, action.port, target)
+                if probe.grpc is not None:
+                    return await self._grpc(probe.grpc, target)
         except TimeoutError:
             return Answer(ok=False, message=f"no answer within {limit_s:g}s")
         except OSError as error:
             return _unasked(error) or Answer(ok=False, message=_words(error))
         except Exception as error:  # noqa: BLE001  whatever a manifest or a program says
             return Answer(ok=False, message=f"the probe cannot be asked: {_words(error)}")
-        return Answer(ok=False, message="the probe says neither httpGet, tcpSocket nor exec")
+        return Answer(ok=False, message="the probe says neither httpGet, tcpSocket, grpc nor exec")
 
     async def _command(
         self, command: tuple[str, ...], target: ProbeTarget, limit_s: float
@@ -233,6 +236,23 @@ class SystemProber:
         except (OSError, ValueError) as error:
             return _unreachable(address, number, error)
         return http_answer(line)
+
+    async def _grpc(self, action: GRPCAction, target: ProbeTarget) -> Answer:
+        number = port_of(action.port, target.container)
+        if number is None:
+            return _no_port(action.port)
+        try:
+            reader, writer = await asyncio.open_connection(target.address, number)
+            try:
+                writer.write(grpc_health.request(f"{target.address}:{number}", action.service))
+                status = await grpc_health.check(reader, writer)
+            finally:
+                await _close(writer)
+        except grpc_health.GrpcError as error:
+            return Answer(ok=False, message=f"{target.address}:{number}: {error}")
+        except OSError as error:
+            return _unreachable(target.address, number, error)
+        return Answer(status == "SERVING", f'the service answered "{status}"')
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -71,7 +71,6 @@ def _without_command(value: Any, container: Document) -> bool:
 
 _PROCESS = "pods run as processes of the node: "
 _NO_HOOK = "not run yet"
-_NO_PROBE = "not asked yet; the container counts as healthy"
 _USER = f"{_PROCESS}programs run as the user who runs the agent"
 _NO_SANDBOX = f"{_PROCESS}nothing confines them"
 _NO_DNS = f"{_PROCESS}names are resolved as the machine resolves them"
@@ -115,13 +114,13 @@ _PROBE = (
         "exec",
         "httpGet",
         "tcpSocket",
+        "grpc",
         "initialDelaySeconds",
         "periodSeconds",
         "timeoutSeconds",
         "successThreshold",
         "failureThreshold",
     ),
-    *_warned("grpc", note=_NO_PROBE),
     *_warned(
         "terminationGracePeriodSeconds", note="the pod's terminationGracePeriodSeconds is used"
     ),

@@ -79,6 +79,13 @@ class TCPSocketAction(View, frozen=True):
     host: str = ""
 
 
+class GRPCAction(View, frozen=True):
+    """A probe of gRPC's health service."""
+
+    port: int
+    service: str = ""
+
+
 class ExecAction(View, frozen=True):
     """A command probe."""
 
@@ -91,6 +98,7 @@ class Probe(View, frozen=True):
     http_get: HTTPGetAction | None = None
     tcp_socket: TCPSocketAction | None = None
     exec: ExecAction | None = None
+    grpc: GRPCAction | None = None
     initial_delay_seconds: int = 0
     period_seconds: int = 10
     timeout_seconds: int = 1
