@@ -1,0 +1,196 @@
+"""Every command of README.md and the pages runs, in the order in which a reader types it.
+
+A page runs in a scratch directory that holds the repository's examples, with a home of its own. Only
+two things differ from what a reader does: ``grange up`` listens on a free port, and what ``NOT_RUN``
+lists is left out, for the reason that stands there.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.e2e import kubectl
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"))
+    if "```console" in path.read_text()
+)
+_FOREIGN = "needs a Kubernetes cluster"
+_TRACE = "needs a trace that is not part of the repository"
+_SELF = "sets up the environment that this test runs in"
+NOT_RUN = {
+    ("README.md", "git clone … grange && cd grange"): _SELF,
+    ("README.md", "make run"): _SELF,
+    (
+        "README.md",
+        "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
+    ): _FOREIGN,
+    (
+        "docs/install.md",
+        "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
+    ): _FOREIGN,
+    ("docs/install.md", "kubectl -n grange-system get pods"): _FOREIGN,
+    ("docs/install.md", "kubectl apply -f web.yaml"): _FOREIGN,
+    ("docs/install.md", "kubectl get grc,gru,podgroups,queues -A"): _FOREIGN,
+    ("docs/install.md", "grange farm status"): _FOREIGN,
+    ("docs/install.md", "kubectl delete grc --all -A --cascade=orphan"): _FOREIGN,
+    ("docs/install.md", "grange install --only crds | kubectl delete -f -"): _FOREIGN,
+    (
+        "docs/install.md",
+        "grange install --only deployment --image … | kubectl delete -f -",
+    ): _FOREIGN,
+    ("docs/install.md", "grange install --only rbac | kubectl delete -f -"): _FOREIGN,
+    (
+        "docs/simulate.md",
+        "grange simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv "
+        "--policy random,dot-product,gpu-clustering,gpu-packing,best-fit,fgd --inflate 130 "
+        "--plot openb.svg",
+    ): _TRACE,
+}
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_STABLE = re.compile(r"[^\W\d_]{3,}")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page.
+
+    Attributes:
+        text: as one line, without its comment.
+        shown: the output that the page shows.
+    """
+
+    text: str
+    shown: tuple[str, ...]
+
+    def stable_words(self) -> set[str]:
+        """Words of the output that do not depend on times, names of nodes or numbers."""
+        words = (word for line in self.shown for word in line.split())
+        return {word for word in words if _STABLE.search(word) and not re.search(r"\d", word)}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a page in a language."""
+    return [code for name, code in _BLOCK.findall((ROOT / page).read_text()) if name == language]
+
+
+def commands(page: str) -> Iterator[Command]:
+    """The commands of a page, in order."""
+    for code in blocks(page, "console"):
+        text, shown = "", list[str]()
+        for line in code.replace("\\\n", " ").splitlines():
+            if not line.startswith("$ "):
+                shown.append(line)
+                continue
+            if text:
+                yield Command(text, tuple(shown))
+            text, shown = re.sub(r"\s+", " ", re.sub(r"\s#\s.*", "", line[2:])).strip(), []
+        yield Command(text, tuple(shown))
+
+
+def script(page: str) -> str:
+    """A shell script that runs the page's commands and reports each one's exit code."""
+    lines = []
+    for at, command in enumerate(commands(page)):
+        if (page, command.text) not in NOT_RUN:
+            lines.append(f"{{ {command.text}\n}} >out.{at} 2>&1; echo $? >code.{at}")
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Path]:
+    """A scratch directory like a checkout, with programs, examples and an environment to activate."""
+    for name, program, words in (
+        (
+            "grange",
+            f"{sys.executable} -m grange",
+            '[ "$1" = up ] && set -- "$@" --listen 127.0.0.1:0',
+        ),
+        ("kubectl", str(kubectl.find()), ""),
+    ):
+        file = tmp_path / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f'#!/bin/sh\n{words}\nexec {program} "$@"\n')
+        file.chmod(0o755)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    activate = tmp_path / ".venv" / "bin" / "activate"
+    activate.parent.mkdir(parents=True)
+    activate.write_text("")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run(
+            [tmp_path / "bin" / "grange", "down"],
+            check=False,
+            env=environment(tmp_path),
+            capture_output=True,
+            timeout=60,
+        )
+
+
+def environment(desk: Path) -> dict[str, str]:
+    """Of a user who has nothing but this directory."""
+    path = f"{desk / 'bin'}:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(desk), "LANG": "C.UTF-8"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_a_page_run_as_they_stand_there(page: str, desk: Path) -> None:
+    text = script(page)
+    if not text:
+        assert all((page, command.text) in NOT_RUN for command in commands(page))
+        return
+    if "grange up" not in text:
+        text = f"grange up --nodes 3 --detach >up.out 2>&1\n{text}"
+    subprocess.run(["bash", "-c", text], check=False, cwd=desk, env=environment(desk), timeout=200)
+    for at, command in enumerate(commands(page)):
+        if (page, command.text) in NOT_RUN:
+            continue
+        out = (desk / f"out.{at}").read_text()
+        assert (desk / f"code.{at}").read_text() == "0\n", (command.text, out)
+        missing = sorted(word for word in command.stable_words() if word not in out)
+        assert not missing, (command.text, missing, out)
+
+
+def test_what_is_not_run_stands_on_its_page() -> None:
+    for page, text in NOT_RUN:
+        assert text in {command.text for command in commands(page)}, (page, text)
+
+
+def test_readme_has_no_commands_outside_of_its_blocks() -> None:
+    """Else they would not run here; those that a sentence repeats are in a block, too."""
+    text = _BLOCK.sub("", (ROOT / "README.md").read_text())
+    inline = re.findall(r"`((?:grange|kubectl|make) [^`]+)`", text)
+    first = {tuple(shlex.split(command.text)[:2]) for command in commands("README.md")}
+    known = {"make test"}
+    assert {words for words in inline if tuple(words.split()[:2]) not in first} <= known
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+def test_python_of_a_page_runs_as_it_stands_there(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "test_page.py"
+    code = "\n\n".join(blocks(page, "python"))
+    if "def test_" not in code:
+        lines = "\n".join(f"    {line}" for line in code.splitlines())
+        code = f"def test_page():\n{lines}\n"
+    file.write_text(code)
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(file)]
+    done = subprocess.run(
+        [sys.executable, *words, "--rootdir", str(tmp_path)],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
