@@ -12,6 +12,7 @@ The grammar is that of Kubernetes::
 
 import msgspec
 
+from grange.api import alternatives
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import MethodNotAllowed, NotFound
 from grange.api.wire import Request
@@ -124,6 +125,13 @@ def unknown_resource(group: str, version: str, plural: str, scheme: Scheme) -> N
     served = sorted(
         info.plural for info in scheme if (info.group, info.version) == (group, version)
     )
+    if advice := alternatives.advise_on_resource(scheme, group, plural):
+        named = f"{plural} are not in {where}" if served else f"the server serves no API {where}"
+        return NotFound(
+            f"the server could not find the requested resource: {named}; {advice}",
+            kind=plural,
+            group=group,
+        )
     if not served:
         return NotFound(f"the server serves no API {where}; see /apis for what it serves")
     return NotFound(

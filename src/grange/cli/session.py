@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from grange.api import codec
+from grange.api import alternatives, codec
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
@@ -95,8 +95,10 @@ class Session:
             await self._discover()
             found = self._scheme.named(word)
         if found is None:
+            advice = alternatives.advise_on_word(word)
             served = ", ".join(sorted(info.plural for info in self._scheme))
-            raise NotFound(f'the server has no resource type "{word}"; it has: {served}')
+            what = f'the server has no resource type "{word}"'
+            raise NotFound(f"{what}; {advice}" if advice else f"{what}; it has: {served}")
         return found
 
     async def kind_of(self, document: Document) -> AnyKind:
@@ -111,12 +113,23 @@ class Session:
             await self._discover()
             found = self._scheme.kind(api_version, kind)
         if found is None:
-            served = ", ".join(sorted(info.kind for info in self._scheme))
             raise NotFound(
                 f'the server does not serve kind "{kind}" in version "{api_version}"; '
-                f"it serves: {served}"
+                f"{self._instead(document)}"
             )
         return found
+
+    def _instead(self, document: Document) -> str:
+        """What to use instead of a manifest that is not served, with the manifest of it."""
+        advice, manifest = alternatives.advise_on_document(self._scheme, document)
+        if not advice:
+            return f"it serves: {', '.join(sorted(info.kind for info in self._scheme))}"
+        if manifest is None:
+            return advice
+        import yaml  # failures only
+
+        text = yaml.dump(manifest, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+        return f"{advice}:\n\n{text.rstrip()}"
 
     async def fetch(self, request: Request) -> Response:
         """A whole response.

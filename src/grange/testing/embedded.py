@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import uvloop
 
-from grange.api import codec, names
+from grange.api import alternatives, codec, names
 from grange.api.kinds import BUILT_IN, NODE, POD
 from grange.api.kinds.node import is_ready
 from grange.api.kinds.replicationcontroller import NAME_LABEL
@@ -93,7 +93,9 @@ class Cluster:
         for document in documents:
             kind = self._scheme.kind(str(document["apiVersion"]), str(document["kind"]))
             if kind is None:
-                raise NotFound(f"no kind {document['kind']!r} in {document['apiVersion']!r}")
+                advice, _ = alternatives.advise_on_document(self._scheme, document)
+                what = f"no kind {document['kind']!r} in {document['apiVersion']!r}"
+                raise NotFound(f"{what}; {advice}" if advice else what)
             name, namespace = self.run(_creating(kind, document))
             created.append(self.get(kind.plural, name, namespace))
         return created

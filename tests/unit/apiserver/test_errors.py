@@ -185,3 +185,31 @@ async def test_no_request_is_answered_with_an_internal_error(
         response = await server.application.handle(request)
         assert response.status < 500, response.body
         json.loads(response.body)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            "use ReplicationController in grange.dev/v1alpha1, for example "
+            '{"apiVersion":"grange.dev/v1alpha1","kind":"ReplicationController"',
+        ),
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            "ReplicationController in grange.dev",
+        ),
+        ("/apis/batch/v1/namespaces/default/jobs", "use Pod in v1 (it runs once), for example {"),
+        (
+            "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets",
+            "PodDisruptionBudget is served in policy/v1",
+        ),
+        ("/apis/example.com/v1/widgets", "the server serves no API example.com/v1; see /apis"),
+    ],
+)
+async def test_kind_that_is_not_served_names_the_nearest(
+    server: Server, path: str, said: str
+) -> None:
+    answer = await server.create(path, {})
+    assert (answer.code, answer.reason) == (404, "NotFound")
+    assert said in answer.message

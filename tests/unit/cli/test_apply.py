@@ -7,8 +7,10 @@ from tests.unit.cli.sessions import session
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.api import codec
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.meta import Document
+from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -65,3 +67,26 @@ async def test_dry_run_says_what_an_apply_would_do(
         assert await outcome(there, document) == "unchanged"
         assert await outcome(there, changed) == "configured"
         assert await outcome(there, changed, dry_run) == "unchanged"
+
+
+async def test_kind_that_is_not_served_comes_with_a_manifest(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    document: Document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "template": builders.TEMPLATE},
+    }
+    async with world(clock, rng, log, hands=False) as there:
+        with pytest.raises(NotFound) as caught:
+            await session(there).kind_of(document)
+        message = caught.value.message
+        said, _, manifest = message.partition(":\n\n")
+        assert said.endswith("use ReplicationController in grange.dev/v1alpha1")
+        (made,) = codec.load_yaml_documents(manifest)
+        assert await outcome(there, made) == "created"
+        with pytest.raises(NotFound, match="use ReplicationController in grange"):
+            await session(there).kind("deployments")
+        with pytest.raises(NotFound, match=r"it serves: .*ConfigMap"):
+            await session(there).kind_of({"apiVersion": "example.com/v1", "kind": "Widget"})
