@@ -19,6 +19,7 @@ from grange.api.kinds import (
     LEASE,
     NODE,
     POD,
+    PODDISRUPTIONBUDGET,
     PODGROUP,
     PRIORITYCLASS,
     QUEUE,
@@ -37,6 +38,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.client.transport import Transport
+from grange.controllers.disruption.controller import DisruptionController
 from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
@@ -93,6 +95,7 @@ class Cluster:
             population.add_node(self.world, f"n{number:02}")
         await population.registered(self.world, nodes)
         self.world.add("kube-controller-manager", GarbageCollector)
+        self.world.add("kube-disruption-controller", DisruptionController)
         population.add_scheduler(self.world, KUBE_SCHEDULER)
         others = frozenset(rights.CONTROLLERS) - self._names
         if others:  # somebody has to do it, with all rights
@@ -171,9 +174,13 @@ async def replicate(cluster: Cluster) -> None:
     rollout = {"minReadySeconds": 1, "maxUnavailable": 1, "maxSurge": 0}
     await cluster.create("web", MANY, rollout=rollout)
     await cluster.settled("web", MANY)
+    covered: Document = {"maxUnavailable": 2, "selector": {"matchLabels": {"app": "web"}}}
+    document: Document = {"metadata": {"name": "web"}, "spec": covered}
+    await client.create(PODDISRUPTIONBUDGET, document, "default")
     cluster.server.troubled = True
     await cluster.change("web", template=template("web", 2))
     await cluster.settled("web", MANY, 2)
+    await client.delete(PODDISRUPTIONBUDGET, "web", "default")
     await cluster.change("web", replicas=2)
     await cluster.settled("web", 2, 2)
     await client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Orphan")

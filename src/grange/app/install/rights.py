@@ -79,6 +79,8 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
             "ask for it of whoever makes pods that hold up the deletion of their owner",
         ),
         Right(POD, ("get", *_FOLLOW, "create", "patch", "delete")),
+        Right(POD, ("create",), "eviction"),
+        Right(PODDISRUPTIONBUDGET, _FOLLOW),
         Right(NODE, _FOLLOW),
         Right(LEASE, ("get", "list"), namespace=NODE_LEASES),
         Right(AUDITRECORD, ("list", "create", "delete")),

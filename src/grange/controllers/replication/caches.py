@@ -2,9 +2,10 @@
 
 from collections.abc import Container, Sequence
 
-from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, node as nodes
+from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, REPLICATIONCONTROLLER, node as nodes
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
 from grange.controllers.replication import identity
@@ -27,13 +28,14 @@ class Caches:
         informers: where they come from.
 
     Attributes:
-        controllers, pods, nodes: the informers.
+        controllers, pods, nodes, disruption_budgets: the informers.
     """
 
     def __init__(self, informers: InformerFactory) -> None:
         self.controllers = informers.informer(REPLICATIONCONTROLLER)
         self.pods = informers.informer(POD)
         self.nodes = informers.informer(NODE)
+        self.disruption_budgets = informers.informer(PODDISRUPTIONBUDGET)
         self.pods.store.add_index(_BY_OWNER, _owner)
         self.pods.store.add_index(_BY_MARK, _mark)
         self.pods.store.add_index(_BY_NAME, _named)
@@ -43,7 +45,7 @@ class Caches:
 
     async def wait_synced(self) -> None:
         """Wait until each has shown a complete state."""
-        for informer in (self.controllers, self.pods, self.nodes):
+        for informer in (self.controllers, self.pods, self.nodes, self.disruption_budgets):
             await informer.synced.wait()
 
     def uids(self) -> set[str]:
@@ -74,6 +76,12 @@ class Caches:
     def on_node(self, name: str) -> Sequence[Pod]:
         """The pods that are bound to a node."""
         return self.pods.store.by_index(_BY_NODE, name)
+
+    def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
+        """The PodDisruptionBudgets of a namespace."""
+        if not len(self.disruption_budgets.store):
+            return ()
+        return self.disruption_budgets.store.list(namespace)
 
     def is_up(self, name: str) -> bool:
         """Whether a node is there and Ready."""

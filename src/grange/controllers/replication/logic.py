@@ -157,10 +157,17 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A pod to delete, and why (a reason of ``events``)."""
+    """A pod to take away.
+
+    Attributes:
+        pod: which.
+        why: a reason of ``events``.
+        evict: a PodDisruptionBudget is to be charged for it.
+    """
 
     pod: Pod
     why: str
+    evict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,7 @@ class Plan:
         scaling: whether pods are being added, removed or waited for.
         kept: pods that shall go and stay for now, because the minimum needs them.
         held: places of pods that ended again and again, which are left empty for a while.
+        budget: name of a PodDisruptionBudget that keeps some of ``kept``; empty for none.
     """
 
     create: tuple[Addition, ...] = ()
@@ -192,6 +200,7 @@ class Plan:
     scaling: bool = False
     kept: int = 0
     held: int = 0
+    budget: str = ""
 
 
 def is_active(pod: Pod) -> bool:

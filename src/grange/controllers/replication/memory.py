@@ -3,6 +3,8 @@
 None of it must not be lost: the next owner starts without, and is patient instead.
 """
 
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.controllers.replication.config import ReplicationConfig
@@ -30,6 +32,7 @@ class Memory:
         replacements: how often pods finished lately.
         transfers: takes node transfers further; remembers nothing itself.
         unrecorded: when to record again what the server refused.
+        kept_by_budget: controllers, by uid, that wait for a PodDisruptionBudget.
         eligible: the nodes that the last pass acted on (see ``placing``), by the controller's uid.
     """
 
@@ -41,9 +44,18 @@ class Memory:
         self.transfers = Transfers(clock=clock, log=log)
         self.unrecorded = Patience(clock)
         self.eligible: dict[str, Places] = {}
+        self.kept_by_budget: dict[str, ObjectKey] = {}
+
+    def wait_for_budget(self, controller: ReplicationController, *, waits: bool) -> None:
+        """Whether a PodDisruptionBudget keeps a pod that the controller would take."""
+        if waits:
+            self.kept_by_budget[controller.metadata.uid] = controller.key
+        else:
+            self.kept_by_budget.pop(controller.metadata.uid, None)
 
     def forget(self, uid: str) -> None:
         """The controller is gone."""
+        self.kept_by_budget.pop(uid, None)
         self.expectations.forget(uid)
         self.replacements.forget(uid)
         self.echoes.forget(uid)

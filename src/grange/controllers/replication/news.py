@@ -7,6 +7,7 @@ import msgspec
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.api.selectors import SelectorError
@@ -52,6 +53,8 @@ class News:
             self._controller_added, self._controller_changed, self._controller_gone
         )
         caches.pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        budget = self._budget_changed
+        caches.disruption_budgets.add_handler(budget, lambda _, new: budget(new), budget)
         caches.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
 
     async def watch_nodes(self, scheduler: scheduling.Scheduler) -> None:
@@ -132,6 +135,11 @@ class News:
     def _enqueue_adopters(self, pod: Pod) -> None:
         for controller in self._caches.adopters(pod):
             self._loop.enqueue(controller.key)
+
+    def _budget_changed(self, budget: PodDisruptionBudget) -> None:
+        for key in [*self._memory.kept_by_budget.values()]:
+            if key.namespace == budget.metadata.namespace:
+                self._loop.enqueue(key)
 
     # --- nodes --------------------------------------------------------------------------------
 

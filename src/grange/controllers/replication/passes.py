@@ -24,6 +24,7 @@ from grange.base.errors import GrangeError
 from grange.controllers.replication import (
     audit,
     budget,
+    evictions,
     farewell,
     health,
     identity,
@@ -140,6 +141,8 @@ class Passes:
             plan = replace(plan, create=())
             failure = namesakes.not_adopted(claim.adopt, adopted, failure)
         wished, plan = plan, await vouched(self._client, situation, plan, self._memory.readiness)
+        plan = evictions.charged(plan, situation, self._caches)
+        self._memory.wait_for_budget(controller, waits=bool(plan.budget))
         expected = plan
         plan = audited.unseen(plan)
         entries = audit.entries(controller, plan, moves, decision, self._clock.now())

@@ -146,7 +146,7 @@ def _reconciled(outcome: Outcome) -> Verdict:
         return "False", "Paused", "neither scaled nor repaired while spec.paused is true"
     if outcome.plan.short:
         return "False", "InsufficientNodes", _shortage(outcome)
-    if outcome.rolling:
+    if outcome.rolling and not outcome.plan.budget:
         return "False", "RollingOut", f"{outcome.updated} of {wanted} replicas are updated"
     if (waits := _waits(outcome)) is not None:
         return waits
@@ -168,7 +168,10 @@ def _waits(outcome: Outcome) -> Verdict | None:
     plan, wanted, have = outcome.plan, outcome.replicas, len(outcome.active)
     if plan.kept:
         verb = "stays" if plan.kept == 1 else "stay"
-        message = f"{_pods(plan.kept)} {verb} for now: {outcome.minimum} must be available"
+        needed = f"{outcome.minimum} must be available"
+        if plan.budget:
+            needed = f"PodDisruptionBudget {plan.budget} allows no more"
+        message = f"{_pods(plan.kept)} {verb} for now: {needed}"
         return "False", "Budget", message
     if plan.held:
         message = f"{_pods(plan.held)} ended again and again: replaced after a while"

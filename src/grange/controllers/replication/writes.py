@@ -13,8 +13,15 @@ from typing import TypeVar
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import ObjectKey
-from grange.api.status import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from grange.api.meta import Document, ObjectKey
+from grange.api.status import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+)
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
@@ -193,10 +200,10 @@ class Writes:
         """Delete this very pod if it is still ours; one that is gone or not ours is fine."""
         uid, meta = controller.metadata.uid, item.pod.metadata
         try:
-            deleted = await self._delete_version(controller, item.pod)
+            deleted = await self._delete_version(controller, item)
         except BaseException as error:
             self._expectations.deletion_failed(uid, meta.uid, error)
-            if not isinstance(error, ApiError):
+            if not isinstance(error, ApiError) or is_over_budget(error):
                 raise
             message = f"Error deleting pod {meta.name}: {error.message}"
             self._tell(controller, Reason.DELETE_FAILED, message, WARNING)
@@ -206,16 +213,21 @@ class Writes:
             return
         self._tell(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
 
-    async def _delete_version(self, controller: ReplicationController, pod: Pod) -> bool:
+    async def _delete_version(self, controller: ReplicationController, item: logic.Removal) -> bool:
         """Delete the pod at the version that is recorded; False if it is gone or not ours any more.
 
         It is not tried again at another version: that would be a deletion that nobody has recorded.
 
         Raises:
             Conflict: the pod has changed and is still ours; the next pass decides about it.
+            TooManyRequests: its PodDisruptionBudget has nothing left to give.
         """
-        meta = pod.metadata
+        meta = item.pod.metadata
         try:
+            if item.evict:
+                eviction = _eviction(item.pod)
+                await self._client.post(POD, meta.name, meta.namespace, "eviction", eviction)
+                return True
             await self._client.delete(
                 POD,
                 meta.name,
@@ -256,6 +268,18 @@ class Writes:
         self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
 
 
+def _eviction(pod: Pod) -> Document:
+    """An Eviction of this very version of a pod."""
+    meta = pod.metadata
+    fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": meta.name, "namespace": meta.namespace},
+        "deleteOptions": {"preconditions": fence},
+    }
+
+
 def is_terminating(error: ApiError) -> bool:
     """Whether the namespace is on its way out: pods are not wanted in it any more."""
     return isinstance(error, Forbidden) and any(
@@ -263,10 +287,17 @@ def is_terminating(error: ApiError) -> bool:
     )
 
 
+def is_over_budget(error: Exception) -> bool:
+    """Whether an eviction was refused because somebody else was faster."""
+    return isinstance(error, TooManyRequests) and any(
+        cause.reason == "DisruptionBudget" for cause in error.causes
+    )
+
+
 def is_quiet(error: Exception) -> bool:
     """Whether an error is a normal race, not worth a condition."""
     return isinstance(error, (StaleCache, Conflict)) or (
-        isinstance(error, ApiError) and is_terminating(error)
+        isinstance(error, ApiError) and (is_terminating(error) or is_over_budget(error))
     )
 
 
