@@ -271,6 +271,22 @@ async def test_a_pod_that_was_deleted_meanwhile_is_ended(bench: Bench) -> None:
                 await bench.clock.sleep(0.02)
 
 
+async def test_hooks_run_beside_the_program(bench: Bench) -> None:
+    order = bench.data_dir / "order"
+    script = f"trap 'echo stopped >> {order}; exit 0' TERM; while :; do sleep 0.05; done"
+
+    def hook(word: str) -> dict[str, Any]:
+        return {"exec": {"command": ["sh", "-c", f"echo {word} $POD_NAME >> {order}"]}}
+
+    hooks = {"lifecycle": {"postStart": hook("warm"), "preStop": hook("drain")}}
+    async with bench.agent():
+        await bench.create("web", script, container=hooks)
+        await bench.ready("web")
+        assert order.read_text() == "warm web\n"
+        await bench.delete("web")
+    assert order.read_text() == "warm web\ndrain web\nstopped\n"
+
+
 async def test_replicas_on_one_port_name_each_other(bench: Bench) -> None:
     serve = "import http.server as s; s.HTTPServer(('0.0.0.0', {port}), s.BaseHTTPRequestHandler)"
     with socket.create_server(("127.0.0.1", 0)) as probing:

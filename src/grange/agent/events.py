@@ -12,6 +12,8 @@ class Reason(StrEnum):
     UNHEALTHY = "Unhealthy"
     PROBE_UNKNOWN = "ProbeUnknown"
     ADDRESS_IN_USE = "AddressInUse"
+    FAILED_POST_START_HOOK = "FailedPostStartHook"
+    FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
     FAILED = "Failed"
     FAILED_MOUNT = "FailedMount"
     DEADLINE_EXCEEDED = "DeadlineExceeded"

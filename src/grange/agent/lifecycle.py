@@ -20,6 +20,8 @@ from grange.agent.states import Event, State
 from grange.api.kinds.pod import Container, Pod
 from grange.base import statemachine
 
+_AFTER_HOOK_S = 2.0  # between SIGTERM and SIGKILL when a preStop hook has used up the grace
+
 
 class Role(Enum):
     """What a container is in its pod."""
@@ -56,7 +58,9 @@ class Track:
         due: when it may be created (again); None for at once.
         reason, message: why it is blocked, or why it is being restarted.
         stopped_at: when it was told to stop.
-        unhealthy: why a probe wants it restarted; empty for none.
+        unhealthy: why a probe or a hook wants it restarted; empty for none.
+        post_starting: its postStart hook has not come to its end.
+        pre_stopping: its preStop hook runs; SIGTERM comes after it.
         started: its startup probe has passed, or there is none and it runs.
         ready: its readiness probe passes, or there is none and it is started.
         probes: what its probes found, by kind.
@@ -76,6 +80,8 @@ class Track:
     message: str = ""
     stopped_at: datetime | None = None
     unhealthy: str = ""
+    post_starting: bool = False
+    pre_stopping: bool = False
     started: bool = False
     ready: bool = False
     probes: dict[str, Record] = field(default_factory=dict)
@@ -123,10 +129,17 @@ class Track:
         self.stopped_at = now
         self.ready = False
 
+    def on_pre_stopped(self, now: datetime, grace_s: float) -> None:
+        """Its preStop hook is over and it was sent SIGTERM: it gets two seconds of its grace at least."""
+        self.pre_stopping = False
+        earliest = now + timedelta(seconds=min(_AFTER_HOOK_S, grace_s) - grace_s)
+        self.stopped_at = max(self.stopped_at or now, earliest)
+
     def on_kill(self) -> None:
         """It was sent SIGKILL."""
         self.state = statemachine.advance(states.CONTAINER, self.state, Event.KILL)
         self.ready = False
+        self.pre_stopping = False
 
     def on_abandoned(self) -> None:
         """It is not running and never will again."""
@@ -146,6 +159,7 @@ class Track:
         """
         self.latest = run
         self.started = self.ready = False
+        self.post_starting = self.pre_stopping = False
         self.probes.clear()
         self.stopped_at = None
         if pod_ends or not self.restarts(run):
@@ -197,7 +211,14 @@ class Abandon:
     container: str
 
 
-Action = Start | Signal | Abandon
+@dataclass(frozen=True, slots=True)
+class EndHook:
+    """The container's preStop hook has used up the grace: give it up and go on to SIGTERM."""
+
+    container: str
+
+
+Action = Start | Signal | Abandon | EndHook
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +316,8 @@ def _overdue(track: Track, now: datetime, grace_s: float) -> tuple[list[Action],
     limit = (track.stopped_at or now) + timedelta(seconds=grace_s)
     if now < limit:
         return [], [limit]
+    if track.pre_stopping:
+        return [EndHook(track.name)], []
     return [Signal(track.name, signal.SIGKILL, f"still running {grace_s:g}s after SIGTERM")], []
 
 
@@ -316,6 +339,8 @@ def _keep_running(
                 waits.append(track.due)
             else:
                 actions.append(Start(track.name))
+                # As in Kubernetes: what comes after it starts when its hook is over.
+                may_start = track.spec.lifecycle is None or track.spec.lifecycle.post_start is None
         may_start = may_start and _lets_others_start(track)
     return actions, waits
 
@@ -324,7 +349,7 @@ def _lets_others_start(track: Track) -> bool:
     """Whether the containers after this one may start: init containers go one by one."""
     match track.role:
         case Role.MAIN:
-            return True
+            return not track.post_starting
         case Role.SIDECAR:
             return track.started
         case Role.INIT:

@@ -44,10 +44,12 @@ class Answer(NamedTuple):
     Attributes:
         ok: whether it passed; None when it could not be asked, which says nothing of the container.
         message: what was found, or why it could not be asked.
+        code: status of an HTTP answer; zero where there was none.
     """
 
     ok: bool | None
     message: str = ""
+    code: int = 0
 
 
 class ProbeTarget(NamedTuple):
@@ -321,7 +323,7 @@ def http_answer(line: bytes) -> Answer:
     if found is None:
         return Answer(ok=False, message="the answer is not HTTP")
     code = int(found.group(1))
-    return Answer(200 <= code < 400, f"HTTP status {code}")
+    return Answer(200 <= code < 400, f"HTTP status {code}", code)
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

@@ -10,13 +10,15 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from grange.agent import lifecycle, postmortem, probing, states, status
 from grange.agent.config import NodeConfig
 from grange.agent.creation import Creator
 from grange.agent.errors import NotCreatableError
 from grange.agent.events import Reason
-from grange.agent.lifecycle import Abandon, Decision, Ending, Signal, Start, Track
+from grange.agent.hooks import Hooks
+from grange.agent.lifecycle import Abandon, Decision, EndHook, Ending, Signal, Start, Track
 from grange.agent.metrics import Instruments
 from grange.agent.probes import Prober, ProbeTarget
 from grange.agent.probing import Probing
@@ -78,6 +80,13 @@ class Tools:
     admit: Callable[[Pod], tuple[str, str] | None]
 
 
+class _Tasks(NamedTuple):
+    """What runs beside the worker, as children of its nursery."""
+
+    probing: Probing
+    hooks: Hooks
+
+
 class PodWorker:
     """Brings one pod from its binding to its end.
 
@@ -114,6 +123,7 @@ class PodWorker:
         self._wall_origin = tools.clock.now()
         self._origin = tools.clock.monotonic()
         self._left_s = self._left_of_grace()
+        self._grace_s = float(pod.spec.termination_grace_period_seconds)  # as decided last
 
     # --- from outside --------------------------------------------------------------------------
 
@@ -158,10 +168,13 @@ class PodWorker:
     async def run(self) -> None:
         """Work until nothing of the pod is left. Cancellation leaves its containers running."""
         async with Nursery(f"pod {self.pod.key}") as nursery:
-            probing = Probing(nursery, self._tools, self._wake.set)
+            tasks = _Tasks(
+                Probing(nursery, self._tools, self._wake.set),
+                Hooks(nursery, self._tools.prober, self._tools.clock),
+            )
             try:
-                self._take_over(probing)
-                while not await self._round(probing):
+                self._take_over(tasks)
+                while not await self._round(tasks):
                     await self._wait()
             finally:
                 if self._unwatch is not None:
@@ -170,7 +183,7 @@ class PodWorker:
 
     # --- beginning -----------------------------------------------------------------------------
 
-    def _take_over(self, probing: Probing) -> None:
+    def _take_over(self, tasks: _Tasks) -> None:
         """Pick up what the runtime knows of the pod, or what the status says if it knows nothing."""
         record = self._record()
         if record is not None:
@@ -190,18 +203,18 @@ class PodWorker:
         for track in self._tracks:
             lifecycle.adopt(track, runs.get(track.name, ()), self._now(), self._timing)
             if track.state is State.RUNNING:
-                self._resume(track, probing)
+                self._resume(track, tasks)
             if track.latest is not None and track.latest.running and track.latest.message:
                 message = f"container {track.name}: {track.latest.message}"
                 self._event(WARNING, Reason.SUPERVISOR_UNRESPONSIVE, message)
 
-    def _resume(self, track: Track, probing: Probing) -> None:
+    def _resume(self, track: Track, tasks: _Tasks) -> None:
         """A container that goes on: what its probes had found still holds until they ask again."""
         for item in (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses):
             if item.name == track.name and item.restart_count == track.attempt:
                 track.started = bool(item.started)
                 track.ready = item.ready
-        self._probe(track, probing)
+        self._probe(track, tasks)
 
     def _lost(self, run: Run) -> Run:
         """A run that the status speaks of and the runtime does not know."""
@@ -227,7 +240,7 @@ class PodWorker:
 
     # --- one round -----------------------------------------------------------------------------
 
-    async def _round(self, probing: Probing) -> bool:
+    async def _round(self, tasks: _Tasks) -> bool:
         """Collect, decide, act, report; True when the pod is over and forgotten."""
         self._wake.clear()
         self._retry_at = None
@@ -236,10 +249,10 @@ class PodWorker:
         decision = Decision()
         for _ in range(_ROUNDS):
             now = self._now()
-            await self._collect(now, probing)
+            await self._collect(now, tasks)
             decision = self._decide(now)
             for action in decision.actions:
-                await self._perform(action, probing)
+                await self._perform(action, tasks)
             if not decision.actions:
                 break
         await self._report()
@@ -248,7 +261,7 @@ class PodWorker:
         self._retry_at = _earlier(self._retry_at, decision.wake_at)
         return False
 
-    async def _collect(self, now: datetime, probing: Probing) -> None:
+    async def _collect(self, now: datetime, tasks: _Tasks) -> None:
         """Take note of runs that have ended."""
         record = self._record()
         known = {run.id: run for run in record.runs} if record is not None else {}
@@ -260,15 +273,16 @@ class PodWorker:
                 cause = ""
                 if track.state is State.RUNNING or postmortem.wants_output(track.spec):
                     run, cause = await postmortem.explain(self._tools.runtime, run, track.spec)
-                self._on_ended(track, run, now, probing, cause)
+                self._on_ended(track, run, now, tasks, cause)
                 if cause:
                     message = f"container {track.name}: {cause}"
                     self._event(WARNING, Reason.ADDRESS_IN_USE, message)
 
     def _on_ended(
-        self, track: Track, run: Run, now: datetime, probing: Probing, cause: str = ""
+        self, track: Track, run: Run, now: datetime, tasks: _Tasks, cause: str = ""
     ) -> None:
-        probing.stop(track.name)
+        tasks.probing.stop(track.name)
+        tasks.hooks.stop(track.name)
         ends = self._ending is not Ending.NONE
         track.on_ended(run, now, self._timing, pod_ends=ends, cause=cause)
         self._tools.metrics.ends.labels(run.reason).inc()
@@ -298,6 +312,7 @@ class PodWorker:
             self._ending = found
         grace_s = lifecycle.grace_of(self.pod, self._ending, self._timing, left_s=self._left_s)
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
+        self._grace_s = grace_s if self._ending is not Ending.NONE else own_grace_s
         decision = lifecycle.decide(
             self._tracks, now, ending=self._ending, grace_s=grace_s, spec_grace_s=own_grace_s
         )
@@ -328,24 +343,75 @@ class PodWorker:
 
     # --- acting --------------------------------------------------------------------------------
 
-    async def _perform(self, action: lifecycle.Action, probing: Probing) -> None:
+    async def _perform(self, action: lifecycle.Action, tasks: _Tasks) -> None:
         track = self._by_name[action.container]
         match action:
             case Start():
-                await self._start(track, probing)
+                await self._start(track, tasks)
             case Abandon():
                 track.on_abandoned()
+            case EndHook():
+                tasks.hooks.stop(track.name)
+                await self._pre_stopped(track, "it did not come to its end within the grace period")
             case Signal(number=number, why=why):
+                tasks.probing.stop(track.name)
+                tasks.hooks.stop(track.name)
                 if number == signal.SIGKILL:
                     track.on_kill()
                 else:
                     track.on_stop(self._now())
                     self._event(NORMAL, Reason.KILLING, f"Stopping container {track.name}: {why}")
-                probing.stop(track.name)
+                    if self._pre_stop(track, tasks):
+                        return
                 if track.latest is not None:
                     await self._tools.runtime.signal(track.latest.id, number)
 
-    async def _start(self, track: Track, probing: Probing) -> None:
+    def _target(self, track: Track) -> ProbeTarget | None:
+        if self._sandbox is None or track.latest is None:
+            return None
+        return ProbeTarget(self._sandbox.address, track.spec, track.latest.id)
+
+    def _pre_stop(self, track: Track, tasks: _Tasks) -> bool:
+        """Run the container's preStop hook, if it has one: SIGTERM comes at its end."""
+        handler = track.spec.lifecycle.pre_stop if track.spec.lifecycle is not None else None
+        target = self._target(track)
+        if handler is None or target is None:
+            return False
+        track.pre_stopping = True
+        tasks.hooks.start(handler, target, lambda why: self._pre_stopped(track, why))
+        return True
+
+    async def _pre_stopped(self, track: Track, why: str) -> None:
+        if why:
+            message = f"PreStopHook of container {track.name} failed: {why}"
+            self._event(WARNING, Reason.FAILED_PRE_STOP_HOOK, message)
+        track.on_pre_stopped(self._now(), self._grace_s)
+        self._wake.set()
+        if track.latest is not None:
+            await self._tools.runtime.signal(track.latest.id, signal.SIGTERM)
+
+    def _post_start(self, track: Track, tasks: _Tasks) -> bool:
+        """Run the container's postStart hook, if it has one; its probes begin at the end."""
+        handler = track.spec.lifecycle.post_start if track.spec.lifecycle is not None else None
+        target = self._target(track)
+        if handler is None or target is None:
+            return False
+
+        async def done(why: str) -> None:
+            track.post_starting = False
+            if why:
+                message = f"PostStartHook of container {track.name} failed: {why}"
+                self._event(WARNING, Reason.FAILED_POST_START_HOOK, message)
+                track.unhealthy = "FailedPostStartHook"
+            else:
+                self._probe(track, tasks)
+            self._wake.set()
+
+        track.post_starting = True
+        tasks.hooks.start(handler, target, done)
+        return True
+
+    async def _start(self, track: Track, tasks: _Tasks) -> None:
         now, began = self._now(), self._tools.clock.monotonic()
         try:
             sandbox, run = await self._tools.creator.create(self.pod, track)
@@ -360,14 +426,15 @@ class PodWorker:
             track.on_created(run)
             if run.running:
                 self._event(NORMAL, Reason.STARTED, f"Started container {track.name}")
-                self._probe(track, probing)
+                if not self._post_start(track, tasks):
+                    self._probe(track, tasks)
             else:
-                self._on_ended(track, run, self._now(), probing)
+                self._on_ended(track, run, self._now(), tasks)
 
-    def _probe(self, track: Track, probing: Probing) -> None:
-        if self._sandbox is not None and track.latest is not None:
-            target = ProbeTarget(self._sandbox.address, track.spec, track.latest.id)
-            probing.start(track, target, self.pod)
+    def _probe(self, track: Track, tasks: _Tasks) -> None:
+        target = self._target(track)
+        if target is not None:
+            tasks.probing.start(track, target, self.pod)
 
     # --- reporting -----------------------------------------------------------------------------
 

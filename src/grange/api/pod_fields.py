@@ -70,7 +70,6 @@ def _without_command(value: Any, container: Document) -> bool:
 
 
 _PROCESS = "pods run as processes of the node: "
-_NO_HOOK = "not run yet"
 _USER = f"{_PROCESS}programs run as the user who runs the agent"
 _NO_SANDBOX = f"{_PROCESS}nothing confines them"
 _NO_DNS = f"{_PROCESS}names are resolved as the machine resolves them"
@@ -164,10 +163,14 @@ _CONTAINER = (
     *_below("startupProbe", _PROBE),
     *_below("readinessProbe", _PROBE),
     *_below("livenessProbe", _PROBE),
-    *_warned(
+    *_honoured(
         "lifecycle.postStart",
         "lifecycle.preStop",
-        note=_NO_HOOK,
+    ),
+    *_warned(
+        "lifecycle.postStart.tcpSocket",
+        "lifecycle.preStop.tcpSocket",
+        note="fails, as in Kubernetes, which takes it for compatibility only",
     ),
     *_warned("lifecycle.stopSignal", note="SIGTERM is sent", quiet=("SIGTERM",)),
     *_below("securityContext", _SECURITY),

@@ -41,16 +41,24 @@ SCRIPTS = {
 
 
 class FakeProber:
-    """Answers as the test says: by container name; yes where it says nothing."""
+    """Answers as the test says: by command or container name; yes where it says nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, float]] = []
         self.failure: Exception | None = None
+        # By the first word of a command: how long it takes, and the answer.
+        self.commands: dict[str, tuple[float, Answer]] = {}
+        self.ran: list[tuple[str, str]] = []
 
     async def ask(self, probe: Probe, target: ProbeTarget) -> Answer:
-        del probe
+        if probe.exec is not None and probe.exec.command[0] in self.commands:
+            word = probe.exec.command[0]
+            self.ran.append((word, target.container.name))
+            delay_s, answer = self.commands[word]
+            await self._clock.sleep(delay_s)
+            return answer
         if self.failure is not None:
             raise self.failure
         self.asked.append((target.container.name, self._clock.monotonic()))

@@ -106,6 +106,27 @@ class Probe(View, frozen=True):
     failure_threshold: int = 3
 
 
+class SleepAction(View, frozen=True):
+    """A hook that waits."""
+
+    seconds: int = 0
+
+
+class LifecycleHandler(View, frozen=True):
+    """What a hook does; exactly one is set."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(View, frozen=True):
+    """What to do after a container has started and before it is stopped."""
+
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
+
+
 class VolumeMount(View, frozen=True):
     """Where a volume shows up in the container."""
 
@@ -138,6 +159,7 @@ class Container(View, frozen=True):
     startup_probe: Probe | None = None
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
     termination_message_policy: str = ""
     restart_policy: str = ""
     restart_policy_rules: tuple[dict[str, Any], ...] = ()
