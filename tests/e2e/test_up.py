@@ -13,7 +13,11 @@ import pytest
 import yaml
 from tests.e2e.planes import GRANGE, Plane, eventually, pod, processes_with
 
+from grange.app.detach import default_interrupt
+
 pytestmark = pytest.mark.e2e
+
+_QUIET = ("--listen", "127.0.0.1:0", "--no-switch")
 
 
 @pytest.fixture
@@ -80,7 +84,8 @@ def test_interrupting_the_start_in_the_background_leaves_nothing(tmp_path: Path)
     for attempt in range(5):
         data = tmp_path / str(attempt)
         words = ["--data-dir", str(data), "--listen", "127.0.0.1:0", "--no-switch", "--detach"]
-        starting = subprocess.Popen([*GRANGE, "up", *words])
+        with default_interrupt():  # tests in the background ignore SIGINT, which is inherited
+            starting = subprocess.Popen([*GRANGE, "up", *words])
         eventually((data / "up.log").exists, "the start of the server")
         starting.send_signal(signal.SIGINT)
         code = starting.wait(timeout=30)
@@ -116,6 +121,25 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert str(tmp_path / "file") in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_children_import_nothing_from_the_current_directory(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    for name in ("secrets", "grange", "msgspec"):
+        (tmp_path / "here" / f"{name}.py").write_text("raise SystemExit('planted')")
+    data = str(tmp_path / "data")
+    # The program itself is what the user names; its children are what we name.
+    done = subprocess.run(
+        [sys.executable, "-P", *GRANGE[1:], "up", "--data-dir", data, *_QUIET, "--detach"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path / "here",
+    )
+    subprocess.run([*GRANGE, "down", "--data-dir", data], check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "planted" not in done.stdout + done.stderr
 
 
 def test_a_corrupt_database_is_named_and_left_alone(plane: Plane) -> None:
@@ -235,7 +259,10 @@ def test_fewer_nodes_than_before_leave_nothing_behind(tmp_path: Path) -> None:
         spec = {"nodeName": names[1].removeprefix("node/")}
         plane.grange("apply", "-f", "-", "--wait", stdin=pod("sleeper", *sleeper(plane), **spec))
         plane.kill()
-        plane.nodes = 1
+        words = ("--data-dir", str(plane.directory), "--no-switch", "--nodes", "1")
+        refused = up(*words)
+        assert (refused.returncode, "--remove-nodes" in refused.stderr) == (64, True)
+        plane.nodes, plane.words = 1, ("--remove-nodes",)
         plane.start()
         eventually(lambda: plane.grange("get", "nodes", "-o", "name").count("node/") == 1, "one")
         eventually(lambda: programs(plane) == [], "the lost node's program has ended")

@@ -102,8 +102,10 @@ async def _serve(
     clock: Clock = LoopClock()
     logger = log.Logger("controllers").bind(member=member)
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # else Ctrl-C is meant for others
+        loop.add_signal_handler(signal.SIGINT, stop.set)
     transport = HTTP.from_access(access, clock=clock)
     client = Client(transport, clock=clock)
     registry = metrics.registry()

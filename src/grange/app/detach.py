@@ -2,15 +2,18 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from grange.app import process
 from grange.app.alerting import ENVIRONMENT
-from grange.app.datadir import make_directory
+from grange.app.datadir import DataDirectoryUnusable, make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
@@ -18,15 +21,19 @@ from grange.base.errors import GrangeError
 NEXT = "next:"
 _LIMIT_S = 30.0
 _POLL_S = 0.02
+_LOGS_KEPT = 3
 
 
 class AlreadyServed(GrangeError):
     """Another process serves the data directory; the message names it and what to do."""
 
 
-def command_line(settings: Settings, *, no_switch: bool) -> list[str]:
-    """The words that start a control plane with these settings in the foreground."""
-    words = [sys.executable, "-m", "grange", "up", "--data-dir", str(settings.data_dir)]
+def command_line(settings: Settings, *, no_switch: bool, remove_nodes: bool = False) -> list[str]:
+    """The words that start a control plane with these settings in the foreground.
+
+    Modules come from where this program is installed, never from the current directory.
+    """
+    words = [sys.executable, "-P", "-m", "grange", "up", "--data-dir", str(settings.data_dir)]
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     words += ["--listen", f"{host}:{settings.port}", "--nodes", str(settings.nodes)]
     words += ["--log-level", settings.log_level]
@@ -34,11 +41,14 @@ def command_line(settings: Settings, *, no_switch: bool) -> list[str]:
     if settings.scheduler_config is not None:
         words += ["--scheduler-config", str(settings.scheduler_config)]
     words += ["--no-switch"] if no_switch else []
+    words += ["--remove-nodes"] if remove_nodes else []
     words += ["--log-json"] if settings.log_json else []
     return words
 
 
-async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int:
+async def detach_up(
+    settings: Settings, clock: Clock, *, no_switch: bool, remove_nodes: bool = False
+) -> int:
     """Start it in a session of its own and wait until it is ready.
 
     Returns:
@@ -57,7 +67,9 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
             f"grange down --data-dir {settings.data_dir}, or choose another data directory"
         )
     output = settings.data_dir / "up.log"
-    child = _start(command_line(settings, no_switch=no_switch), output, settings.alert_webhook)
+    rotate(output)
+    words = command_line(settings, no_switch=no_switch, remove_nodes=remove_nodes)
+    child = _start(words, output, settings.alert_webhook)
     try:
         async with clock.timeout(_LIMIT_S):
             while child.poll() is None:
@@ -83,9 +95,44 @@ async def detach_up(settings: Settings, clock: Clock, *, no_switch: bool) -> int
     return child.returncode or 1
 
 
+def rotate(output: Path) -> None:
+    """Keep what earlier starts wrote: ``up.log.1`` is the last one, ``up.log.3`` the oldest.
+
+    Raises:
+        DataDirectoryUnusable: the directory cannot be written.
+    """
+    try:
+        if not output.exists() or not output.stat().st_size:
+            return
+        for number in range(_LOGS_KEPT, 0, -1):
+            before = output.with_name(f"{output.name}.{number - 1}") if number > 1 else output
+            if before.exists():
+                before.replace(output.with_name(f"{output.name}.{number}"))
+    except OSError as error:
+        raise DataDirectoryUnusable(
+            f"cannot rotate {output}: {error.strerror}; make the data directory writable"
+        ) from error
+
+
+@contextmanager
+def default_interrupt() -> Iterator[None]:
+    """Children that start inside can be interrupted, also where this process ignores SIGINT.
+
+    A shell without job control starts its background commands that way, and ignoring is inherited.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _start(words: list[str], output: Path, webhook: str) -> "subprocess.Popen[bytes]":
     """The child; what may hold a secret reaches it by its environment, which others cannot read."""
-    with output.open("wb") as log:
+    with output.open("wb") as log, default_interrupt():
         return subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,

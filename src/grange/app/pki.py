@@ -70,6 +70,14 @@ async def in_process(directory: Path, names: Sequence[str], now: datetime) -> Ke
     return keymaking.ensure(directory, names=names, now=now)
 
 
+def keymaker(directory: Path, names: Sequence[str]) -> list[str]:
+    """The words that make keys; modules never come from the current directory.
+
+    Otherwise a file secrets.py there would choose the admin's token.
+    """
+    return [sys.executable, "-P", "-m", "grange.app.keymaking", str(directory), *names]
+
+
 class Child:
     """Makes keys in a process of its own, beside whatever else a start has to do.
 
@@ -95,7 +103,7 @@ class Child:
             names: DNS names and addresses that clients will use.
         """
         process = subprocess.Popen(  # noqa: S603  our own interpreter and module
-            [sys.executable, "-m", "grange.app.keymaking", str(directory), *names],
+            keymaker(directory, names),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

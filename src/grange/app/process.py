@@ -2,12 +2,13 @@
 
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from grange.app.pki import write_private
+from grange.app.datadir import DataDirectoryUnusable, write
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 
@@ -35,22 +36,39 @@ class Served:
 
 
 def record(data_dir: Path, url: str) -> None:
-    """Say that this process serves the directory."""
+    """Say that this process serves the directory.
+
+    Raises:
+        DataDirectoryUnusable: it cannot be written.
+    """
     served = Served(os.getpid(), start_ticks(os.getpid()) or 0, url)
-    write_private(data_dir / FILE, msgspec.json.encode(served))
+    write(data_dir / FILE, msgspec.json.encode(served))
 
 
 def forget(data_dir: Path) -> None:
-    """This process serves the directory no more."""
-    (data_dir / FILE).unlink(missing_ok=True)
+    """This process serves the directory no more.
+
+    A file that cannot be removed (the directory became read-only) names a process that has ended,
+    which ``find`` notices.
+    """
+    with suppress(OSError):
+        (data_dir / FILE).unlink(missing_ok=True)
 
 
 def find(data_dir: Path) -> Served | None:
-    """The living process that serves the directory."""
+    """The living process that serves the directory.
+
+    Raises:
+        DataDirectoryUnusable: the directory cannot be read.
+    """
     try:
         served = msgspec.json.decode((data_dir / FILE).read_bytes(), type=Served)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
+    except OSError as error:
+        raise DataDirectoryUnusable(
+            f"cannot read {data_dir / FILE}: {error.strerror}; see --data-dir"
+        ) from error
     return served if start_ticks(served.pid) == served.start else None
 
 

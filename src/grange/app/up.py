@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from grange.app import alerting, collector, pki, process
-from grange.app.datadir import make_directory
+from grange.app.datadir import make_directory, remember_nodes, remembered_nodes
 from grange.app.detach import NEXT, detach_up
 from grange.app.logs import log_options
 from grange.app.settings import (
@@ -37,7 +37,13 @@ CONTEXT = "grange"
     help="Where everything is kept; $GRANGE_DATA_DIR, or ~/.local/share/grange.",
 )
 @click.option("--listen", default="127.0.0.1:6443", show_default=True, help="HOST:PORT; 0 is any.")
-@click.option("--nodes", default=1, show_default=True, help="Present this machine as N nodes.")
+@click.option(
+    "--nodes",
+    type=int,
+    default=None,
+    help="Present this machine as N nodes; as many as the last time by default, 1 at first.",
+)
+@click.option("--remove-nodes", is_flag=True, help="Allow --nodes to be fewer than the last time.")
 @click.option("--disable", default="", help=f"Roles not to run: {', '.join(ROLES)}.")
 @click.option(
     "--scheduler-config",
@@ -54,10 +60,11 @@ def command(  # noqa: PLR0913  click hands every option over by name
     around: Surroundings,
     data_dir: Path | None,
     listen: str,
-    nodes: int,
+    nodes: int | None,
     disable: str,
     scheduler_config: Path | None,
     *,
+    remove_nodes: bool,
     detach: bool,
     no_switch: bool,
     log_level: str,
@@ -67,11 +74,12 @@ def command(  # noqa: PLR0913  click hands every option over by name
     """Serve a Kubernetes-compatible API and run its pods on this machine."""
     try:
         host, port = parse_listen(listen)
+        directory = (data_dir or default_data_dir(os.environ)).absolute()
         settings = Settings(
-            data_dir=(data_dir or default_data_dir(os.environ)).absolute(),
+            data_dir=directory,
             host=host,
             port=port,
-            nodes=nodes,
+            nodes=chosen_nodes(directory, nodes, remove=remove_nodes),
             disable=frozenset(filter(None, disable.split(","))),
             log_level=log_level,
             log_json=log_json,
@@ -83,13 +91,31 @@ def command(  # noqa: PLR0913  click hands every option over by name
         raise click.UsageError(str(error)) from error
     merge_into = None if no_switch else around.kubeconfig[0]
     if detach:
-        raise SystemExit(around.run(detach_up(settings, around.clock, no_switch=no_switch)))
+        started = detach_up(settings, around.clock, no_switch=no_switch, remove_nodes=remove_nodes)
+        raise SystemExit(around.run(started))
     log.configure(level=settings.log_level, json_lines=settings.log_json)
     import uvloop
 
     collector.tune()
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(serve(settings, merge_into=merge_into))
+
+
+def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool) -> int:
+    """How many nodes to present: what is asked for, else as many as the last time, else one.
+
+    Raises:
+        SettingsError: it is fewer than the last time and nobody said that nodes may go.
+    """
+    before = remembered_nodes(directory) or 1
+    if wanted is None:
+        return before
+    if wanted < before and not remove:
+        raise SettingsError(
+            f"--nodes {wanted}: {directory} has {before} nodes; the others and their pods would be "
+            "deleted: add --remove-nodes if that is meant, or leave --nodes out to keep all"
+        )
+    return wanted
 
 
 def _program_environment() -> dict[str, str]:
@@ -119,8 +145,9 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
             click.echo("stopping: pods end first", err=True)
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end)
+    loop.add_signal_handler(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # else Ctrl-C is meant for others
+        loop.add_signal_handler(signal.SIGINT, end)
     plane = ControlPlane(
         settings,
         clock=clock,
@@ -145,6 +172,7 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
                 terminal=sys.stdin.isatty(),
             )
         )
+        remember_nodes(settings.data_dir, settings.nodes)
         process.record(settings.data_dir, plane.url)
         click.echo("\n".join(lines))
         sys.stdout.flush()
