@@ -49,10 +49,18 @@ async def describe(session: Session, pod: Document) -> str:
 
 
 async def _last_line(session: Session, pod: Document, cause: causes.Cause) -> str:
+    """The last line of the run that ended; it may have become the previous one meanwhile."""
+    for previous in (cause.previous, not cause.previous):
+        if line := await _output(session, pod, cause.container, previous=previous):
+            return line
+    return ""
+
+
+async def _output(session: Session, pod: Document, container: str, *, previous: bool) -> str:
     meta = pod["metadata"]
     path = POD.path(meta.get("namespace") or "default", meta["name"], "log")
-    query = {"container": cause.container, "tailLines": str(_LINES)}
-    if cause.previous:
+    query = {"container": container, "tailLines": str(_LINES)}
+    if previous:
         query["previous"] = "true"
     try:
         response = await session.fetch(Request("GET", path, query=query))

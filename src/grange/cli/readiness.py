@@ -111,6 +111,8 @@ def _replication_controller(document: Document) -> State:
     is_updated = on_delete or updated >= wanted
     if not is_updated and rollout.get("stableHash"):  # at the first template it says nothing
         text += f", {updated} of {wanted} updated"
+    elif total > wanted:
+        text += f", {total - wanted} to be removed"
     elif ready == wanted and available < wanted:
         text += f", {available} of {wanted} available"
     if (phase := rollout.get("phase")) in ENDED_BADLY:

@@ -25,13 +25,15 @@ class Logging(World):
     """A world whose pods have logs."""
 
     logs: bytes = TRACEBACK
+    restarted = False
     asked: list[dict[str, str]]
 
     async def _handle(self, request: Request) -> Response:
         if not request.path.endswith("/log"):
             return await super()._handle(request)
         self.asked.append(dict(request.query))
-        return Response(200, self.logs)
+        is_previous = "previous" in request.query
+        return Response(200, self.logs if is_previous is self.restarted else b"")
 
 
 @pytest.fixture
@@ -103,6 +105,8 @@ async def test_crash_is_shown_with_the_last_line_of_its_output(there: Any) -> No
         "c0: ended with exit code 1: ValueError: no port"
     )
     assert there.asked == [{"container": "c0", "tailLines": "20"}]
+    there.restarted = True
+    assert "ValueError" in await failures.describe(session(there), found), "restarted meanwhile"
     there.logs = b"\n"
     assert await failures.describe(session(there), found) == (
         "c0: ended with exit code 1; see its log"
@@ -111,9 +115,10 @@ async def test_crash_is_shown_with_the_last_line_of_its_output(there: Any) -> No
 
 async def test_run_before_the_present_one_is_read_where_it_is_meant(there: Any) -> None:
     status = {"conditions": [unready()], "containerStatuses": [RESTARTED]}
+    there.restarted = True
     found = await add_pod(there, "p", status)
     assert "ValueError: no port" in await failures.describe(session(there), found)
-    assert there.asked[0]["previous"] == "true"
+    assert [query.get("previous") for query in there.asked] == ["true"]
 
 
 async def test_probe_is_quoted_from_the_status_or_from_its_event(there: Any) -> None:
