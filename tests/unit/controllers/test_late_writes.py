@@ -7,17 +7,23 @@ table.
 from collections.abc import Callable
 
 import pytest
+from msgspec import structs
 from tests.unit.controllers import builders
+from tests.unit.controllers.test_rolling_update import NOW, begun, change, counts, roll, update
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
+from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE, pod as pods
+from grange.api.kinds.membership import PendingDeletion
+from grange.api.kinds.rollingupdate import Counts
 from grange.api.meta import Document, controller_of
+from grange.api.replication import TRANSFER_ANNOTATION
 from grange.api.status import ApiError, Timeout
 from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
+from grange.controllers.replication import handover
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.identity import DELETION_COST, RC_NAME_LABEL
 
@@ -377,3 +383,55 @@ async def test_late_audit_record_is_the_one_that_is_there(
         proxy.pass_on()
         await there.until(lambda: rests(there, 3))
         assert set(await proxy.deliver()) == {CONFLICT}
+
+
+# --- rollouts between two controllers ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("wish", [{"undo": True}, {"paused": True}, None], ids=str)
+async def test_late_step_of_a_rollout_that_turned_is_refused(
+    wish: Document | None, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The order to move replicas is held; the rollout is undone, paused or deleted meanwhile."""
+    async with world(clock, rng, log) as there:
+        proxy = Proxy(there)
+        await begun(there, 3)
+        proxy.hold("PATCH", "/replicationcontrollers/one", TRANSFER_ANNOTATION.encode())
+        await roll(there)
+        await there.until(proxy.has_some)
+        before = await counts(there)
+        assert (await update(there)).status.replicas != Counts(*before)
+        if wish is None:
+            await there.client.delete(ROLLINGUPDATE, "roll", "default")
+        else:
+            await change(there, **wish)
+        proxy.pass_on()
+        await there.settle(10.0)
+        assert set(await proxy.deliver()) == {CONFLICT}
+        assert await counts(there) == before
+
+
+async def test_late_count_of_a_rollout_without_old_is_refused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        proxy = Proxy(there)
+        await begun(there, 0)
+        proxy.hold("PATCH", "/replicationcontrollers/two", b'"replicas"')
+        await roll(there, old=None)
+        await there.until(proxy.has_some)
+        await change(there, paused=True)
+        proxy.pass_on()
+        await there.settle(10.0)
+        assert set(await proxy.deliver()) == {CONFLICT}
+        assert await counts(there) == (0, 0)
+
+
+def test_pod_with_a_pending_deletion_is_not_healthy() -> None:
+    """It may go at any time, so a rollout that counts on it would take one too many."""
+    owner = builders.controller(replicas=2)
+    up = [builders.pod(owner, node=node) for node in "ab"]
+    one = PendingDeletion(up[0].metadata.name, up[0].metadata.uid, "1")
+    status = structs.replace(owner.status, pending_deletions=(one,))
+    found = handover.census(structs.replace(owner, status=status), up, frozenset(), NOW)
+    assert (found.current, found.healthy, found.unknown) == (2, 1, 1)

@@ -77,7 +77,9 @@ def census(
     template = identity.template_hash(rollout.sources(controller)[0])  # not one that went back
     real = [pod for pod in active if rollout.is_of(pod, template)]
     available = health.observe(controller, real, down, now, readiness).available
-    healthy = sum(sure is None or uid in sure for uid in available)
+    # Deletions that are sent and not certain may arrive at any time: their pods count for nobody.
+    going = {item.uid for item in controller.status.pending_deletions}
+    healthy = sum(uid not in going and (sure is None or uid in sure) for uid in available)
     unhealthy = 0
     for pod in real:
         ready = pods.condition(pod, "Ready")
@@ -189,8 +191,8 @@ class _Step:
         delete_old = self._finish(split)
         if split == Split(self.facts.old_pods.desired, self.facts.new_pods.desired):
             split = None
-        if split is not None:
-            self.status = replace(self.status, replicas=Counts(split.old, split.new))
+        to_have = split or Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
+        self.status = replace(self.status, replicas=Counts(to_have.old, to_have.new))
         if self.phase in {Phase.PROGRESSING, Phase.WAITING, Phase.COMPLETE}:
             self.status = replace(self.status, message="")
         return Decision(

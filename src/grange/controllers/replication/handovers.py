@@ -6,6 +6,7 @@ only then moves replicas. The move itself is one that whoever looks next can fin
 (``client.transfers``), so counts are never lost between the two.
 """
 
+import dataclasses
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -20,12 +21,20 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
 from grange.api.meta import Document, ObjectKey, controller_of
 from grange.api.replication import GIVEN_ANNOTATION, BadIntent, check_orders
-from grange.api.status import Conflict, NotFound
+from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.client.replication import Refused
 from grange.client.transfers import settle, transfer_replicas
-from grange.controllers.replication import endings, handover, logic, ranking, vouching
+from grange.controllers.replication import (
+    endings,
+    handover,
+    logic,
+    pending_steps,
+    ranking,
+    revocation,
+    vouching,
+)
 from grange.controllers.replication.endings import Endings, Pair
 from grange.controllers.replication.events import FAILURES
 from grange.controllers.replication.handover import OVER, Census, Decision
@@ -93,7 +102,7 @@ class RollingUpdateService:
         )
         self._controllers.add_handler(
             self._controller_seen,
-            lambda old, new: self._controller_seen(new),
+            self._controller_changed,
             self._controller_seen,
         )
         self._pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
@@ -125,6 +134,8 @@ class RollingUpdateService:
         over = bool(update.status.phase) and Phase(update.status.phase) in OVER
         if update.metadata.deletion_timestamp:
             pair = await self._pair(update, settled=not over)
+            if not over and pending_steps.is_pending(update, pair):
+                await pending_steps.revoke(self._client, pair)
             await self._endings.cancel(update, pair, over=over)
             return Done()
         if over:
@@ -136,7 +147,15 @@ class RollingUpdateService:
                 if controller is not None:
                     check_orders(controller)
         update = await self._endings.publish(update, pair.new)
-        return await self._step(update, pair)
+        in_doubt: ApiError | None = None
+        if pending_steps.is_pending(update, pair):
+            try:
+                pair = await pending_steps.revoke(self._client, pair)
+            except Conflict:
+                raise  # a controller has changed: look again
+            except ApiError as error:
+                in_doubt = error
+        return await self._step(update, pair, in_doubt)
 
     async def _pair(self, update: RollingUpdate, *, settled: bool = False) -> Pair:
         """The controllers, of those that it began with; others under their names are not ours."""
@@ -150,7 +169,8 @@ class RollingUpdateService:
             found.append(controller if ours else None)
         return Pair(*found)
 
-    async def _step(self, update: RollingUpdate, pair: Pair) -> Result:
+    async def _step(self, update: RollingUpdate, pair: Pair, in_doubt: ApiError | None) -> Result:
+        """Decide and carry out; nothing is moved while an earlier step is in doubt, for whatever error."""
         old, new = pair.old, pair.new
         decision = self._decide(update, pair, self._census(old), self._census(new))
         if _takes(decision, pair):
@@ -158,6 +178,9 @@ class RollingUpdateService:
             decision = self._decide(
                 update, pair, await self._vouched(old), await self._vouched(new)
             )
+        if in_doubt is not None:
+            status = replace(decision.status, replicas=update.status.replicas)
+            decision = dataclasses.replace(decision, status=status, split=None, delete_old=False)
         if decision.delete_old and old is not None:
             await self._delete(old)  # before it is said that all is over
             pair = Pair(None, new)
@@ -166,6 +189,8 @@ class RollingUpdateService:
         await self._store(update, pair, decision)
         if decision.split is not None and new is not None:
             await self._move(update, old, new, decision.split)
+        if in_doubt is not None:
+            raise in_doubt
         if Phase(decision.status.phase) in OVER:
             return Done()
         waits = [_LOOK_AGAIN_S] if decision.wait_s is None else [decision.wait_s, _LOOK_AGAIN_S]
@@ -245,7 +270,9 @@ class RollingUpdateService:
         if Phase(status.phase) in OVER:
             status = replace(status, finished_at=timestamps.rfc3339(now))
         status = replace(status, outbox=endings.entries(update, pair, decision.news, now))
-        if status != update.status:
+        # A step that is decided once more changes nothing there, and must fail all the same if the
+        # rollout is not what it was.
+        if status != update.status or decision.split is not None:
             meta = update.metadata
             fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
             await self._client.patch(
@@ -377,6 +404,10 @@ class RollingUpdateService:
 
     def _controller_seen(self, controller: ReplicationController) -> None:
         self._look(controller.key)
+
+    def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
+        if not revocation.is_only_noted(old, new, pending_steps.REVOKED_ANNOTATION):
+            self._look(new.key)
 
     def _pod_added(self, pod: Pod) -> None:
         self._readiness.appeared(pod)

@@ -13,7 +13,7 @@ from grange.api.meta import ObjectKey
 from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication import pending_deletions, placing, scheduling
+from grange.controllers.replication import pending_deletions, placing, revocation, scheduling
 from grange.controllers.replication.caches import Caches
 from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.writes import owner_key
@@ -115,8 +115,9 @@ class News:
             return
         if new.metadata.deletion_timestamp:
             self._memory.expectations.deletion_observed(owner[1], new.metadata.uid)
-        if before == owner and pending_deletions.is_only_revoked(old, new):
-            return  # our own write in a pass that failed must not bring about the next one at once
+        note = pending_deletions.KEPT_ANNOTATION
+        if before == owner and revocation.is_only_noted(old, new, note):
+            return
         self._enqueue_owner(*owner)
 
     def _pod_gone(self, pod: Pod) -> None:

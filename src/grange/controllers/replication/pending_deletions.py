@@ -11,8 +11,6 @@ that the minimum has not been counted with, however late it arrives (ADR 10).
 from collections.abc import Collection
 from contextlib import suppress
 
-from msgspec import structs
-
 from grange.api.kinds import POD
 from grange.api.kinds.membership import PendingDeletion
 from grange.api.kinds.pod import Pod
@@ -72,14 +70,3 @@ async def revoke(client: Client, controller: ReplicationController) -> dict[str,
     if error is not None:
         raise error
     return changed
-
-
-def is_only_revoked(old: Pod, new: Pod) -> bool:
-    """Whether a pod has changed in nothing but the note of a revoked deletion."""
-    was, now = old.metadata, new.metadata
-    if was.annotations.get(KEPT_ANNOTATION) == now.annotations.get(KEPT_ANNOTATION):
-        return False
-    notes = {key: text for key, text in now.annotations.items() if key != KEPT_ANNOTATION}
-    before = {key: text for key, text in was.annotations.items() if key != KEPT_ANNOTATION}
-    same = structs.replace(now, annotations=was.annotations, resource_version=was.resource_version)
-    return notes == before and structs.replace(new, metadata=same) == old
