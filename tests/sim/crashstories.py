@@ -40,6 +40,7 @@ from grange.base.tasks import Nursery, supervise
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.handovers import RollingUpdateService
 from grange.controllers.replication.machinepool import MachinePool
+from grange.controllers.replication.pending_steps import REVOKED_ANNOTATION
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
@@ -551,7 +552,9 @@ async def portrait(stage: Stage, told: Audited) -> Document:
 
 def _controller(one: ReplicationController) -> Document:
     status, state = one.status, one.status.rollout
-    words = {key for key in one.metadata.annotations if key != OWNER_ANNOTATION}
+    # Who owned it last, and that a step in doubt was revoked, is what a crash leaves behind.
+    traces = {OWNER_ANNOTATION, REVOKED_ANNOTATION}
+    words = one.metadata.annotations.keys() - traces
     return {
         "spec": msgspec.to_builtins(one.spec),
         "annotations": sorted(words),
@@ -559,5 +562,9 @@ def _controller(one: ReplicationController) -> Document:
         "counts": [status.replicas, status.ready_replicas, status.available_replicas],
         "rollout": state and [state.phase, state.new_replicas, state.old_replicas],
         "history": [[item.revision, item.template] for item in status.history],
-        "left": [len(status.node_transfers), len(status.outbox)],
+        "left": [
+            len(status.node_transfers),
+            len(status.outbox),
+            len(status.pending_deletions),
+        ],
     }

@@ -6,6 +6,8 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NODE, POD
+from grange.api.status import Timeout
+from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -188,6 +190,34 @@ async def test_taints_of_an_operator_evict_at_once(clock: Clock, rng: Stream, lo
         await bound(there, "late", "a")
         await there.settle(1.0)
         assert await there.names() == ["db"]
+
+
+async def test_late_eviction_of_a_pod_that_was_heard_of_since_is_refused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a")
+        await bound(there, "plain", "a")
+        await there.settle(1.0)
+        held: list[Request] = []
+
+        def gate(request: Request) -> Timeout | None:
+            if request.method != "DELETE" or "/pods/" not in request.path:
+                return None
+            held.append(request)
+            return Timeout("no answer came")
+
+        there.gate = gate
+        taint = {"key": "dedicated", "value": "db", "effect": "NoExecute"}
+        await there.client.patch(NODE, "a", patch={"spec": {"taints": [taint]}})
+        await there.settle(1.0)
+        await there.client.patch(NODE, "a", patch={"spec": {"taints": None}})
+        await there.set_phase((await there.pods())[0], "Pending")
+        await there.settle(5.0)
+        assert held
+        codes = {(await there.application.handle(request)).status for request in held}
+        assert codes == {409}
+        assert await there.names() == ["plain"]
 
 
 async def test_pods_of_a_deleted_node_are_removed_and_replaced(

@@ -220,6 +220,33 @@ async def test_a_server_that_refuses_for_a_while_only_delays_it(
         assert scheduler.cycle.nominator.evicting == {}
 
 
+async def test_late_deletion_of_a_victim_that_changed_since_is_refused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        held: list[tuple[Request, Handler]] = []
+
+        async def gate(request: Request, handle: Handler) -> Response:
+            if request.method != "DELETE":
+                return await handle(request)
+            held.append((request, handle))
+            return refusal(504, "Timeout")
+
+        await full(made)
+        made.gate = gate
+        await made.add_pods("high", requests=CPU, priority=10)
+        await made.settle()
+        assert held
+        await made.delete("high")
+        for name in ("low1", "low2"):
+            note = {"metadata": {"annotations": {"written": "since"}}}
+            await made.client.patch(POD, name, "default", patch=note)
+        await made.settle(60.0)
+        codes = {(await handle(request)).status for request, handle in held}
+        assert codes == {409}
+        assert await leaving(made) == []
+
+
 async def test_nominations_survive_the_scheduler(clock: Clock, rng: Stream, log: Logger) -> None:
     """Its successor reads them from the pods, and waits for the same victims."""
     async with world(clock, rng, log) as made:

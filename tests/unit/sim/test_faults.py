@@ -9,6 +9,7 @@ from grange.api.status import ServiceUnavailable, Timeout
 from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
+from grange.base.tasks import Nursery
 from grange.client.transports.inprocess import InProcess
 from grange.sim.faults import FaultyTransport, Network, NetworkFaults
 
@@ -126,6 +127,37 @@ async def test_partition_cuts_one_component_off_until_it_heals(clock: Clock, rng
     network.heal("agent")
     assert (await transport.send(Request("GET", "/x"))).body == b"ok"
     assert server.open == 0
+
+
+async def test_held_write_arrives_whatever_becomes_of_its_sender(clock: Clock, rng: Stream) -> None:
+    server = Server()
+    network, transport = connected(server, clock, rng, NetworkFaults(answer_timeout_s=5))
+    network.hold_writes("agent", most_s=60.0)
+    async with Nursery() as nursery:
+        nursery.start(network.run())
+        await clock.sleep(0.0)
+        assert (await transport.send(Request("GET", "/read"))).body == b"ok"
+        with pytest.raises(Timeout):
+            await transport.send(Request("DELETE", "/x"))
+        assert (server.seen, network.held) == (["/read"], 1)
+        network.cut("agent")
+        network.partition("agent")
+        network.calm()
+        await clock.sleep(60.0)
+        assert (server.seen, network.held) == (["/read", "/x"], 0)
+        nursery.cancel()
+
+
+async def test_held_writes_pass_again_when_they_are_not_held_any_more(
+    clock: Clock, rng: Stream
+) -> None:
+    server = Server()
+    network, transport = connected(server, clock, rng, NetworkFaults())
+    network.hold_writes("agent", chance=0.0, deletions=1.0, most_s=60.0)
+    assert (await transport.send(Request("POST", "/x"))).body == b"ok"
+    network.pass_writes("agent")
+    assert (await transport.send(Request("DELETE", "/x"))).body == b"ok"
+    assert network.held == 0
 
 
 async def test_calm_ends_all_faults(clock: Clock, rng: Stream) -> None:

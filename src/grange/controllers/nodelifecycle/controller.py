@@ -26,6 +26,7 @@ from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 NAME = "nodelifecycle"
 
 _BY_NODE = "nodelifecycle/node"  # pods by the node they are bound to
+_AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
 _BREATH_S = 0.01  # no two looks at the pods are closer together
 _UNHEALTHY = frozenset({Health.SILENT, Health.NOT_READY})
 
@@ -269,9 +270,10 @@ class NodeLifecycle:
         if wait_s > 0:
             return Requeue(wait_s)
         why = f"Deleted from node {node.metadata.name}: {_words(held)}"
-        if await self._delete(pod, grace_period_s=None):
-            self._recorder.event(pod, NORMAL, "TaintManagerEviction", why, kind=POD)
-            self._log.info("pod evicted", pod=pod.key, node=node.metadata.name)
+        if not await self._delete(pod, grace_period_s=None):
+            return Requeue(_AGAIN_S)  # gone or changed: its news is on its way
+        self._recorder.event(pod, NORMAL, "TaintManagerEviction", why, kind=POD)
+        self._log.info("pod evicted", pod=pod.key, node=node.metadata.name)
         return Done()
 
     async def _collect_garbage(self) -> None:
@@ -321,11 +323,17 @@ class NodeLifecycle:
     async def _delete(self, pod: Pod, *, grace_period_s: int | None) -> bool:
         meta = pod.metadata
         try:
+            # Of the version that was judged: a node that is back has told of its pods since.
             await self._client.delete(
-                POD, meta.name, meta.namespace, uid=meta.uid, grace_period_s=grace_period_s
+                POD,
+                meta.name,
+                meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                grace_period_s=grace_period_s,
             )
         except (NotFound, Conflict):
-            return False  # gone, or its name is another's
+            return False  # gone or changed, or its name is another's
         return True
 
 

@@ -171,11 +171,24 @@ class Evictor:
             "metadata": {"uid": meta.uid},
             "status": {"conditions": [msgspec.to_builtins(condition)]},
         }
-        await self._client.patch(
-            POD, meta.name, meta.namespace, patch=patch, type="strategic", subresource="status"
-        )
-        if not self._wanted(job):
-            return
-        await self._client.delete(POD, meta.name, meta.namespace, uid=meta.uid)
+        for attempt in range(1, _TRIES + 1):
+            marked: Pod = await self._client.patch(
+                POD, meta.name, meta.namespace, patch=patch, type="strategic", subresource="status"
+            )
+            if not self._wanted(job):
+                return
+            try:
+                # Of this version: a late one must not take a pod that has got further since.
+                await self._client.delete(
+                    POD,
+                    meta.name,
+                    meta.namespace,
+                    uid=meta.uid,
+                    resource_version=marked.metadata.resource_version,
+                )
+                break
+            except Conflict:
+                if attempt == _TRIES:
+                    raise
         self.evicted += 1
         self._recorder.event(victim, NORMAL, "Preempted", f"Preempted {job.why(victim)}", kind=POD)
