@@ -20,6 +20,7 @@ V = TypeVar("V", bound=View)
 DEPTH_MAX = 64
 VALUES_MAX = 100_000
 """How many members and items a document from outside may have in all: walking it takes that long."""
+_FEW_VALUES = 10_000  # so few need no closer look
 DUPLICATES_MAX = 100
 _APART = re.compile(rb'"\s+:')
 DUPLICATES_BODY_MAX_BYTES = 256 * 1024
@@ -58,25 +59,30 @@ def decode_any(body: bytes) -> Any:
     return value
 
 
+def count_values(body: bytes) -> int:
+    """How many members and items JSON has, empty brackets included; never too few."""
+    # A member or item comes after a comma or an opening bracket; those in strings count at first.
+    most = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if most <= _FEW_VALUES:
+        return most
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    strings = plain.count(b'"') // 2
+    if strings > 2 * VALUES_MAX + 2:  # a member has two at most, so there are too many of them
+        return min(most, strings // 2)
+    outside = b"".join(plain.split(b'"')[::2])
+    return outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+
+
 def check_values(body: bytes) -> None:
     """Refuse JSON with too many members and items, before anything is made of it.
 
     Raises:
         TooLarge: it has more than ``VALUES_MAX``.
     """
-    # A member or item comes after a comma or an opening bracket, the innermost of which may be empty;
-    # those in strings count at first.
-    if body.count(b",") + body.count(b"[") + body.count(b"{") <= VALUES_MAX + 1:
-        return
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    quotes = plain.count(b'"')
-    if quotes <= 4 * VALUES_MAX:  # a member has two strings at most
-        outside = b"".join(plain.split(b'"')[::2])
-        if outside.count(b",") + outside.count(b"[") + outside.count(b"{") <= VALUES_MAX + 1:
-            return
-    raise TooLarge(
-        f"the body has more than {VALUES_MAX} members and items; split it into several objects"
-    )
+    if count_values(body) > VALUES_MAX + 1:  # the innermost bracket may be empty
+        raise TooLarge(
+            f"the body has more than {VALUES_MAX} members and items; split it into several objects"
+        )
 
 
 def decode_trusted(body: bytes) -> Any:
@@ -113,6 +119,11 @@ def decode_document(body: bytes, media_type: str = JSON) -> Document:
     if not isinstance(value, dict):
         raise BadRequest(f"expected a JSON object, got {_name(value)}")
     return cast("Document", value)
+
+
+def is_yaml(media_type: str) -> bool:
+    """Whether a body of this media type is YAML."""
+    return _media_kind(media_type).endswith("yaml")
 
 
 def is_json(media_type: str) -> bool:

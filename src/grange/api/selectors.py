@@ -21,6 +21,7 @@ NODE_OPERATORS = (*OPERATORS, GREATER, LESS)
 _TOKEN = re.compile(r"\s+|(==|!=|[=<>!,()]|[^\s=<>!,()]+)")
 _INTEGER = re.compile(r"([+-]?)0*(\d{1,19})", re.ASCII)
 _TEXT_MAX = 16_384
+_REQUIREMENTS_MAX = 256  # of a selector in a query: each is looked at for every object
 
 
 class SelectorError(GrangeError):
@@ -198,6 +199,10 @@ class _LabelParser:
             return found
         while True:
             found.append(self._requirement())
+            if len(found) > _REQUIREMENTS_MAX:
+                raise SelectorError(
+                    f"label selector has more than {_REQUIREMENTS_MAX} requirements"
+                )
             word, position = self._take()
             if word == "":
                 return found
@@ -318,6 +323,10 @@ class Fields:
                 continue
             path, negated, value = _field_term(text, term, position)
             found.append(FieldRequirement(path, _unescape(text, value, position), negated))
+            if len(found) > _REQUIREMENTS_MAX:
+                raise SelectorError(
+                    f"field selector has more than {_REQUIREMENTS_MAX} requirements"
+                )
         return cls(found)
 
     @property

@@ -61,14 +61,22 @@ def table(
             }
             for column in columns
         ],
-        "rows": [
-            {
-                "cells": [column.cell(document, now) for column in columns],
-                "object": _object(document, include),
-            }
-            for document in documents
-        ],
+        "rows": rows(info, documents, now=now, include=include),
     }
+
+
+def rows(
+    info: AnyKind, documents: Sequence[Document], *, now: float, include: Include
+) -> list[Document]:
+    """The rows of a table; see ``table``."""
+    columns = columns_of(info)
+    return [
+        {
+            "cells": [column.cell(document, now) for column in columns],
+            "object": _object(document, include),
+        }
+        for document in documents
+    ]
 
 
 def _object(document: Document, include: Include) -> Document | None:

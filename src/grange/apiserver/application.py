@@ -44,6 +44,7 @@ from grange.base import supervision
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import CollectorRegistry, exposition, registry as new_registry
+from grange.base.offload import Offload
 from grange.base.ratelimited import RateLimitedLogger
 from grange.base.rng import Stream
 from grange.store.errors import StoreError
@@ -102,6 +103,7 @@ class Application:
         logs: the output of pods; None when no agent is connected.
         explainer: says why pods wait; None when no scheduler runs here.
         metrics: where requests are counted; a registry of its own by default.
+        offload: where large documents are prepared; closed by its owner, not here.
         service_network: the range of the addresses of Services.
 
     Attributes:
@@ -120,6 +122,7 @@ class Application:
         logs: LogSource | None = None,
         explainer: Explainer | None = None,
         metrics: CollectorRegistry | None = None,
+        offload: Offload | None = None,
         service_network: IPv4Network = DEFAULT_NETWORK,
     ) -> None:
         self.store = store
@@ -142,6 +145,7 @@ class Application:
             scheme,
             clock=clock,
             rng=stream,
+            offload=offload,
             admission=(NamespaceLifecycle(store), self._priority, Protection(store)),
             service_network=service_network,
         )

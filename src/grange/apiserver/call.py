@@ -1,15 +1,16 @@
 """One request on its way through the handlers, and the answers they give."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
 from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, Cause, Details, Status
+from grange.api.status import ApiError, Cause, Details, Status, TooLarge
 from grange.api.validation.causes import CAUSES_MAX
 from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
@@ -18,10 +19,12 @@ from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form
 from grange.apiserver.options import IGNORE, WriteOptions, write_options
-from grange.apiserver.registry import Place, Registry, Written
+from grange.apiserver.registry import LARGE_BYTES, Place, Registry, Written, is_large
 from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
 from grange.base.clock import Clock
+
+T = TypeVar("T")
 
 # As in Kubernetes; clients refuse header fields above 8 KiB.
 _WARNING_MAX_CHARS, _WARNINGS_MAX_CHARS = 256, 4096
@@ -61,6 +64,27 @@ class Call:
         """Where the object is."""
         return Place(self.target.info, self.target.namespace, self.target.name)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether reading the body may take longer than the event loop should be held for."""
+        request = self.request
+        # A few aliases make a small YAML text stand for a large document.
+        return is_large(request.body) or codec.is_yaml(request.headers.get("content-type") or JSON)
+
+    async def prepare(self, work: Callable[[], T]) -> T:
+        """The result of reading the body, off the event loop where the body is large."""
+        return await self.registry.offload.run(work) if self.is_large else work()
+
+    def small_document(self) -> Document:
+        """The body of a request that says something about an object and is none.
+
+        Raises:
+            BadRequest: it is no JSON or YAML object; the message says where.
+            UnsupportedMediaType: its format is not read here, or not for this kind.
+            TooLarge: it has more than ``LARGE_BYTES``.
+        """
+        return read_small_document(self.request)
+
     def document(self) -> Document:
         """The body.
 
@@ -81,6 +105,8 @@ class Call:
             BadRequest: a parameter has a value that is not known.
         """
         asked = write_options(self.request.query)
+        if self.is_large:
+            asked = replace(asked, large=True)
         media = self.request.headers.get("content-type") or JSON
         if asked.field_validation == IGNORE or not codec.is_json(media):
             return asked
@@ -105,6 +131,22 @@ class Call:
     def written(self, outcome: Written, *, code: int = 200) -> Response:
         """The outcome of a write."""
         return self.answer(outcome.value, code=code, warnings=outcome.warnings)
+
+
+def read_small_document(request: Request) -> Document:
+    """The object in the body of a request that says something about an object and is none.
+
+    Raises:
+        BadRequest: it cannot be read; the message says where.
+        UnsupportedMediaType: its format is not read here, or not for this kind.
+        TooLarge: it has more than ``LARGE_BYTES``.
+    """
+    if len(request.body) > LARGE_BYTES:
+        raise TooLarge(
+            f"the body has {len(request.body)} bytes; requests to {request.path} may have "
+            f"{LARGE_BYTES}"
+        )
+    return read_document(request.body, request.headers)
 
 
 def read_document(body: bytes, headers: Mapping[str, str]) -> Document:

@@ -23,11 +23,13 @@ class WriteOptions:
             ``Warn`` drops them with a warning, ``Ignore`` drops them. As in Kubernetes the default
             is ``Warn``; kubectl asks for ``Strict``.
         duplicates: the paths of fields that the body has more than once; the last one counts.
+        large: whether the work may be more than the event loop should be held for.
     """
 
     dry_run: bool = False
     field_validation: str = WARN
     duplicates: tuple[str, ...] = ()
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)

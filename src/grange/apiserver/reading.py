@@ -12,6 +12,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, Expired
 from grange.apiserver import options, revisions, selection, stored
 from grange.apiserver.selection import Reader, Selection
+from grange.base.clock import Clock
 from grange.store.errors import Compacted, FutureRevision
 from grange.store.interface import Entry, Page, Store
 
@@ -99,8 +100,9 @@ async def read_list(
     chosen: Selection,
     asked: ListOptions,
     reader: Reader,
+    clock: Clock,
 ) -> Listed:
-    """A page of the objects that are in the selection.
+    """A page of the objects that are in the selection; others are served while it is searched for.
 
     Raises:
         Expired: the revision, or that of the continue token, is no longer kept.
@@ -119,11 +121,15 @@ async def read_list(
         if chosen.empty:
             found += page.entries
         else:
-            found += [
-                entry
-                for entry in page.entries
-                if chosen.matches(reader.read(entry.key, entry.value))
-            ]
+            size_at_once = chosen.at_once
+            for at in range(0, len(page.entries), size_at_once):
+                if at:
+                    await clock.sleep(0)
+                found += [
+                    entry
+                    for entry in page.entries[at : at + size_at_once]
+                    if chosen.matches(reader.read(entry.key, entry.value))
+                ]
         if not remaining or len(found) >= asked.limit:
             break
         after = page.entries[-1].key

@@ -2,13 +2,16 @@
 
 Theory of operation. A write reads the newest *accepted* state, computes the new document, checks it
 and hands it to the store, all without an await; so the compare-and-swap that the store makes cannot
-fail except on the caller's own preconditions, and nothing needs to be tried again. Only the
+fail except on the caller's own preconditions, and nothing needs to be tried again. Only documents that
+are large are computed off the event loop, and computed again if the object changed meanwhile. Only the
 acknowledgement, that the write is on disk, is awaited. Each write decodes what it was given once and
 encodes what it stores once.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import IPv4Network
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +28,7 @@ from grange.apiserver.options import IGNORE, STRICT, DeleteOptions, WriteOptions
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.stored import Work
 from grange.base.clock import Clock
+from grange.base.offload import Inline, Offload
 from grange.base.rng import Stream
 from grange.store.errors import StoreError
 from grange.store.interface import Entry, Store, Write
@@ -34,9 +38,20 @@ _STATUS_ON_CREATE = frozenset({("", "nodes")})
 _GENERATE_ATTEMPTS = 8  # as in Kubernetes
 _MISSING = "FieldValueRequired"
 _LISTED_CAUSES = 10
+LARGE_BYTES = 32 * 1024
+"""What is larger is prepared off the event loop; so is what is smaller and has many values."""
+_LARGE_VALUES = 256
+_SMALL_BYTES = 1_024
+_REVISIONS_MAX = 5
 
 Part = Callable[[AnyKind, Document, Document], Document]
 """Which part of an object a write may touch: kind, old and new document to what is stored."""
+
+
+def is_large(body: bytes) -> bool:
+    """Whether a document is prepared off the event loop, which it might hold for too long."""
+    size = len(body)
+    return size > LARGE_BYTES or (size > _SMALL_BYTES and codec.count_values(body) > _LARGE_VALUES)
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +106,20 @@ class Rewrite(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+class _Revised(NamedTuple):
+    """A change of an object that is not written yet.
+
+    Attributes:
+        old: the document as it is.
+        candidate: as it is to be.
+        warnings: for the ``Warning`` headers.
+    """
+
+    old: Document
+    candidate: Document
+    warnings: tuple[str, ...]
+
+
 _NOT_YET = Written(b"")
 
 
@@ -114,10 +143,12 @@ class Registry:
         rng: for uids and generated names.
         admission: rules that look beyond the object, in order.
         service_network: the range of the addresses of Services.
+        offload: where large documents are prepared.
 
     Attributes:
         occupancy: what the pods of each node ask for together; to be loaded from a store in use.
         services: the addresses and ports of Services; to be loaded from a store in use.
+        offload: where large documents are prepared.
     """
 
     def __init__(
@@ -129,6 +160,7 @@ class Registry:
         rng: Stream,
         admission: Sequence[Plugin] = (),
         service_network: IPv4Network = DEFAULT_NETWORK,
+        offload: Offload | None = None,
     ) -> None:
         self.store = store
         self.scheme = scheme
@@ -138,6 +170,7 @@ class Registry:
         self.services = ServiceAllocator(store, service_network)
         self._rng = rng.fork("registry")
         self._admission = tuple(admission)
+        self.offload = offload or Inline()
 
     def get(self, place: Place) -> Entry:
         """The acknowledged object.
@@ -166,9 +199,8 @@ class Registry:
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
         self._admit(Attempt("create", info, namespace, meta.get("name") or "", document))
-        warnings = conform(info, document, options)
-        _refuse(info, document, validate(document, None, info))
-        warnings = (*warnings, *info.review(document, None, self.clock.now()))
+        check = partial(self._checked, info, document, options)
+        warnings = await self.offload.run(check) if options.large else check()
         place = Place(info, namespace, meta["name"])
         if generated:
             for _ in range(_GENERATE_ATTEMPTS):
@@ -177,6 +209,12 @@ class Registry:
                 metadata.generate_name(meta, self._rng)
                 place = Place(info, namespace, meta["name"])
         return await self._create(place, document, options, warnings)
+
+    def _checked(self, info: AnyKind, document: Document, options: WriteOptions) -> tuple[str, ...]:
+        """Fit a new object to its schema and check its rules; returns warnings."""
+        warnings = conform(info, document, options)
+        _refuse(info, document, validate(document, None, info))
+        return (*warnings, *info.review(document, None, self.clock.now()))
 
     async def _create(
         self, place: Place, document: Document, options: WriteOptions, warnings: tuple[str, ...]
@@ -224,8 +262,61 @@ class Registry:
             BadRequest, Invalid, Forbidden, TooLarge: the change cannot be accepted.
         Cancellation: the write may still happen.
         """
-        info, name = place.info, place.name
+        info = place.info
+        revise = partial(self._revise, place, options=options, part=part, verb=verb)
         entry = self._latest(place)
+        if options.large or is_large(entry.value):
+            entry, revised = await self._revise_off_loop(place, revise, change)
+        else:
+            revised = revise(entry, change)
+        old, candidate, warnings = revised
+        if info is SERVICE:
+            self.services.assign(place.key, candidate, old)
+        if deletion.is_complete(info, candidate):
+            return await self._remove(place, entry, candidate, dry_run=options.dry_run)
+        if candidate == old and entry.revision <= self.store.revision:
+            # Only what is on disk may be vouched for; an unacknowledged twin is written again.
+            return Written(entry.value, warnings)
+        return await self._replace(place, entry, candidate, options, warnings)
+
+    async def _revise_off_loop(
+        self,
+        place: Place,
+        revise: Callable[[Entry, Callable[[Document], Document]], "_Revised"],
+        change: Callable[[Document], Document],
+    ) -> tuple[Entry, "_Revised"]:
+        """Compute a change while other requests are served, again if the object changed meanwhile.
+
+        Returns:
+            The newest accepted entry, and what becomes of it; nothing was awaited after it was read.
+
+        Raises:
+            Conflict: it changed each time.
+        """
+
+        def repeatable(old: Document) -> Document:
+            copy: Document = codec.clone(change(old))  # what the change gives is changed further
+            return copy
+
+        for _ in range(_REVISIONS_MAX):
+            entry = self._latest(place)
+            revised = await self.offload.run(partial(revise, entry, repeatable))
+            if self._latest(place).revision == entry.revision:
+                return entry, revised
+        raise stored.conflict(place.info, place.name, stored.CHANGED)
+
+    def _revise(
+        self,
+        place: Place,
+        entry: Entry,
+        change: Callable[[Document], Document],
+        *,
+        options: WriteOptions,
+        part: Part,
+        verb: str,
+    ) -> "_Revised":
+        """What becomes of an entry; writes nothing."""
+        info, name = place.info, place.name
         old = stored.decode(entry.value, self.work)
         new = change(old)
         meta = metadata.envelope(info, new, place.namespace, name)
@@ -240,14 +331,7 @@ class Registry:
         self._admit(Attempt(verb, info, place.namespace, name, candidate))
         _refuse(info, candidate, validate(candidate, old, info))
         warnings = (*warnings, *info.review(candidate, old, self.clock.now()))
-        if info is SERVICE:
-            self.services.assign(place.key, candidate, old)
-        if deletion.is_complete(info, candidate):
-            return await self._remove(place, entry, candidate, dry_run=options.dry_run)
-        if candidate == old and entry.revision <= self.store.revision:
-            # Only what is on disk may be vouched for; an unacknowledged twin is written again.
-            return Written(entry.value, warnings)
-        return await self._replace(place, entry, candidate, options, warnings)
+        return _Revised(old, candidate, warnings)
 
     async def rewrite(
         self, rewrites: Sequence[Rewrite], options: WriteOptions

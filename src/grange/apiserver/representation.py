@@ -14,6 +14,11 @@ from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest
 from grange.apiserver import stored
 from grange.apiserver.negotiation import Form, object_form
+from grange.base.clock import Clock
+
+_ROWS_AT_ONCE = 100  # some milliseconds of work
+_PARTIALS_AT_ONCE = 1_000
+_NO_ROWS = b"]}"
 
 _INCLUDES: dict[str, tables.Include] = {
     "None": "None",
@@ -76,17 +81,22 @@ def one(view: View, body: bytes, *, now: datetime, work: stored.Work) -> bytes:
     return _table(view, [document], {"resourceVersion": version}, now)
 
 
-def many(
-    view: View, bodies: Sequence[bytes], list_meta: Document, *, now: datetime, work: stored.Work
+async def many(
+    view: View, bodies: Sequence[bytes], list_meta: Document, *, clock: Clock, work: stored.Work
 ) -> bytes:
-    """A list."""
+    """A list; others are served while a long one is made."""
     if view.form is Form.TABLE:
-        return _table(view, [stored.decode(body, work) for body in bodies], list_meta, now)
+        return await _long_table(view, bodies, list_meta, clock, work)
     info = view.info
     kind, api_version = f"{info.kind}List", info.api_version
     if view.form is Form.PARTIAL:
         kind, api_version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        bodies = [_partial(body) for body in bodies]
+        shown: list[bytes] = []
+        for at in range(0, len(bodies), _PARTIALS_AT_ONCE):
+            if at:
+                await clock.sleep(0)
+            shown += [_partial(body) for body in bodies[at : at + _PARTIALS_AT_ONCE]]
+        bodies = shown
     head = codec.encode({"kind": kind, "apiVersion": api_version, "metadata": list_meta})
     return b'%b,"items":[%b]}\n' % (head[:-1], b",".join(bodies))
 
@@ -96,6 +106,22 @@ def _partial(body: bytes) -> bytes:
     return (
         b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%b}' % metadata
     )
+
+
+async def _long_table(
+    view: View, bodies: Sequence[bytes], list_meta: Document, clock: Clock, work: stored.Work
+) -> bytes:
+    """A table that is made piece by piece: each has a few rows, the first one the columns, too."""
+    now = clock.now()
+    whole = _table(view, [], list_meta, now)
+    pieces = []
+    for at in range(0, len(bodies), _ROWS_AT_ONCE):
+        if at:
+            await clock.sleep(0)
+        documents = [stored.decode(body, work) for body in bodies[at : at + _ROWS_AT_ONCE]]
+        rows = tables.rows(view.info, documents, now=now.timestamp(), include=view.include)
+        pieces.append(codec.encode_any(rows)[1:-1])
+    return b"%b%b]}" % (whole.removesuffix(_NO_ROWS), b",".join(pieces)) if pieces else whole
 
 
 def _table(view: View, documents: list[Document], list_meta: Document, now: datetime) -> bytes:

@@ -13,7 +13,7 @@ from grange.api.scheme import KindInfo
 from grange.api.status import BadRequest, Cause, Forbidden, Invalid, MethodNotAllowed
 from grange.api.wire import Request, Response, User
 from grange.apiserver import authz
-from grange.apiserver.call import read_document
+from grange.apiserver.call import read_small_document
 
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
@@ -70,7 +70,7 @@ def serve(request: Request, user: User) -> Response | None:
             kind=info.plural,
             group=info.group,
         )
-    document = read_document(request.body, request.headers)
+    document = read_small_document(request)
     head = {"apiVersion": info.api_version, "kind": info.kind}
     for field, wanted in head.items():
         if document.get(field, wanted) != wanted:

@@ -19,6 +19,8 @@ from grange.apiserver import stored
 
 _PLAIN_PATH = re.compile(r"[A-Za-z][A-Za-z0-9]*(\.[A-Za-z][A-Za-z0-9]*)*")
 _LABELS = "metadata.labels"
+_AT_ONCE_MIN, _AT_ONCE_MAX = 10, 500
+_VALUES_A_REQUIREMENT = 10  # so many are compared while one requirement is looked at
 _FROM_KEY = ("metadata.name", "metadata.namespace")
 
 
@@ -73,6 +75,14 @@ class Selection:
     def empty(self) -> bool:
         """Whether every object is in."""
         return self.labels.empty and self.fields.empty
+
+    @property
+    def at_once(self) -> int:
+        """How many objects to look at before others are served."""
+        requirements = self.labels.requirements
+        weight = len(requirements) + len(self.fields.requirements)
+        weight += sum(len(item.values) for item in requirements) // _VALUES_A_REQUIREMENT
+        return max(_AT_ONCE_MIN, _AT_ONCE_MAX // max(1, weight))
 
     @property
     def name(self) -> str:

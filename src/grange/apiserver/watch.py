@@ -8,7 +8,7 @@ stream is pulled: a caller that does not read fills its subscription's buffer an
 a 410 ERROR event, to list again. Nothing is ever skipped silently.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -29,7 +29,9 @@ from grange.store.interface import Event, Page, Store, Subscription
 BOOKMARK_EVERY_S = 60.0
 _LIFETIME_S = (1800.0, 3600.0)  # spread, so that watchers do not all come back at once
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
-_BATCH = 256  # initial events a chunk: large enough to be cheap, small enough to interleave
+_BATCH = 256  # events at once: large enough to be cheap, small enough to interleave
+_PAUSE = b""
+_CHUNK_BYTES = 256 * 1024
 _CACHED_EVENTS = 256  # two generations of a large group commit's worth
 _CACHED_BYTES = 2 * 1024 * 1024
 
@@ -256,7 +258,9 @@ class WatchStream:
         return self
 
     async def __anext__(self) -> bytes:
-        return await anext(self._chunks)
+        while (chunk := await anext(self._chunks)) is _PAUSE:
+            await self._shared.clock.sleep(0)  # there is much to look at: others are served between
+        return chunk
 
     async def aclose(self) -> None:
         """End it and release its subscription; idempotent."""
@@ -290,7 +294,7 @@ class WatchStream:
                 except StoreError as error:
                     yield _error(error)
                     return
-                if chunk := self._changes(events):
+                for chunk in self._changes(events):
                     yield chunk
             if asked.bookmarks:  # so that the client goes on from here, and not from further back
                 yield self._bookmark(self._subscription.progress)
@@ -298,27 +302,32 @@ class WatchStream:
             self.end()
             self._shared.forget(self)
 
-    def _changes(self, events: list[Event]) -> bytes:
+    def _changes(self, events: list[Event]) -> Iterator[bytes]:
         change, view, chosen = self._shared.change, self._view, self._chosen
-        return b"".join([change(view, chosen, event) for event in events])
+        at_once = min(_BATCH, chosen.at_once)
+        for at in range(0, len(events), at_once):
+            if at:
+                yield _PAUSE
+            yield from _chunks(change(view, chosen, event) for event in events[at : at + at_once])
 
     def _initial(self) -> Iterator[bytes]:
         """The state, in chunks; it is let go when they are read."""
         page, self._page = self._page, None
         if page is None:
             return
-        lines: list[bytes] = []
         reader, chosen = self._shared.reader(self._view.info), self._chosen
-        for entry in page.entries:
-            if chosen.empty or chosen.matches(reader.read(entry.key, entry.value)):
-                lines.append(self._added(entry.value))
-                if len(lines) == _BATCH:
-                    yield b"".join(lines)
-                    lines = []
+        at_once = min(_BATCH, chosen.at_once)
+        for at in range(0, len(page.entries), at_once):
+            if at:
+                yield _PAUSE
+            entries = page.entries[at : at + at_once]
+            yield from _chunks(
+                self._added(entry.value)
+                for entry in entries
+                if chosen.empty or chosen.matches(reader.read(entry.key, entry.value))
+            )
         if self._asked.send_initial and self._asked.bookmarks:
-            lines.append(self._bookmark(page.revision, _INITIAL_EVENTS_END))
-        if lines:
-            yield b"".join(lines)
+            yield self._bookmark(page.revision, _INITIAL_EVENTS_END)
 
     def _added(self, body: bytes) -> bytes:
         shared = self._shared
@@ -347,6 +356,20 @@ class WatchStream:
                 "rows": [],
             }
         return codec.encode({"type": "BOOKMARK", "object": body}) + b"\n"
+
+
+def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines joined, to chunks of some size each; one line is not split."""
+    held: list[bytes] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size > _CHUNK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if size:
+        yield b"".join(held)
 
 
 def _error(error: StoreError) -> bytes:

@@ -138,6 +138,7 @@ class ControlPlane:
         if keys is None:
             raise RuntimeError("the keys are made before serving")
         tokens = StaticTokens({keys.token: ADMIN})
+        documents = Threads("documents", workers=2)  # threads are started as they are needed
         application = Application(
             store,
             Scheme(BUILT_IN),
@@ -149,6 +150,7 @@ class ControlPlane:
             explainer=self._why,
             metrics=self._metrics,
             service_network=service_range(str(self.settings.data_dir)),
+            offload=documents,
         )
         await application.bootstrap()
         self._application = application
@@ -178,6 +180,7 @@ class ControlPlane:
                 nursery.cancel()
         finally:
             await listener.close()
+            documents.close()
 
     async def _check_address(self) -> None:
         """Listen for a moment.

@@ -229,8 +229,10 @@ def test_json_patch_moves_a_bounded_number_of_items() -> None:
 
 def test_json_patch_copies_a_bounded_number_of_values() -> None:
     copies = [{"op": "copy", "from": "/a", "path": f"/b{number}"} for number in range(20)]
-    with pytest.raises(TooLarge):
+    with pytest.raises(BadRequest, match="copies more than 100000 values"):
         json_patch.apply({"a": [[]] * 10_000}, copies)
+    with pytest.raises(TooLarge):
+        json_patch.apply({"a": [0] * 70_000, "b": [0] * 20_000}, copies[:1])
 
 
 def owners(count: int) -> list[Document]:

@@ -38,9 +38,14 @@ def apply(document: Document, operations: list[Document]) -> Document:
     if not isinstance(patch.root, dict):
         raise BadRequest("the JSON patch leaves something that is not an object")
     codec.check_depth(patch.root)
-    if patch.copies:
+    if copies(operations):
         codec.check_values(codec.encode_any(patch.root))
     return patch.root
+
+
+def copies(operations: list[Any]) -> bool:
+    """Whether the patch may make a document larger than document and patch are together."""
+    return any(isinstance(item, dict) and item.get("op") == "copy" for item in operations)
 
 
 class _Patch:
@@ -50,12 +55,8 @@ class _Patch:
         self.root = root
         self._index = 0
         self._copied = 0
+        self._copied_values = 0
         self._moved = 0
-
-    @property
-    def copies(self) -> bool:
-        """Whether it made the document larger than document and patch are together."""
-        return self._copied > 0
 
     def run(self, index: int, operation: Any) -> None:
         self._index = index
@@ -100,6 +101,9 @@ class _Patch:
         self._copied += len(encoded)
         if self._copied > COPIED_MAX_BYTES:
             raise BadRequest(f"the JSON patch copies more than {COPIED_MAX_BYTES} bytes")
+        self._copied_values += codec.count_values(encoded)
+        if self._copied_values > codec.VALUES_MAX:
+            raise BadRequest(f"the JSON patch copies more than {codec.VALUES_MAX} values")
         self._put(path, codec.decode_trusted(encoded))
 
     def _test(self, operation: Document) -> None:

@@ -27,21 +27,26 @@ class Faults:
 
     def invalid(self, path: str, value: object, message: str) -> None:
         """The field's value breaks a rule; the message says what would be right."""
-        self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {message}")
+        if self._has_room:
+            self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {message}")
 
     def not_supported(self, path: str, value: object, choices: Iterable[str]) -> None:
         """The field's value is none of the choices."""
+        if not self._has_room:
+            return
         listed = ", ".join(f'"{choice}"' for choice in choices)
         message = f"Unsupported value: {shown(value)}: supported values: {listed}"
         self._add("FieldValueNotSupported", path, message)
 
     def duplicate(self, path: str, value: object) -> None:
         """The value must be the only one of its kind in the list."""
-        self._add("FieldValueDuplicate", path, f"Duplicate value: {shown(value)}")
+        if self._has_room:
+            self._add("FieldValueDuplicate", path, f"Duplicate value: {shown(value)}")
 
     def not_found(self, path: str, value: object) -> None:
         """The value names something that is not there."""
-        self._add("FieldValueNotFound", path, f"Not found: {shown(value)}")
+        if self._has_room:
+            self._add("FieldValueNotFound", path, f"Not found: {shown(value)}")
 
     def forbidden(self, path: str, message: str) -> None:
         """The field may not be set, or not changed, here."""
@@ -53,11 +58,16 @@ class Faults:
 
     def named(self, path: str, value: str, fault: str | None) -> None:
         """Record what a check of ``api.names`` found, if anything."""
-        if fault is not None:
+        if fault is not None and self._has_room:
             self._add("FieldValueInvalid", path, f"Invalid value: {shown(value)}: {fault}")
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more cause is kept; writing what is not kept would cost most of the time."""
+        return len(self.causes) < CAUSES_MAX
+
     def _add(self, reason: str, path: str, message: str) -> None:
-        if len(self.causes) < CAUSES_MAX:
+        if self._has_room:
             self.causes.append(Cause(reason=reason, message=message, field=path))
 
 

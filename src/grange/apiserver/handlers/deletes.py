@@ -3,7 +3,7 @@
 from grange.api.status import BadRequest, NotFound
 from grange.api.wire import Response
 from grange.apiserver import reading, representation, selection, stored
-from grange.apiserver.call import Call, read_document, success
+from grange.apiserver.call import Call, success
 from grange.apiserver.options import DeleteOptions, delete_options
 from grange.apiserver.registry import Place
 
@@ -32,6 +32,7 @@ async def delete_collection(call: Call) -> Response:
         selection.parse(info, query),
         reading.list_options(query, prefix),
         call.watches.reader(info),
+        call.clock,
     )
     left = []
     for entry in listed.entries:
@@ -41,11 +42,10 @@ async def delete_collection(call: Call) -> Response:
         except NotFound:
             continue  # somebody else was quicker, which is what was wanted
         left.append(outcome.value)
-    body = representation.many(view, left, listed.meta, now=call.clock.now(), work=registry.work)
+    body = await representation.many(view, left, listed.meta, clock=call.clock, work=registry.work)
     return Response(200, body)
 
 
 def _options(call: Call) -> DeleteOptions:
-    request = call.request
-    given = read_document(request.body, request.headers) if request.body.strip() else {}
-    return delete_options(request.query, given)
+    given = call.small_document() if call.request.body.strip() else {}
+    return delete_options(call.request.query, given)

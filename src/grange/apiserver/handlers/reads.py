@@ -24,9 +24,12 @@ async def list_objects(call: Call) -> Response:
         chosen,
         reading.list_options(query, stored.prefix(target.info, target.namespace)),
         call.watches.reader(target.info),
+        call.clock,
     )
     bodies = [entry.value for entry in listed.entries]
-    body = representation.many(view, bodies, listed.meta, now=call.clock.now(), work=registry.work)
+    body = await representation.many(
+        view, bodies, listed.meta, clock=call.clock, work=registry.work
+    )
     return Response(200, body)
 
 

@@ -1,6 +1,7 @@
 """create, update and patch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from grange.api import codec, wire
 from grange.api.meta import Document
@@ -17,27 +18,29 @@ Change = Callable[[Document], Document]
 
 async def create(call: Call) -> Response:
     """A new object."""
-    target, document = call.target, call.document()
-    written = await call.registry.create(
-        target.info, target.namespace, document, call.write_options(document)
-    )
+    target = call.target
+    document, options = await call.prepare(lambda: _given(call))
+    written = await call.registry.create(target.info, target.namespace, document, options)
     return call.written(written, code=201)
 
 
 async def update(call: Call, part: Part = main_part) -> Response:
     """An object replaced; without a resourceVersion whatever is there."""
-    document = call.document()
-    written = await call.registry.update(
-        call.place, lambda _old: document, call.write_options(document), part=part
-    )
+    document, options = await call.prepare(lambda: _given(call))
+    written = await call.registry.update(call.place, lambda _old: document, options, part=part)
     return call.written(written)
 
 
 async def patch(call: Call, part: Part = main_part) -> Response:
     """An object changed by one of the patch types, which the content type names."""
-    change, options = change_of(call, call.target.info)
+    change, options = await call.prepare(lambda: change_of(call, call.target.info))
     written = await call.registry.update(call.place, change, options, part=part, verb="patch")
     return call.written(written)
+
+
+def _given(call: Call) -> tuple[Document, WriteOptions]:
+    document = call.document()
+    return document, call.write_options(document)
 
 
 def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
@@ -53,7 +56,10 @@ def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
         operations = codec.decode_any(body)
         if not isinstance(operations, list):
             raise BadRequest("a JSON patch must be a list of operations")
-        return lambda old: json_patch.apply(old, operations), call.write_options(operations)
+        options = call.write_options(operations)
+        if json_patch.copies(operations):  # a few copies make a small document large
+            options = replace(options, large=True)
+        return lambda old: json_patch.apply(old, operations), options
     if media == wire.MERGE_PATCH:
         merge = codec.decode_document(body)
         return lambda old: merge_patch.apply(old, merge), call.write_options(merge)

@@ -32,6 +32,7 @@ from grange.apiserver.options import write_options
 from grange.apiserver.registry import Place, Rewrite, Written, invalid
 from grange.apiserver.subresources.subresource import Subresource
 
+_LIST_MAX_BYTES = 2_048 * bindings.LIMIT
 _NOT_YET = Written(b"")
 _NOTHING: Mapping[str, Mapping[str, str]] = {}
 _COUNTED = ("create", "pods/binding")
@@ -50,7 +51,7 @@ async def _create(call: Call) -> Response:
     if not call.target.name:
         return await _create_many(call)
     place = call.place
-    rewrite = _rewrite(place, call.document(), timestamps.rfc3339(call.clock.now()))
+    rewrite = _rewrite(place, call.small_document(), timestamps.rfc3339(call.clock.now()))
     (outcome,) = await call.registry.rewrite([rewrite], write_options(call.request.query))
     if isinstance(outcome, ApiError):
         raise outcome
@@ -98,6 +99,8 @@ def _read_list(request: Request) -> list[Any]:
     media = request.headers.get("content-type", wire.JSON)
     if media.partition(";")[0].strip().lower() != wire.JSON:
         raise UnsupportedMediaType(f'a BindingList is read as {wire.JSON}, not as "{media}"')
+    if len(request.body) > _LIST_MAX_BYTES:
+        raise TooLarge(f"a BindingList may have {_LIST_MAX_BYTES} bytes")
     codec.check_values(request.body)
     try:
         decoded = _binding_list.decode(request.body)

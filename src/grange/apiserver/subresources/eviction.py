@@ -40,7 +40,7 @@ _FREE = frozenset({"Pending", "Succeeded", "Failed"})
 
 
 async def _create(call: Call) -> Response:
-    place, eviction = call.place, call.document()
+    place, eviction = call.place, call.small_document()
     if eviction.get("kind", "Eviction") != "Eviction":
         raise BadRequest("the body of an eviction must be a policy/v1 Eviction")
     given = eviction.get("deleteOptions") or {}

@@ -39,12 +39,13 @@ async def _get(call: Call) -> Response:
 
 
 async def _update(call: Call) -> Response:
-    body = call.document()
+    body = call.small_document()
     return await _write(call, lambda _old: body, call.write_options(body), "update")
 
 
 async def _patch(call: Call) -> Response:
-    return await _write(call, *writes.change_of(call, scale.SCALE), "patch")
+    change, options = await call.prepare(lambda: writes.change_of(call, scale.SCALE))
+    return await _write(call, change, options, "patch")
 
 
 async def _write(call: Call, change: Change, options: WriteOptions, verb: str) -> Response:
@@ -56,7 +57,7 @@ async def _write(call: Call, change: Change, options: WriteOptions, verb: str) -
     def scaled(old: Document) -> Document:
         wanted = change(scale.shown(scaling, old))
         meta = metadata.envelope(scale.SCALE, wanted, place.namespace, place.name)
-        warnings.extend(conform(scale.SCALE, wanted, options))
+        warnings[:] = conform(scale.SCALE, wanted, options)
         if causes := scale.SCALE.validate(wanted, None):
             raise invalid(scale.SCALE, place.name, causes)
         new = scale.scaled(scaling, old, wanted["spec"]["replicas"])
