@@ -8,11 +8,22 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program, Run, RuntimeFailedError
+from grange.agent.runtime import (
+    ContainerID,
+    LogQuery,
+    Mount,
+    PodSetup,
+    Program,
+    Run,
+    RuntimeFailedError,
+    VolumeFile,
+    VolumePlan,
+)
 from grange.agent.runtimes.process import attempts, leftovers, shim
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
@@ -283,6 +294,48 @@ async def test_a_cancelled_command_is_killed(
     async with clock.timeout(LIMIT_S):
         while len(marked(tmp_path)) != 1:
             await clock.sleep(0.01)
+
+
+NOBODY = 65534
+
+
+async def test_program_runs_as_the_user_it_asks_for(
+    tmp_path: Path, clock: Clock, log: Logger, offload: Threads
+) -> None:
+    """Below a directory that is closed to others. An agent that is not root starts nothing."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    files = (VolumeFile("key", b"value"),)
+    plans = (VolumePlan("config", files, exact=True), VolumePlan("data"))
+    setup = PodSetup(UID, "default", "web", "node-1", plans, shared=os.geteuid() == 0)
+    mounts = (Mount("config", "/etc/app"), Mount("data", "/data"))
+    script = (
+        "id -u; id -g; id -G; cat etc/app/key; echo; touch here data/there $TMPDIR/tmp && echo ok;"
+        f" ls {closed}; exec sleep 600"
+    )
+    async with opened(closed, clock, log, offload) as runtime:
+        sandbox = await runtime.prepare(setup)
+        program = replace(shell(script, TMPDIR=sandbox.tmp), user=(NOBODY, NOBODY))
+        if os.geteuid() != 0:
+            run = await runtime.start(attempt(), program, mounts)
+            assert (run.reason, run.exit_code) == ("StartError", 126)
+            assert "rights of root" in run.message
+        else:
+            run = await runtime.start(attempt(), program, mounts)
+            text = f"{NOBODY}\n" * 3 + "value\nok\npods\n"
+            async with clock.timeout(LIMIT_S):
+                while (await log_of(runtime, run.id)) != text:
+                    await clock.sleep(0.01)
+            found = await runtime.run(run.id, ("id", "-u"), 5.0)
+            assert found.output == f"{NOBODY}\n"
+            os.kill(shim_of(closed, attempt()), signal.SIGKILL)
+            assert (await end_of(runtime, run.id, clock)).exit_code == 137
+        await runtime.remove(UID)
+    assert marked(closed) == []
+
+
+async def log_of(runtime: ProcessRuntime, target: ContainerID) -> str:
+    return b"".join([piece async for piece in runtime.logs.read(target, LogQuery())]).decode()
 
 
 # --- logs ----------------------------------------------------------------------------------------

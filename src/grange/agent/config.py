@@ -1,5 +1,6 @@
 """Settings of the node agent."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -70,6 +71,7 @@ class NodeConfig:
         own_pods_only: watch only the pods of this node; False shares the process's one copy of
             all pods, which is cheaper where the scheduler keeps it anyway.
         timing: waits and intervals.
+        user, group: as whom the agent runs, and its pods' programs with it unless they ask for others.
     """
 
     name: str
@@ -79,3 +81,5 @@ class NodeConfig:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_ENVIRONMENT))
     own_pods_only: bool = True
     timing: Timing = field(default_factory=Timing)
+    user: int = field(default_factory=os.geteuid)
+    group: int = field(default_factory=os.getegid)

@@ -1,14 +1,25 @@
 """Creating a container: fetch what it refers to, prepare the pod, build its environment, start it."""
 
-from grange.agent import environment, lifecycle, sources, volumes
+import pwd
+
+from grange.agent import environment, lifecycle, sources, users, volumes
 from grange.agent.config import NodeConfig
 from grange.agent.environment import Facts
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
 from grange.agent.lifecycle import Track
 from grange.agent.runtime import PodRuntime, PodSetup, Program, Run, RuntimeFailedError, Sandbox
+from grange.agent.users import User
 from grange.api.kinds.pod import Pod
 from grange.api.status import ApiError
 from grange.client.client import Client
+
+
+def _primary_group(uid: int) -> int:
+    """Of a user of this machine; the number of the user where the machine does not know it."""
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except (KeyError, OverflowError):
+        return uid
 
 
 class Creator:
@@ -33,7 +44,9 @@ class Creator:
         """
         meta = pod.metadata
         environment.check_program(track.spec)
+        config = self._config
         try:
+            user = users.user_of(pod, track.spec, User(config.user, config.group), _primary_group)
             found = await sources.fetch(
                 self._client,
                 meta.namespace,
@@ -42,7 +55,14 @@ class Creator:
             plans = volumes.plan(pod, found, self._facts())
             mounts = volumes.mounts(pod, track.spec)
             sandbox = await self._runtime.prepare(
-                PodSetup(meta.uid, meta.namespace, meta.name, self._config.name, plans)
+                PodSetup(
+                    meta.uid,
+                    meta.namespace,
+                    meta.name,
+                    config.name,
+                    plans,
+                    shared=config.user == 0 and users.asks_for_users(pod),
+                )
             )
             root = sandbox.root(track.name)
             own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
@@ -54,7 +74,8 @@ class Creator:
                 env,
                 track.spec.working_dir,
                 written=environment.written_program(track.spec, command),
-                search=environment.written_path(track.spec, env, self._config.environment),
+                search=environment.written_path(track.spec, env, config.environment),
+                user=user,
             )
             run = await self._runtime.start(lifecycle.next_id(meta.uid, track), program, mounts)
         except RuntimeFailedError as error:

@@ -85,6 +85,7 @@ class PodSetup:
     Attributes:
         uid, namespace, name, node_name: of the pod.
         volumes: every volume of the pod.
+        shared: programs of other users than the runtime's own have to reach its directories.
     """
 
     uid: str
@@ -92,6 +93,7 @@ class PodSetup:
     name: str
     node_name: str
     volumes: tuple[VolumePlan, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class Program:
         written: the program as the manifest has it, for messages: its ``$(NAME)`` may stand for a
             secret. Empty where nothing was expanded.
         search: ``PATH`` as messages may have it; empty for the one of the environment.
+        user: user and group to run as; None for the runtime's own.
     """
 
     command: tuple[str, ...]
@@ -148,6 +151,7 @@ class Program:
     working_dir: str = ""
     written: str = ""
     search: str = ""
+    user: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

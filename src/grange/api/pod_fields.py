@@ -103,8 +103,12 @@ _OTHER_VOLUMES = (
 )
 
 _SECURITY = (
-    *_warned("runAsUser", "runAsGroup", note=_USER),
-    *_warned("runAsNonRoot", note=_USER, quiet=(False,)),
+    *_honoured(
+        "runAsUser",
+        "runAsGroup",
+        "runAsNonRoot",
+        note="an agent that is not root cannot run programs as others: such a container waits",
+    ),
     *_warned("seLinuxOptions", "seccompProfile", "appArmorProfile", note=_NO_SANDBOX),
     *_warned("windowsOptions", note="nodes run Linux"),
 )

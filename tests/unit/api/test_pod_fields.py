@@ -118,7 +118,11 @@ def test_defaults_and_the_token_need_no_warning() -> None:
 
 
 def test_warnings_are_one_for_each_cause() -> None:
-    security = {"runAsUser": 1, "runAsGroup": 1, "seccompProfile": {"type": "RuntimeDefault"}}
+    security = {
+        "seLinuxOptions": {"level": "x"},
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "windowsOptions": {"hostProcess": True},
+    }
     containers = [{"name": name, "securityContext": security} for name in "abc"]
     found = list(unsupported.warnings(unsupported.find({"containers": containers}, "spec")))
     at = "spec.containers[{}].securityContext.{}"
@@ -126,14 +130,14 @@ def test_warnings_are_one_for_each_cause() -> None:
         ", ".join(
             at.format(index, name)
             for index, name in (
-                (0, "runAsUser"),
-                (0, "runAsGroup"),
-                (1, "runAsUser"),
-                (1, "runAsGroup"),
+                (0, "seLinuxOptions"),
+                (0, "seccompProfile"),
+                (1, "seLinuxOptions"),
+                (1, "seccompProfile"),
             )
         )
         + " and 2 more",
-        ", ".join(at.format(index, "seccompProfile") for index in range(3)),
+        ", ".join(at.format(index, "windowsOptions") for index in range(3)),
     ]
 
 

@@ -53,6 +53,11 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
     why = os.strerror(number)
     if state.get("stage") == "chdir":
         return EXIT_NOT_EXECUTABLE, f'working directory "{state.get("cwd")}": {why}'
+    if state.get("stage") == "user":
+        return EXIT_NOT_EXECUTABLE, (
+            f"cannot run it as the user that it asks for: {why}; the agent needs the rights of root "
+            "to change the user and to mount"
+        )
     path = state.get("path")
     if number == errno.ENOENT:  # the file is there: its "#!" line names something that is not
         return EXIT_NOT_FOUND, f'cannot execute "{path}": the interpreter it names is missing'
@@ -147,7 +152,14 @@ def program_from(memory: int) -> Program:
         spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
     finally:
         os.close(memory)
-    return Program(tuple(spec["command"]), spec["env"], spec["cwd"], search=spec.get("search", ""))
+    user = spec.get("user")
+    return Program(
+        tuple(spec["command"]),
+        spec["env"],
+        spec["cwd"],
+        search=spec.get("search", ""),
+        user=tuple(user) if user else None,
+    )
 
 
 class Connection:

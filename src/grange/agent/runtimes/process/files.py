@@ -27,6 +27,9 @@ from grange.agent.runtimes.process import shim
 
 _POD_FILE = "pod.json"
 _ASIDE = ".old-"  # roots that could not be deleted, because their files are another user's
+_PRIVATE = 0o700
+_PASSED = 0o711  # others pass through and cannot look around
+_COMMON = 0o1777
 _KEPT_ATTEMPTS = 2  # the newest and, for `logs --previous` and lastState, the one before
 
 
@@ -68,10 +71,14 @@ class Layout:
         """
         directory = self.pod(setup.uid)
         try:
-            _own(directory)
-            _own(directory / "volumes")
-            _own(directory / "tmp")
+            passed = _PASSED if setup.shared else _PRIVATE
+            for place in (directory, directory / "volumes", directory / "containers"):
+                _own(place, passed)
+            _own(directory / "tmp", _COMMON if setup.shared else _PRIVATE)
             volumes = {plan.name: str(_make_volume(directory, plan)) for plan in setup.volumes}
+            for plan in setup.volumes:
+                if setup.shared and not plan.exact and not plan.host_path:
+                    Path(volumes[plan.name]).chmod(_COMMON)
             record = PodFile(
                 setup.uid, setup.namespace, setup.name, setup.node_name, address, volumes
             )
@@ -83,23 +90,30 @@ class Layout:
         return record
 
     def make_attempt(
-        self, target: ContainerID, mounts: tuple[Mount, ...], volumes: dict[str, str]
+        self,
+        target: ContainerID,
+        mounts: tuple[Mount, ...],
+        volumes: dict[str, str],
+        user: tuple[int, int] | None = None,
     ) -> Path:
         """Make a container's root with its mounts and the attempt's directory.
 
-        Attempts that nobody can ask for any more are deleted.
+        Attempts that nobody can ask for any more are deleted. A root for another user is that
+        user's.
 
         Raises:
             RuntimeFailedError: the disk does not allow it, or the attempt exists.
         """
         container = self.container(target.pod_uid, target.container)
         try:
-            _own(container)
+            _own(container, _PASSED if user else _PRIVATE)
             # As with images, what an attempt wrote outside of volumes does not outlive it.
             _clear(container / "root")
             (container / "root").mkdir()
             for mount in mounts:
                 _make_mount(container / "root", mount, volumes[mount.volume])
+            if user is not None:
+                _give(container / "root", user)
             directory = self.attempt(target)
             if directory.exists() and not (directory / shim.STATE_FILE).exists():
                 _clear(directory)  # an earlier try got no further than this
@@ -186,14 +200,22 @@ def _leftovers(container: Path) -> list[Path]:
     return old + sorted(container.glob(f"*{_ASIDE}*"))
 
 
-def _own(directory: Path) -> None:
+def _own(directory: Path, mode: int) -> None:
     """Make a directory and its parents ours, whatever a program did to their modes."""
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=_PRIVATE, exist_ok=True)
     except (FileNotFoundError, PermissionError):
-        _own(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
-    directory.chmod(0o700)
+        _own(directory.parent, mode)
+        directory.mkdir(mode=_PRIVATE, exist_ok=True)
+    directory.chmod(mode)
+
+
+def _give(root: Path, user: tuple[int, int]) -> None:
+    """Let a container's root be a user's, with what was made in it."""
+    for name, directories, _ in os.walk(root):
+        os.chown(name, *user)
+        for path in (Path(name, item) for item in directories):
+            os.chown(path, *user, follow_symlinks=False)
 
 
 def _remove(top: Path) -> None:

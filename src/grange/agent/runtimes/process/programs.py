@@ -41,4 +41,6 @@ def specification(program: Program, path: Path, cwd: Path, mark: Path) -> dict[s
         "command": list(program.command),
         "env": {**program.env, MARK: str(mark)},
         "cwd": str(cwd),
+        "user": program.user,
+        "pod": str(mark.parents[2]),
     }

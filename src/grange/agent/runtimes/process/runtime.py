@@ -459,7 +459,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         target = attempt.target
         volumes = dict(pod.sandbox.volumes)
         directory = await self._offload.run(
-            lambda: self._layout.make_attempt(target, mounts, volumes)
+            lambda: self._layout.make_attempt(target, mounts, volumes, program.user)
         )
         if pod.ending:
             raise RuntimeFailedError(f"pod {target.pod_uid} is coming to its end")

@@ -42,6 +42,8 @@ CONTROL_SOCKET = "ctl"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWNS = 0x20000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _CHUNK = 65536  # the capacity of a pipe
 _DRAIN_LIMIT_S = 5.0  # a process stuck in the kernel cannot hold the report of an exit longer
 _MESSAGE_LIMIT = 65536
@@ -49,6 +51,13 @@ _PAUSE_S = 0.05
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)  # try again later
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = (
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_ulong,
+    ctypes.c_char_p,
+)
 
 
 def boot_id() -> str:
@@ -98,6 +107,46 @@ def _write_file(directory_fd: int, name: str, flags: int, data: bytes, *, durabl
         os.close(fd)
 
 
+def _become(uid: int, gid: int, pod: str) -> None:
+    """Change to another user, who can reach the pod's directory whatever it lies in."""
+    closed = [place for place in _above(pod) if not _is_open(place, uid, gid)]
+    if closed:
+        # In a view of its own, the pod's directory alone stands in the place of what is closed.
+        _check(_libc.unshare(_CLONE_NEWNS))
+        directory = os.open(pod, os.O_PATH | os.O_CLOEXEC)  # a mount of the new view
+        _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+        _mount("tmpfs", closed[0], "tmpfs", 0, "mode=0755,size=64k")
+        os.umask(0o022)
+        os.makedirs(pod)
+        _mount(f"/proc/self/fd/{directory}", pod, None, _MS_BIND | _MS_REC)
+    os.setgroups([gid])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def _above(path: str) -> list[str]:
+    """The directories that lead to a path, the outermost first."""
+    names = os.path.dirname(path).split("/")
+    return ["/".join(names[: end + 1]) or "/" for end in range(len(names))]
+
+
+def _is_open(directory: str, uid: int, gid: int) -> bool:
+    found = os.stat(directory)
+    shift = 6 if found.st_uid == uid else 3 if found.st_gid == gid else 0
+    return bool(found.st_mode >> shift & 1)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    encoded = kind.encode() if kind else None
+    _check(_libc.mount(source.encode(), target.encode(), encoded, flags, data.encode()))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str, int]:
     """Fork and execute; answers (pid, "", 0), or (0, stage, errno) when that failed."""
     command = [str(word) for word in spec["command"]]  # type: ignore[attr-defined]  # our own file
@@ -108,7 +157,6 @@ def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str,
         stage = "prepare"
         try:
             os.setsid()
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # without its shim it is nobody's
             for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -120,6 +168,13 @@ def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str,
             os.dup2(stdout, 1)
             os.dup2(stderr, 2)
             os.umask(0o022)
+            if spec.get("user"):
+                stage = "user"
+                uid, gid = json.loads(json.dumps(spec["user"]))
+                _become(uid, gid, str(spec["pod"]))
+                stage = "prepare"
+            # Without its shim it is nobody's. Forgotten by the kernel when the user changes.
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             stage = "chdir"
             os.chdir(str(spec["cwd"]))
             stage = "exec"
