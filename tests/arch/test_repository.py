@@ -114,3 +114,18 @@ def test_no_page_holds_a_place_still_to_be_filled() -> None:
     empty = [str(page) for page in pages if re.search(r"@[A-Z]+@", page.read_text())]
     assert not empty, empty
     assert "| met |" in (ROOT / "docs" / "benchmarks.md").read_text(), "figures are recorded"
+
+
+def test_page_of_clients_names_the_versions_that_are_run() -> None:
+    page = (ROOT / "docs" / "clients.md").read_text()
+    lock = (ROOT / "requirements.lock").read_text()
+    rows = dict(re.findall(r"^\| ([\w ]+) \| ([\d.]+) \|", page, re.MULTILINE))
+    packages = {"official Python client": "kubernetes"} | {
+        name: name for name in ("kr8s", "lightkube", "kopf")
+    }
+    wrong = []
+    for client, package in packages.items():
+        locked = re.search(rf"^{package}==(\S+)", lock, re.MULTILINE)
+        if locked is None or not f"{locked[1]}.".startswith(f"{rows.get(client)}."):
+            wrong.append(f"{client}: {rows.get(client)} on the page, {locked and locked[1]} locked")
+    assert not wrong, listed(wrong)
