@@ -196,7 +196,7 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
     try:
         manifest = tmp_path / "pod.yaml"
         manifest.write_text(pod("x", "sleep", "1000"))
-        plane.grange("rc", "create", "web", "-f", str(manifest))
+        plane.grange("rc", "create", "web", "-f", str(manifest), "--placement", "OnePerNode")
         plane.grange("rc", "scale", "web", "--replicas", "2", "--wait")
         first, second = sorted(nodes(plane))
         assert "begins no transfer for 5m" in plane.rc("lock-transfers", "web", "--for", "5m")
