@@ -129,7 +129,7 @@ def _replication_controller(document: Document) -> State:
 def is_observed(document: Document) -> bool:
     """Whether its controller has seen the present spec."""
     seen = (document.get("status") or {}).get("observedGeneration") or 0
-    return int(seen) >= int(document["metadata"].get("generation") or 0)
+    return int(seen) >= int((document.get("metadata") or {}).get("generation") or 0)
 
 
 def _workload(document: Document) -> State:
@@ -182,6 +182,8 @@ def rolling_update(document: Document) -> State:
     moved = (status.get("replicas") or {}).get("new", 0)
     text = f"{phase or 'not begun'}, {moved} of {document['spec']['desired']} moved"
     failed = phase in ENDED_BADLY
+    if phase == "Failed" and not is_observed(document):  # a change of the spec lets it go on
+        return State(done=False, text=f"{text}: waiting for the controller")
     if phase == "Waiting":
         text += f": {at_canaries('spec.canary')}"
     elif failed or phase == "Pending" or _stands_still(document):

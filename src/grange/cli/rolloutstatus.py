@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from grange.api import timestamps
-from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api import names, timestamps
+from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
+from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.timestamps import TimestampError
@@ -46,12 +47,16 @@ def rollout_status(
         return _of_pod(document, state, now)
     if kind == REPLICATIONCONTROLLER.kind and pods is not None and readiness.is_observed(document):
         return _of_controller(document, state, pods, now)
+    if kind == ROLLINGUPDATE.kind and pods is not None and not state.done:
+        return _of_move(document, state, pods)
     return state
 
 
-def needs_pods(kind: AnyKind) -> bool:
-    """Whether pods of the namespace say more about objects of this kind."""
-    return kind.qualified == REPLICATIONCONTROLLER.qualified
+def pod_selector(kind: AnyKind, name: str) -> str:
+    """Labels of the pods that say more about an object of this kind; empty where none do."""
+    if kind.qualified == REPLICATIONCONTROLLER.qualified:
+        return f"{NAME_LABEL}={names.label_value(name)}"
+    return NAME_LABEL if kind.qualified == ROLLINGUPDATE.qualified else ""
 
 
 def settle_s(pod: Document, now: datetime) -> float:
@@ -110,6 +115,15 @@ def _of_controller(
     if len(left_s) < wanted:  # the controller has seen more than we have
         return replace(state, done=False)
     return _settled(state, max(left_s, default=0.0))
+
+
+def _of_move(document: Document, state: State, pods: Sequence[Document]) -> State:
+    """A move of replicas to another controller; one that goes back or is paused needs no pod there."""
+    if (document.get("status") or {}).get("phase") not in {"Progressing", "Waiting"}:
+        return state
+    mark = names.label_value(str(document["spec"]["new"]))
+    new = [item for item in pods if (item["metadata"].get("labels") or {}).get(NAME_LABEL) == mark]
+    return _crash_loop(document, state, [item for item in new if _is_active(item)]) or state
 
 
 def _crash_loop(document: Document, state: State, own: Sequence[Document]) -> State | None:

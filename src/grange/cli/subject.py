@@ -4,10 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 
-from grange.api import names
 from grange.api.codec import decode_document
 from grange.api.kinds import POD
-from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Expired, Forbidden, NotFound, ServiceUnavailable
@@ -35,7 +33,8 @@ class Subject:
         self._session = session
         self._kind, self._name, self._namespace = kind, name, namespace
         self._changed = asyncio.Event()
-        self._unread = {"object", "pods"} if pods and rolloutstatus.needs_pods(kind) else {"object"}
+        self._selector = rolloutstatus.pod_selector(kind, name) if pods else ""
+        self._unread = {"object", "pods"} if self._selector else {"object"}
         self.watches: list[Callable[[], Coroutine[object, object, None]]] = [self._watch_object]
         if "pods" in self._unread:
             self.watches.append(self._watch_pods)
@@ -80,7 +79,7 @@ class Subject:
             return None
 
     async def _watch_pods(self) -> None:
-        query = {"labelSelector": f"{NAME_LABEL}={names.label_value(self._name)}"}
+        query = {"labelSelector": self._selector}
         while True:
             try:
                 async with aclosing(_watched(self._session, POD, self._namespace, query)) as seen:

@@ -11,10 +11,9 @@ from typing import TypeVar
 
 import uvloop
 
-from grange.api import alternatives, codec, names
+from grange.api import alternatives, codec
 from grange.api.kinds import BUILT_IN, NODE, POD
 from grange.api.kinds.node import is_ready
-from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound, Timeout
@@ -169,7 +168,7 @@ class Cluster:
                 seen[0] = None
             if until is not None:
                 return until(seen[0])
-            there = self._pods_of(name, namespace) if rolloutstatus.needs_pods(info) else ()
+            there = self._pods(rolloutstatus.pod_selector(info, name), namespace)
             state = rolloutstatus.rollout_status(seen[0], there, clock.now())
             return state.done or state.failed
 
@@ -180,8 +179,10 @@ class Cluster:
             raise WaitFailed(f"{kind}/{name} failed: {state.text}")
         return seen[0]
 
-    def _pods_of(self, controller: str, namespace: str) -> Sequence[Document]:
-        query = {"labelSelector": f"{NAME_LABEL}={names.label_value(controller)}"}
+    def _pods(self, selector: str, namespace: str) -> Sequence[Document]:
+        if not selector:
+            return ()
+        query = {"labelSelector": selector}
         answer = self.run(
             lambda client: client.raw(Request("GET", POD.path(namespace), query=query))
         )

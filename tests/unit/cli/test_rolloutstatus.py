@@ -11,6 +11,7 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.status import Forbidden
 from grange.base.clock import Clock
@@ -320,3 +321,26 @@ async def test_who_may_not_list_pods_waits_for_the_controller_alone(
         there.gate = lambda request: Forbidden("no") if request.path.endswith("/pods") else None
         waiting = asyncio.create_task(board.wait_ready(around, WEB, timeout_s=60.0))
         assert await waiting == 0
+
+
+def test_crash_loop_of_the_new_controller_ends_the_wait_for_a_move() -> None:
+    move: Document = {
+        "kind": "RollingUpdate",
+        "metadata": {"name": "m", "generation": 1},
+        "spec": {"old": "one", "new": "two", "desired": 2},
+        "status": {"observedGeneration": 1, "phase": "Progressing"},
+    }
+    looping = pod("two-0", crashed(4))
+    looping["metadata"]["labels"][NAME_LABEL] = "two"
+    state = rollout_status(move, [looping], NOW)
+    assert (state.done, state.failed) == (False, True)
+    assert "pod/two-0: main: ended with exit code 3" in state.text
+    looping["metadata"]["labels"][NAME_LABEL] = "one"
+    assert not rollout_status(move, [looping], NOW).failed, "it is to go anyway"
+    looping["metadata"]["labels"][NAME_LABEL] = "two"
+    move["status"]["phase"] = "RollingBack"
+    assert not rollout_status(move, [looping], NOW).failed
+    move["status"]["phase"] = "Failed"
+    assert rollout_status(move, [], NOW).failed
+    move["metadata"]["generation"] = 2
+    assert not rollout_status(move, [], NOW).failed, "a change of the spec lets it go on"

@@ -185,7 +185,7 @@ async def followed(opened: session.Session, name: str, *, waiting: bool, timeout
         meant = update.metadata.name
         if waiting:
             moving = [(ROLLINGUPDATE, meant, opened.within(ROLLINGUPDATE))]
-            return await board.wait_all(opened, moving, moves.done, timeout_s=timeout_s)
+            return await board.wait_ready(opened, moving, timeout_s=timeout_s, own=moves.done)
         state = moves.done(await opened.document(ROLLINGUPDATE, meant))
     terminal.echo(state.text)
     return 1 if state.failed else 0
