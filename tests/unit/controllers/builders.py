@@ -79,7 +79,7 @@ def pod(
         bound: whether it has been bound to the node.
         ready: whether it runs and is ready (when bound).
         facts: ``uid``, ``phase``, ``restarts``, ``created``, ``cost``, ``deleted``, ``labels``,
-            ``ready_since``, ``orphan``, ``finalizers``.
+            ``ready_since``, ``orphan``, ``finalizers``, ``conditions`` (besides Ready).
     """
     name = name or identity.name_for_node(owner, node, frozenset())
     pinned = node if owner.spec.placement == "OnePerNode" else ""
@@ -106,7 +106,8 @@ def pod(
                 "type": "Ready",
                 "status": str(up and ready),
                 "lastTransitionTime": facts.get("ready_since", "2026-01-01T00:00:00Z"),
-            }
+            },
+            *facts.get("conditions", ()),  # type: ignore[misc]  # whatever the test gives
         ],
         "containerStatuses": [{"name": "web", "restartCount": facts.get("restarts", 0)}],
     }

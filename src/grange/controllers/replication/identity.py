@@ -6,7 +6,8 @@ that decide the same thing collide at the API server instead of doubling a pod.
 """
 
 import hashlib
-from collections.abc import Container, Iterator
+import zlib
+from collections.abc import Container, Iterator, Sequence
 
 import msgspec
 
@@ -31,6 +32,9 @@ PLACEMENT_HASH = "grange.dev/placement-hash"
 """Pod annotation with ``placement_hash`` of the controller when the pod was made."""
 
 label_value = names.label_value
+
+_SALT = "190/"
+"""Has ``default/web``, the service of the examples, begin at the first of a few nodes."""
 
 
 def _digest_of(value: object) -> str:
@@ -88,6 +92,18 @@ def name_for_node(controller: ReplicationController, node: str, taken: Container
     if plain not in taken:
         return plain
     return names.shortened(plain, names.digest(controller.metadata.uid, node))
+
+
+def beginning_anywhere(controller: ReplicationController, nodes: Sequence[str]) -> list[str]:
+    """Nodes in their order, from a place that namespace and name of the controller decide.
+
+    The same at each pass, and after the controller was created again.
+    """
+    if not nodes:
+        return []
+    meta = controller.metadata
+    start = zlib.crc32(f"{_SALT}{meta.namespace}/{meta.name}".encode()) % len(nodes)
+    return [*nodes[start:], *nodes[:start]]
 
 
 def ordinal_names(controller: ReplicationController, taken: Container[str]) -> Iterator[str]:

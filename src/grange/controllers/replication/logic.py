@@ -34,6 +34,8 @@ from grange.api.replication import has_given
 from grange.base.errors import GrangeError
 from grange.controllers.replication import budget, identity, phases, ranking, rollout
 
+_ROOM_S = 15.0
+
 
 class InvalidController(GrangeError):
     """The spec cannot be acted on (the API server should have refused it): nothing is touched."""
@@ -81,6 +83,7 @@ class Situation:
         sides: the counts of a rollout that is under way.
         template: hash of the template that pods are made from.
         earlier: names of nodes where pods of other templates may run; None for the same.
+        full: names of nodes without room for one more pod.
     """
 
     controller: ReplicationController
@@ -94,6 +97,7 @@ class Situation:
     sides: rollout.Sides | None = None
     template: str = ""
     earlier: Collection[str] | None = None
+    full: Container[str] = frozenset()
 
     def nodes_for(self, pod: Pod | None) -> Collection[str]:
         """Names of nodes where a pod may run, or its successor; of none: a new one."""
@@ -190,6 +194,7 @@ class Plan:
         scaling: whether pods are being added, removed or waited for.
         kept: pods that shall go and stay for now, because the minimum needs them.
         held: places of pods that ended again and again, which are left empty for a while.
+        stuck: unbound pods whose node has no room, as no other node has.
         budget: name of a PodDisruptionBudget that keeps some of ``kept``; empty for none.
     """
 
@@ -200,7 +205,13 @@ class Plan:
     scaling: bool = False
     kept: int = 0
     held: int = 0
+    stuck: int = 0
     budget: str = ""
+
+    @property
+    def room_s(self) -> float | None:
+        """Seconds after which to look for room again: pods of others come and go unnoticed."""
+        return _ROOM_S if self.stuck else None
 
 
 def is_active(pod: Pod) -> bool:
@@ -319,6 +330,7 @@ class _OnePass:
         self.earlier = self.eligible if earlier is None else frozenset(earlier)
         self.removals: list[Removal] = []
         self.kept = 0
+        self.stuck = 0
         self.groups = self._groups()
         for pod in situation.owned:
             group = self._group_of(pod)
@@ -377,6 +389,7 @@ class _OnePass:
             for group in self.groups:
                 spare = max(0, len(self._free_nodes(group)) - self._need())
                 self._remove(self._stranded(group)[:spare], "NodeIneligible")
+                self._relocate(group)
         additions = self._additions()
         return Plan(
             create=additions,
@@ -385,6 +398,7 @@ class _OnePass:
             short=self._shortage(additions),
             scaling=self._need() > 0 or bool(self.removals),
             kept=self.kept,
+            stuck=self.stuck,
             held=sum(len(group.held) for group in self.groups),
         )
 
@@ -440,7 +454,10 @@ class _OnePass:
         ]
 
     def _free_nodes(self, group: _Group) -> list[str]:
-        """Nodes without a pod of ours where the group's may run, in order of name.
+        """Nodes without a pod of ours where the group's may run.
+
+        In order of name, from a place in it that the name of the controller decides, so that not all
+        controllers begin on the same node.
 
         Pods removed in this pass that vanish at once (unbound or finished, no finalizer) do not
         count: their successors may take the same node, under the same name, in the same pass.
@@ -456,7 +473,8 @@ class _OnePass:
             for pod in self.situation.owned
             if pod.metadata.uid not in vanishing
         }
-        return [node for node in sorted(group.eligible) if node not in occupied]
+        ordered = identity.beginning_anywhere(self.controller, sorted(group.eligible))
+        return [node for node in ordered if node not in occupied]
 
     def _stranded(self, group: _Group) -> list[Pod]:
         return [
@@ -464,6 +482,38 @@ class _OnePass:
             for pod in group.active
             if not pod.spec.node_name and identity.node_of(pod) not in {"", *group.eligible}
         ]
+
+    def _relocate(self, group: _Group) -> None:
+        """Unbound pods whose node has no room go to nodes that have some: they run nowhere."""
+        stuck = self._stuck(group)
+        if not stuck:
+            return
+        free = self._preferred(self._free_nodes(group), self._need() + len(stuck))
+        roomy = sum(node not in self.situation.full for node in free)
+        self._remove(stuck[: max(0, roomy - self._need())], "NodeFull")
+        self.stuck += len(self._stuck(group))
+
+    def _stuck(self, group: _Group) -> list[Pod]:
+        """Unbound pods that the scheduler cannot bind, on nodes that have no room for them."""
+        return [
+            pod
+            for pod in group.active
+            if not pod.spec.node_name
+            and not pod.status.nominated_node_name
+            and (placed := pods.condition(pod, "PodScheduled")) is not None
+            and placed.reason == "Unschedulable"
+            and identity.node_of(pod) in self.situation.full
+        ]
+
+    def _preferred(self, free: Sequence[str], count: int) -> list[str]:
+        """So many of some nodes, those with room first; no more are looked at than need be."""
+        roomy: list[str] = []
+        others: list[str] = []
+        for node in free:
+            if len(roomy) == count:
+                break
+            (others if node in self.situation.full else roomy).append(node)
+        return [*roomy, *others][:count]
 
     def _additions(self) -> tuple[Addition, ...]:
         if self.one_per_node:
@@ -494,7 +544,7 @@ class _OnePass:
                 continue
             source = None if group.source is self.controller else group.source
             free = [node for node in self._free_nodes(group) if node not in used]
-            for node in free[: group.need]:
+            for node in self._preferred(free, group.need):
                 used.add(node)
                 name = identity.name_for_node(self.controller, node, self.situation.taken)
                 yield Addition(name, node, source)

@@ -4,7 +4,7 @@ What is about to be done is stored before it is done, so a pass may end at any a
 goes on from what is stored and from what there is.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
@@ -35,6 +35,7 @@ from grange.controllers.replication import (
     placing,
     rollout,
     scheduling,
+    shortage,
     status,
     transfer,
     unrecorded,
@@ -44,6 +45,7 @@ from grange.controllers.replication.caches import Caches
 from grange.controllers.replication.events import FAILURES, Reason
 from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.metrics import instruments
+from grange.controllers.replication.room import FullNodes
 from grange.controllers.replication.vouching import vouched
 from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
 from grange.reconcile import unanswered
@@ -169,12 +171,13 @@ class Passes:
             lacking=recorded.lacking,
             unreadable=followed.unreadable,
             pending=self._uncertain(controller, plan),
+            shortage=self._shortage(situation, expected),
         )
         written = await self._write_status(outcome, left, recorded.members)
         if failure is not None and not is_quiet(failure):
             raise failure
         due = (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s, followed.wait_s)
-        waits = [wait for wait in due if wait is not None]
+        waits = [wait for wait in (*due, plan.room_s) if wait is not None]
         if failure is not None or not written or plan != wished or noted:
             waits.append(_AGAIN_S)
         if recorded.lacking:
@@ -182,6 +185,17 @@ class Passes:
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
+
+    def _shortage(self, situation: logic.Situation, plan: logic.Plan) -> str:
+        if not plan.short:
+            return ""
+        eligible, _ = self._memory.eligible[situation.controller.metadata.uid]
+        return shortage.reasons(
+            situation.controller,
+            self._caches.nodes.store,
+            occupied={identity.node_of(pod) for pod in situation.owned},
+            eligible=frozenset(eligible),
+        )
 
     def _candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
         """Its pods and orphans that it might adopt, some of them newer than in the cache."""
@@ -438,8 +452,17 @@ class Passes:
             available=seen.available,
             template=identity.template_hash(rollout.sources(controller)[0]),
             earlier=earlier,
+            full=self._full(controller),
         )
         return situation.without(drained_nodes(controller)), due_s, trouble
+
+    def _full(self, controller: ReplicationController) -> Container[str]:
+        """The nodes without room, where the controller has to choose one for a pod itself."""
+        if controller.spec.placement == "Packed":
+            return frozenset()
+        present, _ = rollout.sources(controller)
+        spec = msgspec.convert(present.spec.template.get("spec") or {}, pods.PodSpec)
+        return FullNodes(self._caches, spec)
 
     async def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
         self._recorder.event(
@@ -486,7 +509,10 @@ class Passes:
         short = conditions.find(now_said, "InsufficientNodes")
         if short is None or short.status != "True":
             return
-        if said is None or said.message != short.message or said.status != "True":
+        # How many nodes there are for each reason changes all the time.
+        before = said.message.partition(":")[0] if said is not None else ""
+        news = short.message.partition(":")[0] != before
+        if said is None or news or said.status != "True":
             self._recorder.event(
                 controller,
                 WARNING,

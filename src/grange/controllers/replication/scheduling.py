@@ -34,6 +34,19 @@ Raises:
 """
 
 
+Obstacle = tuple[str, str]
+"""What is said of one node, and of several."""
+
+_GOING: Obstacle = ("is being deleted", "are being deleted")
+_NOT_READY: Obstacle = ("is not Ready", "are not Ready")
+_CORDONED: Obstacle = ("is cordoned", "are cordoned")
+_NOT_SELECTED: Obstacle = ("does not match spec.nodeSelector", "do not match spec.nodeSelector")
+_NOT_WANTED: Obstacle = (
+    "does not match the template's nodeSelector or affinity",
+    "do not match the template's nodeSelector or affinity",
+)
+
+
 class Scheduler(Protocol):
     """What the replication controller needs to know about nodes."""
 
@@ -98,16 +111,26 @@ class Demand:
 
     def accepts(self, node: Node) -> bool:
         """Whether the node is ready, open for new pods, tolerated and selected."""
+        return self.obstacle(node) is None
+
+    def obstacle(self, node: Node) -> Obstacle | None:
+        """Why the node is not accepted; None if it is."""
         meta = node.metadata
-        if meta.deletion_timestamp or not nodes.is_ready(node):
-            return False
+        if meta.deletion_timestamp:
+            return _GOING
+        if not nodes.is_ready(node):
+            return _NOT_READY
         if node.spec.unschedulable and not taints.tolerated(self.tolerations, taints.UNSCHEDULABLE):
-            return False
-        return (
-            self.labels.matches(meta.labels)
-            and nodeaffinity.matches(self.affinity, meta.name, meta.labels)
-            and taints.first_untolerated(node.spec.taints, self.tolerations) is None
-        )
+            return _CORDONED
+        if not self.labels.matches(meta.labels):
+            return _NOT_SELECTED
+        if not nodeaffinity.matches(self.affinity, meta.name, meta.labels):
+            return _NOT_WANTED
+        taint = taints.first_untolerated(node.spec.taints, self.tolerations)
+        if taint is not None:
+            words = f"the taint {taint.key}, which the template does not tolerate"
+            return f"has {words}", f"have {words}"
+        return None
 
 
 def placement_facts(node: Node) -> tuple[object, ...]:

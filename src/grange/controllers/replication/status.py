@@ -59,6 +59,7 @@ class Outcome:
         lacking: what the audit lacks because the server refused it, in words; empty for nothing.
         unreadable: which of its orders somebody's hand spoiled, in words; empty for none.
         pending: deletions whose outcome is not certain.
+        shortage: why replicas have no eligible node, in words.
     """
 
     controller: ReplicationController
@@ -76,6 +77,7 @@ class Outcome:
     lacking: str = ""
     unreadable: str = ""
     pending: tuple[PendingDeletion, ...] = ()
+    shortage: str = ""
 
     @property
     def replicas(self) -> int:
@@ -221,9 +223,10 @@ def _rollout_failed(outcome: Outcome) -> Verdict:
 
 def _shortage(outcome: Outcome) -> str:
     wanted = outcome.replicas
+    why = f": {outcome.shortage}" if outcome.shortage else ""
     if outcome.controller.spec.placement == "Packed":
-        return f"no node is eligible for the {wanted} replicas"
-    return f"{outcome.plan.short} of {wanted} replicas have no eligible node"
+        return f"no node is eligible for the {wanted} replicas{why}"
+    return f"{outcome.plan.short} of {wanted} replicas have no eligible node{why}"
 
 
 def _is_blind(outcome: Outcome) -> bool:

@@ -263,13 +263,14 @@ def spare_node(
 ) -> str | None:
     """A node for a pod's successor, without a pod of the controller and not promised to a transfer.
 
-    Nodes where transfers failed lately come last; otherwise the first by name.
+    Nodes where transfers failed lately come last, before them those without room; otherwise the
+    first by name.
     """
     promised = {transfer.new for transfer in transfers}
     used = {identity.node_of(pod) for pod in situation.owned}
     places = situation.nodes_for(pod)
     free = [node for node in places if node not in promised and node not in used]
-    return min(free, key=lambda node: (node in avoid, node), default=None)
+    return min(free, key=lambda node: (node in avoid, node in situation.full, node), default=None)
 
 
 def found(
