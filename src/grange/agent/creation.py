@@ -2,12 +2,13 @@
 
 import pwd
 
-from grange.agent import environment, lifecycle, sources, users, volumes
+from grange.agent import environment, lifecycle, service_account, users, volumes
 from grange.agent.config import NodeConfig
 from grange.agent.environment import Facts
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
 from grange.agent.lifecycle import Track
 from grange.agent.runtime import PodRuntime, PodSetup, Program, Run, RuntimeFailedError, Sandbox
+from grange.agent.sources import Fetcher
 from grange.agent.users import User
 from grange.api.kinds.pod import Pod
 from grange.api.status import ApiError
@@ -32,7 +33,7 @@ class Creator:
     """
 
     def __init__(self, client: Client, runtime: PodRuntime, config: NodeConfig) -> None:
-        self._client = client
+        self._fetcher = Fetcher(client)
         self._runtime = runtime
         self._config = config
 
@@ -47,11 +48,7 @@ class Creator:
         config = self._config
         try:
             user = users.user_of(pod, track.spec, User(config.user, config.group), _primary_group)
-            found = await sources.fetch(
-                self._client,
-                meta.namespace,
-                [*sources.of_volumes(pod), *sources.of_container(track.spec)],
-            )
+            found = await self._fetcher.fetch(pod, track.spec)
             plans = volumes.plan(pod, found, self._facts())
             mounts = volumes.mounts(pod, track.spec)
             sandbox = await self._runtime.prepare(
@@ -67,6 +64,7 @@ class Creator:
             root = sandbox.root(track.name)
             own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
             own |= volumes.variables(sandbox.volumes, mounts)
+            own |= service_account.variables(track.spec, sandbox.volumes)
             env = environment.build(pod, track.spec, found, self._facts(sandbox.address, own))
             command = environment.command_of(track.spec, env)
             program = Program(
@@ -83,6 +81,10 @@ class Creator:
         except ApiError as error:
             raise NotCreatableError(f"the API cannot be asked: {error}", CREATE_ERROR) from error
         return sandbox, run
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod of this uid is over."""
+        self._fetcher.forget(pod_uid)
 
     def _facts(self, pod_ip: str = "", own: dict[str, str] | None = None) -> Facts:
         return Facts(

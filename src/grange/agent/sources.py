@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from grange.agent.errors import NotCreatableError
+from grange.agent.service_account import Tokens, fetch_tokens
 from grange.api.kinds import CONFIGMAP, SECRET
 from grange.api.kinds.pod import Container, Pod
+from grange.api.kinds.serviceaccount import ROOT_CA
 from grange.api.meta import Document
-from grange.api.status import NotFound
+from grange.api.status import ApiError, NotFound
 from grange.client.client import Client
 
+_AUTHORITY = (CONFIGMAP.kind, ROOT_CA)
 _NO_CONTENT: Mapping[str, bytes] = {}
 
 
@@ -47,10 +50,12 @@ class Sources:
     Attributes:
         namespace: where they were looked for.
         found: kind and name to content.
+        tokens: of the pod's service account, as its volumes ask for them.
     """
 
     namespace: str
     found: Mapping[tuple[str, str], Mapping[str, bytes] | None] = field(default_factory=dict)
+    tokens: Tokens = field(default_factory=dict)
 
     def content(self, reference: Reference, where: str) -> Mapping[str, bytes]:
         """Keys and values; empty for an optional one that is missing.
@@ -91,18 +96,49 @@ def of_volumes(pod: Pod) -> Iterable[Reference]:
                 yield Reference.of(part.get("configMap"), part.get("secret"))
 
 
-async def fetch(client: Client, namespace: str, references: Iterable[Reference]) -> Sources:
-    """Read what is referred to, each once.
+class Fetcher:
+    """Reads what pods refer to.
 
-    Raises:
-        ApiError: the API cannot be asked.
+    The token and certificate that every pod has are remembered for as long as the pod is there: a
+    container that needs nothing else starts again though the API cannot be asked.
+
+    Args:
+        client: to the API.
     """
-    found: dict[tuple[str, str], Mapping[str, bytes] | None] = {}
-    for reference in references:
-        identity = (reference.kind, reference.name)
-        if identity not in found:
-            found[identity] = await _read(client, namespace, reference)
-    return Sources(namespace, found)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._remembered: dict[str, Sources] = {}  # by uid of the pod
+
+    async def fetch(self, pod: Pod, container: Container) -> Sources:
+        """Read what the pod's volumes and the container's environment refer to, each once.
+
+        Raises:
+            NotCreatableError: the pod's service account is missing.
+            ApiError: the API cannot be asked.
+        """
+        references = {(item.kind, item.name): item for item in of_volumes(pod)}
+        references |= {(item.kind, item.name): item for item in of_container(container)}
+        namespace, uid = pod.metadata.namespace, pod.metadata.uid
+        known = self._remembered.get(uid)
+        try:
+            found = {
+                identity: await _read(self._client, namespace, reference)
+                for identity, reference in references.items()
+            }
+            tokens = await fetch_tokens(self._client, pod)
+        except ApiError:
+            if known is None or not references.keys() <= known.found.keys():
+                raise
+            return known
+        if tokens:
+            kept = {key: found[key] for key in found.keys() & {_AUTHORITY}}
+            self._remembered[uid] = Sources(namespace, kept, tokens)
+        return Sources(namespace, found, tokens)
+
+    def forget(self, uid: str) -> None:
+        """The pod of this uid is over."""
+        self._remembered.pop(uid, None)
 
 
 async def _read(client: Client, namespace: str, reference: Reference) -> Mapping[str, bytes] | None:

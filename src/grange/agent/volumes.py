@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from grange.agent import environment
+from grange.agent import environment, service_account
 from grange.agent.environment import Facts
 from grange.agent.errors import NotCreatableError
 from grange.agent.runtime import Mount, VolumeFile, VolumePlan
 from grange.agent.sources import Reference, Sources
 from grange.api.kinds.pod import Container, Pod, Volume
 from grange.api.meta import Document
+from grange.api.pod_fields import TOKEN_MOUNT
 
 _PLAIN_MODE = 0o644
 _SECRET_MODE = 0o600
@@ -56,6 +57,12 @@ def _plan(pod: Pod, volume: Volume, sources: Sources, facts: Facts) -> VolumePla
         files = _downward(pod, volume.downward_api, facts, mode, where)
     elif volume.projected is not None:
         files = _projected(pod, volume.projected, sources, facts, where)
+        if any(
+            mount.name == volume.name and service_account.is_token(mount.mount_path)
+            for container in (*pod.spec.init_containers, *pod.spec.containers)
+            for mount in container.volume_mounts
+        ):
+            files = _with_kubeconfig(files, pod, facts)
     else:
         raise NotCreatableError(
             f"{where}: this agent knows emptyDir, hostPath, configMap, secret, downwardAPI and "
@@ -113,11 +120,38 @@ def _projected(
             files += _keys(settings or secret or {}, reference, sources, mode, where)
         elif "downwardAPI" in part:
             files += _downward(pod, part["downwardAPI"], facts, mode, where)
+        elif "serviceAccountToken" in part:
+            files.append(_token(part["serviceAccountToken"], sources, mode, where))
         else:
             raise NotCreatableError(
                 f"{where}: {', '.join(sorted(part)) or 'an empty source'} cannot be projected here"
             )
     return files
+
+
+def _token(projection: Document, sources: Sources, mode: int, where: str) -> VolumeFile:
+    token = sources.tokens.get(service_account.asked(projection))
+    if token is None:
+        raise NotCreatableError(f"{where}: there is no token for its serviceAccountToken")
+    path = _relative(str(projection.get("path", "")), where)
+    return VolumeFile(path, token.encode(), mode)
+
+
+def _with_kubeconfig(files: list[VolumeFile], pod: Pod, facts: Facts) -> list[VolumeFile]:
+    """The files, and a kubeconfig if they are what a client needs in a cluster."""
+    content = {file.path: file.content for file in files}
+    modes = {file.path: file.mode for file in files}
+    host, port = (facts.base.get(name) for name in (service_account.HOST, service_account.PORT))
+    if "token" not in content or not host or not port:
+        return files
+    body = service_account.kubeconfig(
+        host,
+        port,
+        ca=content.get("ca.crt", b""),
+        token=content["token"].decode(),
+        namespace=pod.metadata.namespace,
+    )
+    return [*files, VolumeFile(service_account.KUBECONFIG_FILE, body, modes["token"])]
 
 
 def _relative(path: str, where: str) -> str:
@@ -148,8 +182,20 @@ def mounts(pod: Pod, container: Container) -> tuple[Mount, ...]:
         if not item.mount_path.strip("/"):
             raise NotCreatableError(f'{where}: mountPath "{item.mount_path}" names no place')
         result.append(Mount(item.name, item.mount_path, item.sub_path, item.read_only))
+    result = _without_hidden_token(result)
     _refuse_nested(container, result)
     return tuple(result)
+
+
+def _without_hidden_token(found: list[Mount]) -> list[Mount]:
+    """The mounts but the token's where it would lie inside another: its variable names it still."""
+    token = PurePosixPath(TOKEN_MOUNT)
+    others = [mount for mount in found if not service_account.is_token(mount.path)]
+    hidden = any(
+        token.is_relative_to(path) or path.is_relative_to(token)
+        for path in (PurePosixPath("/", mount.path.strip("/")) for mount in others)
+    )
+    return others if hidden else found
 
 
 def _refuse_nested(container: Container, found: Sequence[Mount]) -> None:

@@ -177,6 +177,7 @@ class PodWorker:
                 while not await self._round(tasks):
                     await self._wait()
             finally:
+                self._tools.creator.forget(self._uid)
                 if self._unwatch is not None:
                     self._unwatch()
             nursery.cancel()

@@ -236,8 +236,12 @@ _FIELDS = (
     *_below("initContainers[]", _CONTAINER),
     *_honoured("initContainers[].restartPolicy", note="Always makes it a sidecar"),
     Field("ephemeralContainers", Support.REFUSED, "may not be set when a pod is created"),
-    *_warned("automountServiceAccountToken", note="no token is mounted yet", quiet=(False,)),
-    *_honoured("serviceAccountName", "serviceAccount"),
+    *_honoured(
+        "automountServiceAccountToken",
+        "serviceAccountName",
+        "serviceAccount",
+        note="the directory with the token is in the variable GRANGE_SERVICE_ACCOUNT",
+    ),
     *_honoured(
         "hostIPC",
         "hostNetwork",
@@ -300,7 +304,6 @@ _FIELDS = (
     *_warned(
         "volumes[].projected.sources[].clusterTrustBundle",
         "volumes[].projected.sources[].podCertificate",
-        "volumes[].projected.sources[].serviceAccountToken",
         note=_NO_VOLUME,
     ),
     *_warned(*(f"volumes[].{name}" for name in _OTHER_VOLUMES), note=_NO_VOLUME),

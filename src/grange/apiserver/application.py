@@ -21,11 +21,14 @@ from grange.api.status import (
 )
 from grange.api.wire import ANONYMOUS, Request, Response, User
 from grange.apiserver import authz, discovery, request_info, reviews, stored, subresources
+from grange.apiserver.account_tokens import AccountTokens, key_from
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
+from grange.apiserver.admission.serviceaccount import ServiceAccounts
 from grange.apiserver.authn import Authenticator, check_impersonation
 from grange.apiserver.call import Call, failure
+from grange.apiserver.cluster_objects import ClusterObjects
 from grange.apiserver.expiry import Expiry
 from grange.apiserver.explaining import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
@@ -105,6 +108,8 @@ class Application:
         metrics: where requests are counted; a registry of its own by default.
         offload: where large documents are prepared; closed by its owner, not here.
         service_network: the range of the addresses of Services.
+        accounts: makes the tokens of service accounts; of a key of its own by default.
+        ca_pem: the certificate of the authority, for pods; empty where nothing is served over TLS.
 
     Attributes:
         services: the supervised services that report to ``metrics``; ``/readyz`` shows them.
@@ -124,6 +129,8 @@ class Application:
         metrics: CollectorRegistry | None = None,
         offload: Offload | None = None,
         service_network: IPv4Network = DEFAULT_NETWORK,
+        accounts: AccountTokens | None = None,
+        ca_pem: str = "",
     ) -> None:
         self.store = store
         self.scheme = scheme
@@ -146,10 +153,19 @@ class Application:
             clock=clock,
             rng=stream,
             offload=offload,
-            admission=(NamespaceLifecycle(store), self._priority, Protection(store)),
+            admission=(
+                NamespaceLifecycle(store),
+                self._priority,
+                ServiceAccounts(store, has_ca=bool(ca_pem)),
+                Protection(store),
+            ),
             service_network=service_network,
         )
         self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
+        self.accounts = accounts or AccountTokens(
+            key_from(stream.fork("accounts").uid()), store, clock
+        )
+        self._objects = ClusterObjects(self.registry, ca_pem=ca_pem, log=log)
         self._openapi = OpenAPI(scheme)
         self._skipped = supervision.SkippedObjects("start", log=log, registry=registry)
         self._expiry = Expiry(self.registry, clock=clock, log=log, metrics=registry)
@@ -175,6 +191,7 @@ class Application:
                     await self.registry.create(info, "", document, WriteOptions())
                 except AlreadyExists:
                     continue
+        await self._objects.ensure_all()
         self.health.bootstrapped = True
 
     async def _load_services(self) -> None:
@@ -185,6 +202,10 @@ class Application:
                 await self.registry.update(place, lambda old: old, WriteOptions())
             except ApiError as error:
                 self._log.warning("service without address", service=place.key, error=error)
+
+    async def publish(self, host: str, port: int) -> None:
+        """Write the Service ``kubernetes``: where the API is served."""
+        await self._objects.publish(host, port)
 
     async def run(self) -> None:
         """Keep house (take old events away) until cancelled."""
@@ -227,8 +248,11 @@ class Application:
                     self._logs,
                     self._metrics,
                     self._explainer,
+                    self.accounts,
                 )
                 response = await handler(call)
+                if response.status < 300 and "dryRun" not in request.query:
+                    await self._objects.after(target, response.body)
         except ApiError as error:
             response = failure(error)
         except StoreError as error:

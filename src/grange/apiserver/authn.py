@@ -47,6 +47,25 @@ class StaticTokens:
         return found
 
 
+class FirstOf:
+    """Asks others in order; the first that knows the credential decides.
+
+    Args:
+        others: whom to ask.
+    """
+
+    def __init__(self, *others: Authenticator) -> None:
+        self._others = others
+
+    def authenticate(self, headers: Mapping[str, str]) -> User | None:
+        """The user that the first of them names, or None."""
+        for other in self._others:
+            user = other.authenticate(headers)
+            if user is not None:
+                return user
+        return None
+
+
 def bearer_token(headers: Mapping[str, str]) -> str:
     """The bearer token of a request, or nothing."""
     scheme, _, token = headers.get("authorization", "").partition(" ")

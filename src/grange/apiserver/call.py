@@ -14,6 +14,7 @@ from grange.api.status import ApiError, Cause, Details, Status, TooLarge
 from grange.api.validation.causes import CAUSES_MAX
 from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
+from grange.apiserver.account_tokens import AccountTokens
 from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
@@ -44,6 +45,7 @@ class Call:
         logs: the output of pods; None when no agent is connected.
         metrics: counts the parts of a request that have answers of their own.
         explainer: says why pods wait; None when no scheduler runs here.
+        accounts: makes the tokens of service accounts.
     """
 
     request: Request
@@ -53,6 +55,7 @@ class Call:
     logs: LogSource | None
     metrics: ServerMetrics
     explainer: Explainer | None
+    accounts: AccountTokens
 
     @property
     def clock(self) -> Clock:

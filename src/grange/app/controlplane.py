@@ -9,13 +9,15 @@ import asyncio
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from grange.agent.addresses import service_range
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
 from grange.api.wire import ADMIN, User
+from grange.apiserver.account_tokens import AccountTokens, key_from
 from grange.apiserver.application import Application
-from grange.apiserver.authn import StaticTokens
+from grange.apiserver.authn import FirstOf, StaticTokens
 from grange.apiserver.listener import Limits, Listener
 from grange.app import descriptors, pki, roles
 from grange.app.datadir import make_directory
@@ -137,8 +139,9 @@ class ControlPlane:
         keys = self._keys
         if keys is None:
             raise RuntimeError("the keys are made before serving")
-        tokens = StaticTokens({keys.token: ADMIN})
         documents = Threads("documents", workers=2)  # threads are started as they are needed
+        accounts = AccountTokens(key_from(keys.token), store, self._clock)
+        tokens = FirstOf(StaticTokens({keys.token: ADMIN}), accounts)
         application = Application(
             store,
             Scheme(BUILT_IN),
@@ -151,6 +154,8 @@ class ControlPlane:
             metrics=self._metrics,
             service_network=service_range(str(self.settings.data_dir)),
             offload=documents,
+            accounts=accounts,
+            ca_pem=keys.ca_pem.decode(),
         )
         await application.bootstrap()
         self._application = application
@@ -169,6 +174,8 @@ class ControlPlane:
         await self._listen(listener)
         try:
             self.url = listener.url
+            host.api = _address_for_pods(self.url)
+            await application.publish(*host.api)
             kubeconfig.write(self.kubeconfig, "grange", self.url, keys.ca_pem, keys.token)
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
@@ -249,3 +256,10 @@ class ControlPlane:
                 self._supervise(nursery, role)
             nursery.start(informers.run(), name="informers")
             self._settled()
+
+
+def _address_for_pods(url: str) -> tuple[str, int]:
+    """Host and port by which the pods of this machine reach the API server."""
+    address = urlsplit(url)
+    host = address.hostname or ""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), address.port or 443  # noqa: S104  not listened on

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
+from grange.agent import service_account
 from grange.agent.config import NodeConfig
 from grange.agent.logs import AgentLogs
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
@@ -38,6 +39,7 @@ class Host(AbstractAsyncContextManager["Host"]):
 
     Attributes:
         logs: answers the API server's ``log`` subresource; None where no agent runs.
+        api: host and port of the API server, for pods; None until it is served.
     """
 
     def __init__(self, settings: Settings, *, clock: Clock, log: Logger) -> None:
@@ -49,6 +51,7 @@ class Host(AbstractAsyncContextManager["Host"]):
         self._names = [share.name for share in self._shares]
         self._runtime: ProcessRuntime | None = None
         self.logs: AgentLogs | None = None
+        self.api: tuple[str, int] | None = None
 
     async def __aenter__(self) -> Self:
         """Open the runtime.
@@ -87,12 +90,13 @@ class Host(AbstractAsyncContextManager["Host"]):
         if self._runtime is None:
             return
         yield Role("former nodes", lambda: self._delete_former_nodes(deps("nodes").client))
+        variables = service_account.api_variables(*self.api) if self.api is not None else {}
         for share in self._shares:
             config = NodeConfig(
                 name=share.name,
                 capacity=share.capacity(),
                 labels={MACHINE_LABEL: self._settings.identity},
-                environment=self._settings.environment,
+                environment={**self._settings.environment, **variables},
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
             yield Role(f"agent {share.name}", agent.run)

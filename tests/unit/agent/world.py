@@ -84,7 +84,8 @@ class World:
         self._agents: list[Child[None]] = []
         self._started = 0
 
-    async def _watched(self, request: Request) -> Response:
+    async def watched(self, request: Request) -> Response:
+        """The server as an agent sees it: behind the gate, and with its writes on record."""
         error = self.gate(request)
         if error is not None:
             from grange.api import codec
@@ -98,7 +99,7 @@ class World:
         self, *, capacity: Mapping[str, str] = CAPACITY, timing: Timing | None = None
     ) -> None:
         """An agent with informers of its own."""
-        client = Client(InProcess(self._watched, ADMIN), clock=self.clock)
+        client = Client(InProcess(self.watched, ADMIN), clock=self.clock)
         informers = InformerFactory(client, clock=self.clock, rng=self.rng, log=self.log)
         # Every agent draws other names for its Events, as every process does.
         self._started += 1

@@ -118,6 +118,7 @@ class Server:
         logs: LogSource | None = None,
         explainer: Explainer | None = None,
         service_network: IPv4Network = DEFAULT_NETWORK,
+        ca_pem: str = "",
     ) -> None:
         self.store = store or MemoryStore()
         self.application = Application(
@@ -129,6 +130,7 @@ class Server:
             logs=logs,
             explainer=explainer,
             service_network=service_network,
+            ca_pem=ca_pem,
         )
 
     @property

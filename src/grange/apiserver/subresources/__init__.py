@@ -4,7 +4,16 @@ A kind names the ones it has (``KindInfo.parts``).
 """
 
 from grange.api.scheme import AnyKind
-from grange.apiserver.subresources import binding, eviction, finalize, log, scale, status, why
+from grange.apiserver.subresources import (
+    binding,
+    eviction,
+    finalize,
+    log,
+    scale,
+    status,
+    token,
+    why,
+)
 from grange.apiserver.subresources.subresource import Subresource
 
 TABLE: tuple[Subresource, ...] = (
@@ -14,6 +23,7 @@ TABLE: tuple[Subresource, ...] = (
     eviction.EVICTION,
     log.LOG,
     finalize.FINALIZE,
+    token.TOKEN,
     why.WHY,
 )
 _BY_NAME = {item.name: item for item in TABLE}

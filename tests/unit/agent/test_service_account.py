@@ -1,0 +1,145 @@
+"""What a pod gets of its service account: a token, a kubeconfig, and where they are."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from tests.unit.agent.builders import NODE, container, document, pod
+from tests.unit.agent.world import world
+
+from grange.agent import service_account, volumes
+from grange.agent.environment import Facts
+from grange.agent.runtime import Mount, VolumePlan
+from grange.agent.sources import Fetcher, Sources
+from grange.api.kinds import CONFIGMAP, POD, SERVICEACCOUNT
+from grange.api.pod_fields import TOKEN_MOUNT
+from grange.api.status import ApiError, ServiceUnavailable
+from grange.api.wire import ADMIN
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
+
+VOLUME = {
+    "name": "kube-api-access-token",
+    "projected": {
+        "defaultMode": 0o640,
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt"}},
+        ],
+    },
+}
+MOUNT = {"name": VOLUME["name"], "mountPath": TOKEN_MOUNT}
+FOUND = Sources(
+    "default", {("ConfigMap", "kube-root-ca.crt"): {"ca.crt": b"PEM"}}, {("", 3607): "t.o.k"}
+)
+
+
+def planned(facts: Facts, *mounts: Any) -> VolumePlan:
+    view = pod(container(volumeMounts=list(mounts)), volumes=[VOLUME])
+    [made] = volumes.plan(view, FOUND, facts)
+    return made
+
+
+def test_token_and_kubeconfig_are_files_of_the_volume() -> None:
+    facts = Facts(base=service_account.api_variables("127.0.0.1", 6443))
+    made = {file.path: file for file in planned(facts, MOUNT).files}
+    assert (made["token"].content, made["token"].mode) == (b"t.o.k", 0o640)
+    config = json.loads(made["kubeconfig"].content)
+    [cluster], [user] = config["clusters"], config["users"]
+    assert cluster["cluster"] == {
+        "server": "https://127.0.0.1:6443",
+        "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+    }
+    assert user["user"] == {"token": "t.o.k"}
+    assert config["contexts"][0]["context"]["namespace"] == "default"
+    assert made["kubeconfig"].mode == 0o640
+
+
+def test_kubeconfig_is_for_the_known_place_alone() -> None:
+    facts = Facts(base=service_account.api_variables("::1", 6443))
+    elsewhere = {**MOUNT, "mountPath": "/tokens"}
+    for plan in (planned(facts, elsewhere), planned(Facts(), MOUNT)):
+        assert [file.path for file in plan.files] == ["token", "ca.crt"]
+    [made] = [file for file in planned(facts, MOUNT).files if file.path == "kubeconfig"]
+    assert b"https://[::1]:6443" in made.content
+
+
+def test_variables_name_the_directory() -> None:
+    paths = {"kube-api-access-token": "/v"}
+    view = pod(container(volumeMounts=[MOUNT])).spec.containers[0]
+    assert service_account.variables(view, paths) == {
+        "GRANGE_SERVICE_ACCOUNT": "/v",
+        "KUBECONFIG": "/v/kubeconfig",
+    }
+    assert service_account.variables(pod().spec.containers[0], paths) == {}
+
+
+@pytest.mark.parametrize("path", ["/var/run", "/var/run/secrets/", f"{TOKEN_MOUNT}/more"])
+def test_token_gives_way_to_a_mount_around_it(path: str) -> None:
+    other = {"name": "mine", "mountPath": path}
+    view = pod(
+        container(volumeMounts=[MOUNT, other]), volumes=[VOLUME, {"name": "mine", "emptyDir": {}}]
+    )
+    assert volumes.mounts(view, view.spec.containers[0]) == (Mount("mine", path),)
+
+
+async def test_pod_gets_a_token_of_its_account(clock: Clock, rng: Stream, log: Logger) -> None:
+    async with world(clock, rng, log) as there:
+        await there.client.create(SERVICEACCOUNT, {"metadata": {"name": "robot"}}, "default")
+        await there.create(document(serviceAccountName="robot"))
+        await there.until_ready()
+        view = await there.client.get(POD, "web", "default")
+        found = await Fetcher(there.client).fetch(view, view.spec.containers[0])
+        [token] = found.tokens.values()
+        user = there.application.accounts.authenticate({"authorization": f"Bearer {token}"})
+        assert user is not None
+        assert user.name == "system:serviceaccount:default:robot"
+        environment = there.machine.environments[there.starts()[0]]
+        assert environment["KUBECONFIG"].startswith(environment["GRANGE_SERVICE_ACCOUNT"])
+
+
+async def test_missing_account_is_named_and_waited_for(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        account = {"metadata": {"name": "robot"}}
+        await there.client.create(SERVICEACCOUNT, account, "default")
+        unbound = document(serviceAccountName="robot")
+        del unbound["spec"]["nodeName"]
+        await there.create(unbound)
+        await there.client.delete(SERVICEACCOUNT, "robot", "default")
+        body = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": NODE}}
+        await there.client.post(POD, "web", "default", "binding", body)
+        await there.clock.sleep(1)
+        waiting = (await there.main()).state.waiting
+        assert waiting is not None
+        assert waiting.reason == "CreateContainerConfigError"
+        assert 'there is no ServiceAccount "robot"' in waiting.message
+        await there.client.create(SERVICEACCOUNT, account, "default")
+        await there.until_ready()
+
+
+async def test_only_what_every_pod_has_is_remembered(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        settings = {"metadata": {"name": "cfg"}, "data": {"a": "1"}}
+        await there.client.create(CONFIGMAP, settings, "default")
+        source = [{"configMapRef": {"name": "cfg"}}]
+        await there.create(document(container(), container("other", envFrom=source)))
+        view = await there.client.get(POD, "web", "default")
+        plain, other = view.spec.containers
+        fetcher = Fetcher(Client(InProcess(there.watched, ADMIN), clock=clock))
+        before = await fetcher.fetch(view, plain)
+        await fetcher.fetch(view, other)
+        there.gate = lambda request: ServiceUnavailable("away")
+        assert (await fetcher.fetch(view, plain)).tokens.keys() == before.tokens.keys()
+        with pytest.raises(ApiError):
+            await fetcher.fetch(view, other)
+        fetcher.forget(view.metadata.uid)
+        with pytest.raises(ApiError):
+            await fetcher.fetch(view, plain)
