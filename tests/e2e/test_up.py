@@ -55,18 +55,19 @@ def test_detach_and_down_and_the_users_kubeconfig(tmp_path: Path) -> None:
     done = up("--data-dir", data, "--listen", "127.0.0.1:0", "--detach", env=home)
     assert done.returncode == 0, done.stderr
     assert "ready in" in done.stdout
-    assert "context 'grange' is now current" in done.stdout, "detached only when all is written"
+    assert "context 'data' is now current" in done.stdout, "detached only when all is written"
     assert f"stop with grange down --data-dir {data}" in done.stdout
     try:
         config = yaml.safe_load((tmp_path / "config").read_text())
-        assert config["current-context"] == "grange"
+        assert config["current-context"] == "data"
         listed = subprocess.run(
             [*GRANGE, "get", "ns"], check=True, capture_output=True, text=True, env=home
         )
         assert "kube-system" in listed.stdout
     finally:
+        # Without an argument it stops what the current context names.
         down = subprocess.run(
-            [*GRANGE, "down", "--data-dir", data], check=False, capture_output=True, text=True
+            [*GRANGE, "down"], check=False, capture_output=True, text=True, env=home
         )
     assert down.returncode == 0, down.stderr
     assert "stopping" in down.stderr, "pods may take their time"

@@ -7,7 +7,7 @@ stops last.
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -101,15 +101,27 @@ class ControlPlane:
         # Client and server have the same schemas here: an unknown field is a bug.
         return Client(transport, clock=self._clock, strict=True)
 
-    def switch_to(self, path: Path, context: str) -> None:
-        """Add a context for this control plane to a kubeconfig and make it the current one.
+    def merge_into(self, paths: Sequence[Path]) -> kubeconfig.Merged:
+        """Add a context for this control plane to the first of some kubeconfigs.
+
+        It becomes the current one where there is none, or another one of Grange's.
 
         Raises:
-            KubeconfigError: the file cannot be read or written.
+            KubeconfigError: a file cannot be read or written.
+            RuntimeError: it does not serve.
         """
-        if self._keys is not None:
-            ca_pem, token = self._keys.ca_pem, self._keys.token
-            kubeconfig.merge(path, context, self.url, ca_pem, token, switch=True)
+        if self._keys is None:
+            raise RuntimeError("the control plane does not run")
+        return kubeconfig.merge(
+            paths[0],
+            self.settings.context,
+            self.url,
+            self._keys.ca_pem,
+            self._keys.token,
+            switch=False,
+            home=str(self.settings.data_dir.resolve()),
+            others=paths[1:],
+        )
 
     async def run(self, ready: Callable[[], None], stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; everything is stopped and on disk when this returns.
@@ -176,7 +188,14 @@ class ControlPlane:
             self.url = listener.url
             host.api = _address_for_pods(self.url)
             await application.publish(*host.api)
-            kubeconfig.write(self.kubeconfig, "grange", self.url, keys.ca_pem, keys.token)
+            kubeconfig.write(
+                self.kubeconfig,
+                self.settings.context,
+                self.url,
+                keys.ca_pem,
+                keys.token,
+                home=str(self.settings.data_dir.resolve()),
+            )
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
                 self._supervise(nursery, Role("compactor", compactor.run))

@@ -1,24 +1,54 @@
 """``grange down``: stop the control plane of a data directory."""
 
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from grange.app import process
 from grange.app.settings import default_data_dir
+from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.surroundings import Surroundings
 
 
+def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
+    """The data directory that is meant where none is named.
+
+    That is ``$GRANGE_DATA_DIR``, else the one whose context is current, else the default one; the
+    last is asked about where another program's context is current and somebody can be asked.
+
+    Raises:
+        NotConfirmed: the answer was no.
+    """
+    from grange.client.kubeconfig import current_home  # reads YAML, which takes its time
+
+    default = default_data_dir(environment)
+    if environment.get("GRANGE_DATA_DIR"):
+        return default
+    current, home = current_home(around.kubeconfig)
+    if home:
+        return Path(home)
+    if current and around.interactive and sys.stdin.isatty():
+        confirm(f"The current context, {current}, is not Grange's. Stop {default}?", yes=False)
+    return default
+
+
 @click.command()
-@click.option("--data-dir", type=click.Path(path_type=Path), default=None, help="Which one.")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Which one; by default $GRANGE_DATA_DIR, or what the current context names.",
+)
 @click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m.")
 @click.pass_obj
 def command(around: Surroundings, data_dir: Path | None, timeout: str) -> None:
     """Stop it cleanly: pods get 30 s at most to end, everything is on disk."""
     timeout_s = parse_duration(timeout)
-    directory = (data_dir or default_data_dir(os.environ)).absolute()
+    directory = (data_dir or meant(around, os.environ)).absolute()
 
     async def stop() -> None:
         found = process.find(directory)

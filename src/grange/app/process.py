@@ -92,6 +92,10 @@ async def end(data_dir: Path, *, timeout_s: float, clock: Clock) -> Served:
     served = find(data_dir)
     if served is None:
         raise NotRunning(f"nothing serves {data_dir}; see --data-dir")
+    if (data_dir / FILE).stat().st_uid != os.geteuid():
+        raise DataDirectoryUnusable(
+            f"{data_dir / FILE} was written by another user; stop process {served.pid} yourself"
+        )
     os.kill(served.pid, signal.SIGTERM)
     async with clock.timeout(timeout_s):
         while start_ticks(served.pid) == served.start:

@@ -62,6 +62,11 @@ class Settings:
         """Eight hexadecimal digits that differ from one data directory to the next."""
         return hashlib.sha256(str(self.data_dir.resolve()).encode()).hexdigest()[:8]
 
+    @property
+    def context(self) -> str:
+        """The name that the data directory gives to its context in kubeconfigs."""
+        return self.data_dir.name or "grange"
+
     def runs(self, role: str) -> bool:
         """Whether the role is run here."""
         return role not in self.disable

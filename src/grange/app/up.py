@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -25,8 +26,6 @@ from grange.base import log
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
 from grange.cli.surroundings import Surroundings
-
-CONTEXT = "grange"
 
 
 @click.command()
@@ -89,7 +88,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
         )
     except (SettingsError, alerting.BadWebhook) as error:
         raise click.UsageError(str(error)) from error
-    merge_into = None if no_switch else around.kubeconfig[0]
+    merge_into = () if no_switch else around.kubeconfig
     if detach:
         started = detach_up(settings, around.clock, no_switch=no_switch, remove_nodes=remove_nodes)
         raise SystemExit(around.run(started))
@@ -124,12 +123,12 @@ def _program_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ}
 
 
-async def serve(settings: Settings, *, merge_into: Path | None) -> None:
+async def serve(settings: Settings, *, merge_into: Sequence[Path]) -> None:
     """Run a control plane until SIGINT or SIGTERM, telling people where it is.
 
     Args:
         settings: what to serve.
-        merge_into: the user's kubeconfig, to add a context to; None leaves it alone.
+        merge_into: the user's kubeconfigs; a context is added to the first, and none where there is none.
     """
     make_directory(settings.data_dir)
     keys = pki.Child.start(*pki.wanted(settings))
@@ -162,12 +161,14 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
             f"ready in {clock.monotonic() - started:.2f} s at {plane.url}",
             f"kubeconfig: {plane.kubeconfig}",
         ]
-        if merge_into is not None:
-            plane.switch_to(merge_into, CONTEXT)
-            lines.append(f"context {CONTEXT!r} is now current in {merge_into}")
+        reach = f"--kubeconfig {plane.kubeconfig}"
+        if merge_into:
+            merged = plane.merge_into(merge_into)
+            reach = "" if merged.current else f"--context {merged.context}"
+            lines.append(merged_line(merged.context, merge_into[0], current=merged.current))
         lines.append(
             next_steps(
-                "" if merge_into else str(plane.kubeconfig),
+                reach,
                 "" if settings.data_dir == default_data_dir(os.environ) else settings.data_dir,
                 terminal=sys.stdin.isatty(),
             )
@@ -185,15 +186,25 @@ async def serve(settings: Settings, *, merge_into: Path | None) -> None:
     click.echo("stopped; the next up goes on with the same objects", err=True)
 
 
-def next_steps(kubeconfig: Path | str, data_dir: Path | str, *, terminal: bool) -> str:
+def merged_line(context: str, path: Path, *, current: bool) -> str:
+    """The line that says which context there is now."""
+    if current:
+        return f"context {context!r} is now current in {path}"
+    return (
+        f"context {context!r} is in {path}, where another one stays current; "
+        f"kubectl config use-context {context} switches"
+    )
+
+
+def next_steps(reach: str, data_dir: Path | str, *, terminal: bool) -> str:
     """The line that says what to type next.
 
     Args:
-        kubeconfig: the file to name to every verb; empty if the current context will do.
+        reach: the option to give to every verb; empty if the current context will do.
         data_dir: the directory to name to ``down``; empty if it is the default one.
         terminal: Ctrl-C reaches this process.
     """
-    apply = "grange apply -f FILE --wait" + (f" --kubeconfig {kubeconfig}" if kubeconfig else "")
+    apply = "grange apply -f FILE --wait" + (f" {reach}" if reach else "")
     down = "grange down" + (f" --data-dir {data_dir}" if data_dir else "")
     return f"{NEXT} {apply} · stop with {'Ctrl-C or ' if terminal else ''}{down}"
 

@@ -7,6 +7,7 @@ environment: paths and addresses are arguments.
 
 import base64
 import binascii
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,12 +20,16 @@ import yaml
 from grange.api.meta import Document
 from grange.client.access import Access, ServiceAccount
 from grange.client.errors import KubeconfigError
+from grange.client.kubeconfig_edit import edited
 from grange.client.private_file import locked, replace
 
 __all__ = [
     "Access",
     "KubeconfigError",
+    "Merged",
+    "current_home",
     "find",
+    "home_of",
     "in_cluster",
     "load",
     "merge",
@@ -33,6 +38,10 @@ __all__ = [
     "remove",
     "write",
 ]
+
+
+_MARK = "grange.dev"  # the extension that our entries carry
+_KINDS = ("cluster", "user", "context")
 
 
 class _Cluster(msgspec.Struct, rename="kebab"):
@@ -322,38 +331,74 @@ def _bytes_of(path: Path, where: str) -> bytes:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def write(path: Path, name: str, server: str, ca_pem: bytes, token: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What became of a merge.
+
+    Attributes:
+        context: the context's name.
+        current: whether it is the current context.
+    """
+
+    context: str
+    current: bool
+
+
+def write(path: Path, name: str, server: str, ca_pem: bytes, token: str, *, home: str = "") -> None:
     """Write a file with this one context, current; replaces what is there. Mode 0600.
 
     Raises:
         KubeconfigError: it cannot be written.
     """
-    replace(path, _dump(_with_context({}, name, server, ca_pem, token)))
+    entries = _entries(name, server, ca_pem, token, home)
+    replace(path, _dump(_with_context({}, name, entries)))
 
 
-def merge(path: Path, name: str, server: str, ca_pem: bytes, token: str, *, switch: bool) -> None:
-    """Put the context into a file that may hold others, under its lock; replaces its namesake.
+def merge(  # noqa: PLR0913  an entry's parts, and where it goes
+    path: Path,
+    name: str,
+    server: str,
+    ca_pem: bytes,
+    token: str,
+    *,
+    switch: bool,
+    home: str = "",
+    others: Sequence[Path] = (),
+) -> Merged:
+    """Put a context into a file that may hold others, under its lock.
+
+    Its entries carry the directory that they are of, and only entries of the same directory are
+    replaced: where the name is somebody else's, in any of the files, another one is made from it.
+    Comments and order of the rest of the file stay.
 
     Args:
         path: the file; made if missing.
-        name: of context, cluster and user.
+        name: of context, cluster and user, if it is free.
         server: base URL.
         ca_pem: the certificate to trust.
         token: bearer token.
-        switch: also make it the current context. It becomes so anyway if there is none.
+        switch: also make it the current context. It becomes so anyway if there is none, or if the
+            current one was written by Grange, too.
+        home: the data directory; says whose the entries are.
+        others: further files that are read together with this one.
 
     Raises:
-        KubeconfigError: the file is no kubeconfig, locked by another program, or not writable;
-            it stays as it was.
+        KubeconfigError: the file is no kubeconfig, locked by another program, or not writable; no
+            name is free; comments would be lost. It stays as it was.
     """
     with locked(path):
-        document = _read(path) or {}
+        text, document = _text_of(path), _read(path) or {}
         _convert(path, document)
+        beside = [_read(other) or {} for other in others if other != path]
+        name = _free_name(path, name, home, (document, *beside))
+        wanted = _with_context(document, name, _entries(name, server, ca_pem, token, home))
         current = document.get("current-context")
-        document = _with_context(document, name, server, ca_pem, token)
-        if current and not switch:
-            document["current-context"] = current
-        replace(path, _dump(document))
+        owned = current is not None and home_of(document, str(current)) is not None
+        if current and not switch and not owned:
+            wanted["current-context"] = current
+        if wanted != document:
+            replace(path, _rewritten(path, text, document, wanted))
+        return Merged(name, wanted["current-context"] == name)
 
 
 def remove(path: Path, name: str) -> None:
@@ -377,7 +422,7 @@ def remove(path: Path, name: str) -> None:
         if document.get("current-context") == name:
             changed["current-context"] = ""
         if any(changed[key] != (document.get(key) or []) for key in changed):
-            replace(path, _dump(changed))
+            replace(path, _rewritten(path, _text_of(path), document, changed))
 
 
 def owner_of(paths: Sequence[Path], name: str) -> Path:
@@ -397,18 +442,69 @@ def owner_of(paths: Sequence[Path], name: str) -> Path:
     return paths[0]
 
 
-def _with_context(
-    document: Document, name: str, server: str, ca_pem: bytes, token: str
-) -> Document:
-    """A copy of the document that has the context, current."""
+def current_home(paths: Sequence[Path]) -> tuple[str, str | None]:
+    """The current context of some files, and the data directory that Grange wrote it for, if it did.
+
+    Raises:
+        KubeconfigError: a file cannot be read.
+    """
+    documents = [_read(path) or {} for path in paths]
+    current = next((str(d["current-context"]) for d in documents if d.get("current-context")), "")
+    for document in documents:
+        if any(item.get("name") == current for item in document.get("contexts") or ()):
+            return current, home_of(document, current)
+    return current, None
+
+
+def home_of(document: Document, context: str) -> str | None:
+    """The data directory that a context was written for; None where Grange did not write it."""
+    for item in document.get("contexts") or ():
+        if item.get("name") == context:
+            return _mark_of(item.get("context"))
+    return None
+
+
+def _mark_of(part: Any) -> str | None:
+    extensions = part.get("extensions") if isinstance(part, dict) else None
+    for extension in extensions if isinstance(extensions, list) else ():
+        if isinstance(extension, dict) and extension.get("name") == _MARK:
+            held = extension.get("extension")
+            return str(held.get("dataDirectory", "")) if isinstance(held, dict) else ""
+    return None
+
+
+def _free_name(path: Path, name: str, home: str, documents: Sequence[Document]) -> str:
+    """The name, or one made from it, under which every entry is ours or none is there."""
+    digest = hashlib.sha256(home.encode()).hexdigest()
+    for candidate in (name, f"{name}-{digest[:8]}", f"{name}-{digest[:16]}"):
+        if all(
+            _mark_of(item.get(kind)) == home
+            for document in documents
+            for kind in _KINDS
+            for item in document.get(f"{kind}s") or ()
+            if item.get("name") == candidate
+        ):
+            return candidate
+    raise KubeconfigError(
+        f"{path}: entries named {name} belong to something else, and no name made from it is free; "
+        "rename them, or leave the file alone with --no-switch"
+    )
+
+
+def _entries(name: str, server: str, ca_pem: bytes, token: str, home: str) -> dict[str, Document]:
+    mark = {"extensions": [{"name": _MARK, "extension": {"dataDirectory": home}}]}
     cluster: Document = {"server": server}
     if ca_pem:
         cluster["certificate-authority-data"] = base64.b64encode(ca_pem).decode()
-    entries: dict[str, Document] = {
-        "clusters": {"name": name, "cluster": cluster},
-        "users": {"name": name, "user": {"token": token}},
-        "contexts": {"name": name, "context": {"cluster": name, "user": name}},
+    return {
+        "clusters": {"name": name, "cluster": {**cluster, **mark}},
+        "users": {"name": name, "user": {"token": token, **mark}},
+        "contexts": {"name": name, "context": {"cluster": name, "user": name, **mark}},
     }
+
+
+def _with_context(document: Document, name: str, entries: dict[str, Document]) -> Document:
+    """A copy of the document that has the context, current."""
     result: Document = {"apiVersion": "v1", "kind": "Config", **document}
     for key, entry in entries.items():
         items = list(document.get(key) or ())
@@ -420,6 +516,28 @@ def _with_context(
         result[key] = items
     result["current-context"] = name
     return result
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise KubeconfigError(f"{path}: cannot read it: {error}") from error
+
+
+def _rewritten(path: Path, text: str, before: Document, wanted: Document) -> bytes:
+    """The file with what changed; written anew only where that loses no comment."""
+    result = edited(text, before, wanted) if before else None
+    if result is not None:
+        return result.encode()
+    if "#" in text:
+        raise KubeconfigError(
+            f"{path}: it is written in a style that cannot be extended without losing its comments; "
+            "name another file in KUBECONFIG, or leave it alone with --no-switch"
+        )
+    return _dump(wanted)
 
 
 def _dump(document: Document) -> bytes:

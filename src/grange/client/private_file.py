@@ -23,8 +23,10 @@ def replace(path: Path, content: bytes) -> None:
     A symbolic link is followed, so that the link stays. A missing directory is made (0700).
 
     Raises:
-        KubeconfigError: the disk or the permissions do not allow it; the old content stays.
+        KubeconfigError: the disk or the permissions do not allow it, or a link on the way was made
+            by another user; the old content stays.
     """
+    refuse_foreign_links(path)
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,6 +45,23 @@ def replace(path: Path, content: bytes) -> None:
         raise KubeconfigError(f"{path}: cannot write it: {error.strerror or error}") from error
 
 
+def refuse_foreign_links(path: Path) -> None:
+    """See to it that no symbolic link of another user (but root) decides where a file is.
+
+    Raises:
+        KubeconfigError: one does.
+    """
+    trusted = {0, os.geteuid()}
+    absolute = path.absolute()
+    for part in (absolute, *absolute.parents):
+        with suppress(OSError):
+            if part.is_symlink() and part.lstat().st_uid not in trusted:
+                raise KubeconfigError(
+                    f"{path}: {part} is a symbolic link of another user, which is not followed; "
+                    "name another file in KUBECONFIG"
+                )
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the file's lock; waits for another Grange, which holds it for milliseconds.
@@ -51,6 +70,7 @@ def locked(path: Path) -> Iterator[None]:
         KubeconfigError: another program (kubectl) holds it, or the directory cannot be written.
     """
     lock = path.with_name(path.name + ".lock")
+    refuse_foreign_links(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = _acquire(lock)

@@ -15,8 +15,14 @@ from grange.app.datadir import (
     remembered_nodes,
 )
 from grange.app.detach import command_line, default_interrupt, rotate
-from grange.app.settings import Settings, SettingsError
-from grange.app.up import chosen_nodes
+from grange.app.down import meant
+from grange.app.settings import Settings, SettingsError, default_data_dir
+from grange.app.up import chosen_nodes, merged_line
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli.surroundings import Surroundings
+from grange.client import kubeconfig
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +123,33 @@ def test_children_can_be_interrupted_where_we_ignore_it() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_down_means_what_the_current_context_names(tmp_path: Path, clock: Clock) -> None:
+    config, home = tmp_path / "config", tmp_path / "demo"
+    around = Surroundings(
+        clock=clock,
+        rng=Stream(1),
+        log=Logger("test"),
+        kubeconfig=(config,),
+        interactive=False,
+        color=False,
+        width=80,
+        run=lambda _: None,
+    )
+    environment = {"HOME": str(tmp_path)}
+    default = tmp_path / ".local" / "share" / "grange"
+    assert meant(around, environment) == default
+    kubeconfig.merge(config, "demo", "https://g", b"", "t", switch=False, home=str(home))
+    assert meant(around, environment) == home
+    named = {**environment, "GRANGE_DATA_DIR": str(tmp_path / "other")}
+    assert meant(around, named) == tmp_path / "other"
+    kubeconfig.remove(config, "demo")
+    assert meant(around, environment) == default
+
+
+def test_context_has_the_name_of_the_directory(tmp_path: Path) -> None:
+    assert Settings(data_dir=tmp_path / "demo").context == "demo"
+    assert Settings(data_dir=default_data_dir({"HOME": str(tmp_path)})).context == "grange"
+    line = merged_line("demo", tmp_path / "config", current=False)
+    assert "kubectl config use-context demo" in line
