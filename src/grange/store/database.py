@@ -348,8 +348,17 @@ class History:
         except sqlite3.Error as error:
             raise translated(error, file) from error
 
-    def changes(self, prefix: str, after: int, upto: int, limit: int) -> tuple[list[Change], int]:
-        """Changes under a prefix with ``after`` < revision ≤ ``upto``, at most ``limit``.
+    def changes(
+        self, prefix: str, after: int, upto: int, *, limit: int, limit_bytes: int
+    ) -> tuple[list[Change], int]:
+        """Changes under a prefix with ``after`` < revision ≤ ``upto``.
+
+        Args:
+            prefix: the common start of the keys.
+            after: only greater revisions.
+            upto: and none that is greater than this.
+            limit: at most so many changes.
+            limit_bytes: no more changes once these have so many bytes of values.
 
         Returns:
             The changes, and the revision up to which there is no other.
@@ -357,6 +366,8 @@ class History:
         Raises:
             StoreError, StoreCorrupt: it cannot be read.
         """
+        found: list[Change] = []
+        size = 0
         try:
             rows = self._connection.execute(
                 "SELECT l.revision, l.key, l.value, l.created, l.deleted, l.previous, p.value"
@@ -364,18 +375,22 @@ class History:
                 " WHERE l.revision > ? AND l.revision <= ? AND substr(l.key, 1, ?) = ?"
                 " ORDER BY l.revision LIMIT ?",
                 (after, upto, len(prefix), prefix, limit),
-            ).fetchall()
+            )
+            for revision, key, value, created, deleted, previous, before in rows:
+                change = Change(
+                    Entry(key, value, revision, created),
+                    Entry(key, before, previous, created) if previous else None,
+                    deleted=bool(deleted),
+                )
+                found.append(change)
+                size += change.size_bytes
+                if size >= limit_bytes:
+                    break
+            rows.close()  # a statement that was not read to its end would keep the log from shrinking
         except sqlite3.Error as error:
             raise translated(error, self._file) from error
-        found = [
-            Change(
-                Entry(key, value, revision, created),
-                Entry(key, before, previous, created) if previous else None,
-                deleted=bool(deleted),
-            )
-            for revision, key, value, created, deleted, previous, before in rows
-        ]
-        return found, found[-1].entry.revision if len(found) == limit else upto
+        more = len(found) == limit or size >= limit_bytes
+        return found, found[-1].entry.revision if more else upto
 
     def close(self) -> None:
         """Release the file; idempotent."""

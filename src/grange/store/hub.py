@@ -66,15 +66,23 @@ class Hub:
         revision: the last acknowledged revision.
         history: reads what ``recent`` no longer has.
         buffer_events: how many unread events a live subscription may have.
+        buffer_bytes: how many bytes of values those may have, beyond the first.
     """
 
     def __init__(
-        self, recent: Recent, revision: int, history: History, *, buffer_events: int
+        self,
+        recent: Recent,
+        revision: int,
+        history: History,
+        *,
+        buffer_events: int,
+        buffer_bytes: int,
     ) -> None:
         self.recent = recent
         self.revision = revision
         self.history = history
         self.buffer_events = buffer_events
+        self.buffer_bytes = buffer_bytes
         self._all: dict[Subscription, None] = {}
         self._live: dict[str, dict[Subscription, None]] = {}
         self._groups_of: dict[int, int] = {}  # length of prefix → how many prefixes have it
@@ -102,8 +110,8 @@ class Hub:
                     break
                 group = self._live.get(key[:length])
                 if group:
-                    event = change.event
-                    lagging += [each for each in group if not each.offer(event)]
+                    event, size = change.event, change.size_bytes
+                    lagging += [each for each in group if not each.offer(event, size)]
             self.revision = entry.revision
         for subscription in lagging:
             self.unregister(subscription)
@@ -157,6 +165,7 @@ class Subscription:
         self._position = after  # while replaying: everything up to here was handed out
         self._live = False
         self._buffer: list[Event] = []
+        self._buffered_bytes = 0  # of what came since it went live
         self._lagging = False
         self._closed = False
         self._changed = asyncio.Event()
@@ -182,6 +191,7 @@ class Subscription:
                 raise Compacted("the watcher fell too far behind: list again")
             if self._buffer:
                 events, self._buffer = self._buffer, []
+                self._buffered_bytes = 0
                 return events
             if self._live:
                 self._changed.clear()
@@ -216,13 +226,17 @@ class Subscription:
         self._hub.register(self)
         return True
 
-    def offer(self, event: Event) -> bool:
-        """Take an event into the buffer; False, once, if it does not fit."""
+    def offer(self, event: Event, size: int) -> bool:
+        """Take an event of so many bytes into the buffer; False, once, if it does not fit."""
         if self._lagging:
             return True
         self._changed.set()
-        if len(self._buffer) < self._hub.buffer_events:
-            self._buffer.append(event)
+        hub, buffer = self._hub, self._buffer
+        self._buffered_bytes += size
+        if len(buffer) < hub.buffer_events and (
+            self._buffered_bytes <= hub.buffer_bytes or not buffer
+        ):
+            buffer.append(event)
             return True
         self._buffer = []
         self._lagging = True

@@ -11,6 +11,8 @@ class Settings:
 
     buffer_events: int = 16_384
     """How many unread events a watcher may have before it must list again."""
+    buffer_bytes: int = 16 << 20
+    """And how many bytes of values those may have; one event may have more."""
     recent_events: int = 8_192
     """How many changes are kept in memory for watchers that resume."""
     recent_bytes: int = 8 << 20
@@ -25,6 +27,8 @@ class Settings:
     """So many free pages are given back to the file system in one transaction."""
     replay_events: int = 1_000
     """So many old changes are read from the disk at once."""
+    replay_bytes: int = 8 << 20
+    """But no more once they have so many bytes of values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,11 @@ class SQLiteStore:
             loaded.revision, max_events=settings.recent_events, max_bytes=settings.recent_bytes
         )
         self._hub = Hub(
-            recent, loaded.revision, self._history, buffer_events=settings.buffer_events
+            recent,
+            loaded.revision,
+            self._history,
+            buffer_events=settings.buffer_events,
+            buffer_bytes=settings.buffer_bytes,
         )
         self._compacted = loaded.compacted  # what nobody may ask for any more
         self._swept = loaded.compacted  # how far it is gone from the disk
@@ -197,7 +201,8 @@ class SQLiteStore:
             prefix,
             after,
             self._state.revision,  # the disk may be ahead of what is acknowledged
-            self._settings.replay_events,
+            limit=self._settings.replay_events,
+            limit_bytes=self._settings.replay_bytes,
         )
         found = await self._lanes.reader.run(read)
         self._check_open()

@@ -280,5 +280,20 @@ def test_history_on_a_damaged_table_names_the_file(file: Path) -> None:
     raw.close()
     history = History(file)
     with pytest.raises(StoreError, match=str(file)):
-        history.changes("/", 0, 1, 10)
+        history.changes("/", 0, 1, limit=10, limit_bytes=100)
     history.close()
+
+
+def test_history_is_read_in_pieces_of_some_bytes(file: Path) -> None:
+    filled(file, 10)  # of 1,400 bytes each
+    history = History(file)
+    database = Database(file)
+    first, position = history.changes("/", 0, 10, limit=100, limit_bytes=3_000)
+    assert ([each.entry.revision for each in first], position) == ([1, 2, 3], 3)
+    assert database.truncate_wal()  # no read is left open
+    rest, position = history.changes("/", 3, 10, limit=100, limit_bytes=30_000)
+    assert (len(rest), position) == (7, 10)
+    few, position = history.changes("/", 0, 10, limit=4, limit_bytes=30_000)
+    assert (len(few), position) == (4, 4)
+    history.close()
+    database.close()

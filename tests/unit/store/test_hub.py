@@ -31,9 +31,11 @@ class Disk:
         return [each for each in found if each.entry.key.startswith(prefix)], position
 
 
-def hub_of(disk: Disk, *, recent_events: int = 3, buffer_events: int = 10) -> Hub:
+def hub_of(
+    disk: Disk, *, recent_events: int = 3, buffer_events: int = 10, buffer_bytes: int = 1_000
+) -> Hub:
     recent = Recent(0, max_events=recent_events, max_bytes=1_000)
-    return Hub(recent, 0, disk.history, buffer_events=buffer_events)
+    return Hub(recent, 0, disk.history, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
 
 
 def write(hub: Hub, disk: Disk, *changes: Change) -> None:
@@ -141,6 +143,29 @@ async def test_lagging_subscription_holds_no_events_and_costs_nothing_more() -> 
         await anext(subscription)
     subscription.close()
     assert len(hub) == 0
+
+
+async def test_unread_events_are_bounded_in_bytes() -> None:
+    disk = Disk()
+    hub = hub_of(disk, buffer_bytes=100)
+    reading, lagging = hub.subscribe("/", 0), hub.subscribe("/", 0)
+    for revision in range(1, 4):
+        write(hub, disk, change(revision, body=b"x" * 40))
+        if revision == 2:
+            assert revisions(await anext(reading)) == [1, 2]
+    assert revisions(await anext(reading)) == [3]
+    assert lagging._buffer == []
+    with pytest.raises(Compacted):
+        await anext(lagging)
+
+
+async def test_event_larger_than_the_buffer_is_delivered() -> None:
+    disk = Disk()
+    hub = hub_of(disk, buffer_bytes=100)
+    subscription = hub.subscribe("/", 0)
+    for revision in range(1, 4):
+        write(hub, disk, change(revision, body=b"x" * 400))
+        assert revisions(await anext(subscription)) == [revision]
 
 
 async def test_closing_while_a_replay_reads_ends_the_subscription() -> None:
