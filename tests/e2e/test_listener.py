@@ -638,3 +638,15 @@ async def test_large_answers_are_compressed_for_who_takes_it(start: Start) -> No
             answer = await wire.answer()
             assert "content-encoding" not in answer.headers
             assert answer.body == harness.handler.answers[path].body + b"\n"
+
+
+async def test_bytes_that_are_no_text_are_no_failure(start: Start) -> None:
+    async with start() as harness:
+        async with harness.wire() as wire:
+            wire.send(b"GET /a\xff?x=\xfe HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await wire.answer()).status["reason"] == "BadRequest"
+        async with harness.wire() as wire:
+            wire.send(b"GET /a%FF?x=%FE HTTP/1.1\r\nHost: x\r\nAccept: \xff\r\n\r\n")
+            assert (await wire.answer()).code == 200
+        (seen,) = harness.handler.seen
+        assert (seen.path, dict(seen.query)) == ("/a\ufffd", {"x": "\ufffd"})

@@ -1,5 +1,6 @@
 """One request on its way through the handlers, and the answers they give."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -215,10 +216,20 @@ def failure(error: ApiError) -> Response:
         headers["Retry-After"] = str(error.details.retry_after_seconds)
     if error.code == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    body = codec.encode_any(error.status().document())
+    status = error.status()
+    try:
+        body = codec.encode_any(status.document())
+    except UnicodeEncodeError:  # it repeats bytes of the caller that are no text
+        status = msgspec.json.decode(_printable(status), type=Status)
+        body = codec.encode_any(status.document())
     if len(body) > _ERROR_MAX_BYTES:  # it repeats what the caller sent
-        body = codec.encode_any(_shortened(error.status()).document())
+        body = codec.encode_any(_shortened(status).document())
     return Response(error.code, body, headers=headers)
+
+
+def _printable(status: Status) -> bytes:
+    text = json.dumps(msgspec.to_builtins(status), ensure_ascii=False)
+    return text.encode("utf-8", "replace")
 
 
 def _shortened(status: Status) -> Status:

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Invalid
 from grange.api.validation.causes import Faults
 
+T = TypeVar("T", bound=object)
+
 _INTEGER_MAX = 2**63 - 1  # the wire's integers have 64 bits
 _GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+_SHOWN_MAX = 64
+_TYPE_NAMES: dict[type, str] = {
+    str: "a string",
+    bool: "a boolean",
+    dict: "an object",
+    list: "a list",
+}
 _PROPAGATIONS = ("Background", "Foreground", "Orphan")
 
 
@@ -85,17 +95,18 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
         BadRequest: the body is no DeleteOptions, or a value is of the wrong type.
         Invalid: a value is out of its range.
     """
-    if given.get("kind", "DeleteOptions") not in {"DeleteOptions", ""}:
-        raise BadRequest(f"the body of a delete must be DeleteOptions, not {given['kind']}")
-    conditions = given.get("preconditions") or {}
-    dry_run = given.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
-    if not isinstance(conditions, dict) or not isinstance(dry_run, list):
-        raise BadRequest("the body of the delete has preconditions or dryRun of the wrong type")
+    kind = _typed(given, "kind", str) or "DeleteOptions"
+    if kind != "DeleteOptions":
+        raise BadRequest(f"the body of a delete must be DeleteOptions, not {kind[:_SHOWN_MAX]}")
+    conditions = _typed(given, "preconditions", dict) or {}
+    dry_run = _typed(given, "dryRun", list) or ([query["dryRun"]] if query.get("dryRun") else [])
+    if not all(isinstance(item, str) for item in dry_run):
+        raise BadRequest("dryRun must be a list of strings")
     grace = given.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds"):
         grace = _integer("gracePeriodSeconds", query["gracePeriodSeconds"])
-    propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    if given.get("orphanDependents") is True and not propagation:
+    propagation = _typed(given, "propagationPolicy", str) or query.get("propagationPolicy") or ""
+    if _typed(given, "orphanDependents", bool) and not propagation:
         propagation = "Orphan"
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise BadRequest("gracePeriodSeconds must be an integer")
@@ -112,12 +123,19 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
         listed = "; ".join(f"{cause.field}: {cause.message}" for cause in faults)
         raise Invalid(f"DeleteOptions is invalid: {listed}", kind="DeleteOptions", causes=faults)
     return DeleteOptions(
-        dry_run=any(_dry_run(str(item)) for item in dry_run),
-        uid=str(conditions.get("uid") or ""),
-        resource_version=str(conditions.get("resourceVersion") or ""),
+        dry_run=any(_dry_run(item) for item in dry_run),
+        uid=_typed(conditions, "uid", str) or "",
+        resource_version=_typed(conditions, "resourceVersion", str) or "",
         grace_period_s=grace,
         propagation=propagation,
     )
+
+
+def _typed(document: Document, field: str, kind: type[T]) -> T | None:
+    value = document.get(field)
+    if value is not None and not isinstance(value, kind):
+        raise BadRequest(f"{field} must be {_TYPE_NAMES[kind]}")
+    return value
 
 
 def _integer(name: str, text: str) -> int:

@@ -67,7 +67,10 @@ class Compiler:
 
     def _plain(self, schema: Schema, name: str) -> Any:
         if schema.get(INT_OR_STRING) or schema.get("format") == "int-or-string":
-            return int | str
+            return (
+                Annotated[int, msgspec.Meta(ge=INT_RANGES["int32"][0], le=INT_RANGES["int32"][1])]
+                | str
+            )
         match schema.get("type"):
             case "object":
                 return self._object(schema, name)

@@ -62,7 +62,9 @@ class Reporter:
             self._visit_enum(schema, value, path)
             return
         if schema.get(INT_OR_STRING) or schema.get("format") == "int-or-string":
-            if not isinstance(value, str) and not _is_integer(value):
+            if _is_integer(value):
+                self._check_range("int32", value, path)
+            elif not isinstance(value, str):
                 self._wrong_type(path, "integer or string", value)
             return
         visitor = self._visitors.get(schema.get("type", ""))
@@ -177,10 +179,13 @@ class Reporter:
         if not _is_integer(value):
             self._wrong_type(path, "integer", value)
             return
-        low, high = INT_RANGES.get(schema.get("format", ""), (value, value))
+        self._check_range(schema.get("format", ""), value, path)
+        self._check_bounds(schema, value, path)
+
+    def _check_range(self, form: str, value: int, path: str) -> None:
+        low, high = INT_RANGES.get(form, (value, value))
         if not low <= value <= high:
             self._invalid(path, value, f"must be between {low} and {high}")
-        self._check_bounds(schema, value, path)
 
     def _check_bounds(self, schema: Schema, value: float, path: str) -> None:
         least, most = schema.get("minimum"), schema.get("maximum")

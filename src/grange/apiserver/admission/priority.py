@@ -118,7 +118,8 @@ class Priority:
             spec["priorityClassName"] = name
 
     def _check_group(self, group: str, document: Document) -> None:
-        name = (document.get("spec") or {}).get("priorityClassName")
+        spec = document.get("spec")
+        name = spec.get("priorityClassName") if isinstance(spec, dict) else None
         if name and isinstance(name, str) and self._class(name) is None:
             raise Forbidden(
                 f'{PODGROUP.qualified} "{group}" is forbidden: no PriorityClass with name {name} '

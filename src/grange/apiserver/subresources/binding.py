@@ -167,9 +167,9 @@ def target_node(place: Place, binding: Document) -> str:
     meta, target = binding.get("metadata") or {}, binding.get("target") or {}
     if binding.get("kind", "Binding") != "Binding" or not isinstance(meta, dict):
         raise BadRequest("the body of a binding must be a v1 Binding")
-    if meta.get("name", place.name) not in {place.name, ""}:
+    if meta.get("name") not in (place.name, "", None):  # a tuple: it may hold anything
         raise BadRequest(f'the binding is for pod "{meta["name"]}", the path for "{place.name}"')
-    if not isinstance(target, dict) or target.get("kind", "Node") not in {"Node", ""}:
+    if not isinstance(target, dict) or target.get("kind") not in ("Node", "", None):
         raise BadRequest("target.kind of a binding must be Node")
     name = target.get("name")
     if not name or not isinstance(name, str):
