@@ -59,6 +59,7 @@ class Track:
         reason, message: why it is blocked, or why it is being restarted.
         stopped_at: when it was told to stop.
         unhealthy: why a probe or a hook wants it restarted; empty for none.
+        probe_grace_s: the grace of the probe that wants it restarted; None for the pod's.
         post_starting: its postStart hook has not come to its end.
         pre_stopping: its preStop hook runs; SIGTERM comes after it.
         started: its startup probe has passed, or there is none and it runs.
@@ -80,6 +81,7 @@ class Track:
     message: str = ""
     stopped_at: datetime | None = None
     unhealthy: str = ""
+    probe_grace_s: float | None = None
     post_starting: bool = False
     pre_stopping: bool = False
     started: bool = False
@@ -101,6 +103,10 @@ class Track:
         """Whether it is done and did not end well; one that never ran counts as failed."""
         return self.state is State.DONE and not self.succeeded
 
+    def grace_of(self, spec_grace_s: float) -> float:
+        """Seconds between SIGTERM and SIGKILL when this container alone is restarted."""
+        return spec_grace_s if self.probe_grace_s is None else self.probe_grace_s
+
     def on_created(self, run: Run) -> None:
         """A new run began; it may have ended already."""
         self.state = statemachine.advance(states.CONTAINER, self.state, Event.CREATED)
@@ -109,6 +115,7 @@ class Track:
         self.tries = 0
         self.due = None
         self.reason = self.message = self.unhealthy = ""
+        self.probe_grace_s = None
         self.stopped_at = None
         self.started = self.ready = False
         self.probes.clear()
@@ -329,7 +336,7 @@ def _keep_running(
     may_start = True
     for track in tracks:
         if track.state is State.STOPPING:
-            more, until = _overdue(track, now, grace_s)
+            more, until = _overdue(track, now, track.grace_of(grace_s))
             actions += more
             waits += until
         elif track.state is State.RUNNING and track.unhealthy:

@@ -47,7 +47,7 @@ async def explain(runtime: PodRuntime, run: Run, container: Container) -> tuple[
     if _TAKEN.search(output):
         try:
             listeners = await runtime.listeners()
-        except (OSError, RuntimeFailedError):
+        except (OSError, ValueError, RuntimeFailedError):
             listeners = []
         taken = port_taken(run, container, output, listeners, runtime.pods())
     words = output[-_MESSAGE_BYTES:] if wants_output(container) else ""

@@ -138,6 +138,7 @@ class Probing:
                     track.ready = True
             case _:
                 if record.passing is False:
+                    track.probe_grace_s = record.probe.termination_grace_period_seconds
                     track.unhealthy = f"{record.kind.value} probe failed: {record.message}"
 
     def _tell(self, record: Record, pod: Pod) -> None:

@@ -27,7 +27,6 @@ from grange.agent.runtime import (
     ERROR,
     EXIT_KILLED,
     STATUS_UNKNOWN,
-    ContainerID,
     PodRecord,
     PodRuntime,
     Run,
@@ -123,7 +122,7 @@ class PodWorker:
         self._wall_origin = tools.clock.now()
         self._origin = tools.clock.monotonic()
         self._left_s = self._left_of_grace()
-        self._grace_s = float(pod.spec.termination_grace_period_seconds)  # as decided last
+        self._grace_s: float | None = None  # of the whole pod, while it comes to its end
 
     # --- from outside --------------------------------------------------------------------------
 
@@ -192,8 +191,9 @@ class PodWorker:
             runs: dict[str, list[Run]] = {}
             told = _messages(self.pod)
             for run in record.runs:
-                found = run if run.message else replace(run, message=told.get(run.id, ""))
-                runs.setdefault(run.id.container, []).append(run if run.running else found)
+                message = run.message or told.get(status.container_id(run.id), "")
+                found = run if run.running else replace(run, message=message)
+                runs.setdefault(run.id.container, []).append(found)
         else:
             runs = {
                 name: [self._lost(run) for run in items]
@@ -313,7 +313,7 @@ class PodWorker:
             self._ending = found
         grace_s = lifecycle.grace_of(self.pod, self._ending, self._timing, left_s=self._left_s)
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
-        self._grace_s = grace_s if self._ending is not Ending.NONE else own_grace_s
+        self._grace_s = grace_s if self._ending is not Ending.NONE else None
         decision = lifecycle.decide(
             self._tracks, now, ending=self._ending, grace_s=grace_s, spec_grace_s=own_grace_s
         )
@@ -386,7 +386,9 @@ class PodWorker:
         if why:
             message = f"PreStopHook of container {track.name} failed: {why}"
             self._event(WARNING, Reason.FAILED_PRE_STOP_HOOK, message)
-        track.on_pre_stopped(self._now(), self._grace_s)
+        own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
+        grace_s = track.grace_of(own_grace_s) if self._grace_s is None else self._grace_s
+        track.on_pre_stopped(self._now(), grace_s)
         self._wake.set()
         if track.latest is not None:
             await self._tools.runtime.signal(track.latest.id, signal.SIGTERM)
@@ -510,10 +512,11 @@ class PodWorker:
         return self._vanished
 
 
-def _messages(pod: Pod) -> dict[ContainerID, str]:
-    """What the status says of runs that have ended, which only an agent before this one knew."""
-    runs = (run for items in status.runs_of(pod).values() for run in items)
-    return {run.id: run.message for run in runs if run.message}
+def _messages(pod: Pod) -> dict[str, str]:
+    """By ``containerID``, what the status says of runs, which only an agent before this one knew."""
+    items = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ended = (state.terminated for item in items for state in (item.state, item.last_state))
+    return {run.container_id: run.message for run in ended if run is not None and run.message}
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -123,9 +123,7 @@ _PROBE = (
         "timeoutSeconds",
         "successThreshold",
         "failureThreshold",
-    ),
-    *_warned(
-        "terminationGracePeriodSeconds", note="the pod's terminationGracePeriodSeconds is used"
+        "terminationGracePeriodSeconds",
     ),
 )
 

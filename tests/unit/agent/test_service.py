@@ -375,6 +375,20 @@ async def test_a_failing_liveness_probe_restarts_the_container(tools: Tools) -> 
         assert {"Unhealthy", "Killing"} <= set(reasons)
 
 
+async def test_probe_may_have_a_grace_of_its_own(tools: Tools) -> None:
+    async with world(*tools) as there:
+        probe = {"tcpSocket": {"port": 80}, "periodSeconds": 1, "failureThreshold": 1}
+        liveness = {**probe, "terminationGracePeriodSeconds": 4}
+        await there.create(document(container(program="stubborn", livenessProbe=liveness)))
+        await there.until_ready()
+        there.prober.answers["main"] = Answer(ok=False, message="stuck")
+        assert 4 <= await there.until(lambda: started(there, 2)) < 5.1
+        there.prober.answers.clear()
+        await there.until_ready()
+        await there.client.delete(POD, "web", "default")
+        assert round(await there.until_gone()) == 30
+
+
 async def test_a_startup_probe_holds_the_others_back(tools: Tools) -> None:
     async with world(*tools) as there:
         there.prober.answers["main"] = Answer(ok=False, message="starting")

@@ -104,6 +104,7 @@ class Probe(View, frozen=True):
     timeout_seconds: int = 1
     success_threshold: int = 1
     failure_threshold: int = 3
+    termination_grace_period_seconds: int | None = None
 
 
 class SleepAction(View, frozen=True):
