@@ -206,3 +206,26 @@ async def test_columns(server: Server) -> None:
     names = [column["name"] for column in table["columnDefinitions"]]
     assert names == ["Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"]
     assert table["rows"][0]["cells"][:4] == ["web", "50%", "N/A", 2]
+
+
+async def test_eviction_that_meets_another_version_gives_back(server: Server) -> None:
+    """The pod changed after the budget was charged: nobody is to wait for its end."""
+    await running(server, "a")
+    await budget(server, status=allowing(1))
+    meta = (await server.get(f"{PODS}/a")).body["metadata"]
+    fence = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    eviction = {**EVICTION, "deleteOptions": {"preconditions": fence}}
+    codes: list[int] = []
+
+    async def evict() -> None:
+        codes.append((await server.create(f"{PODS}/a/eviction", eviction)).code)
+
+    async def change() -> None:
+        await server.patch(f"{PODS}/a", {"metadata": {"labels": {"changed": "yes"}}})
+
+    async with Nursery() as nursery:
+        nursery.start(evict())
+        nursery.start(change())
+    assert codes == [409]
+    assert (await status_of(server)).get("disruptedPods", {}) == {}
+    assert not await leaving(server, "a")

@@ -6,6 +6,8 @@ accepted state, so two evictions never spend the same allowance. The disruption 
 back when the pod is gone or, if it never goes, after a while.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from grange.api import timestamps
@@ -48,11 +50,18 @@ async def _create(call: Call) -> Response:
         raise BadRequest("deleteOptions of the eviction must be an object")
     asked = delete_options(call.request.query, given)
     pod = stored.decode(call.registry.get(place).value, call.registry.work)
-    if not _is_another(pod["metadata"], asked) and await _granted(call, pod, asked):
+    charged: Sequence[Place] | None = None
+    if not _is_another(pod["metadata"], asked):
+        charged = await _granted(call, pod, asked)
+    if charged is not None:
         await _mark(call, pod, asked)
         # What was granted is the end of this pod, not of one that took its name meanwhile.
         asked = replace(asked, uid=pod["metadata"]["uid"])
-    outcome = await call.registry.delete(place, asked)
+    try:
+        outcome = await call.registry.delete(place, asked)
+    except ApiError:
+        await _give_back(call, charged or (), asked)
+        raise
     return success(place, outcome.value, code=201)
 
 
@@ -64,8 +73,8 @@ def _is_another(meta: Document, asked: DeleteOptions) -> bool:
     )
 
 
-async def _granted(call: Call, pod: Document, asked: DeleteOptions) -> bool:
-    """Have the budget grant it; False for a pod whose end would disturb nobody.
+async def _granted(call: Call, pod: Document, asked: DeleteOptions) -> Sequence[Place] | None:
+    """Have the budget grant it: what was charged; None for a pod whose end would disturb nobody.
 
     Raises:
         TooManyRequests: the budget allows none now.
@@ -73,7 +82,7 @@ async def _granted(call: Call, pod: Document, asked: DeleteOptions) -> bool:
         InternalError: several budgets cover the pod.
     """
     if pod["metadata"].get("deletionTimestamp") or lookup(pod, "status.phase") in _FREE:
-        return False
+        return None
     budgets = await _budgets(call, pod)
     if len(budgets) > 1:
         raise InternalError(
@@ -85,11 +94,27 @@ async def _granted(call: Call, pod: Document, asked: DeleteOptions) -> bool:
     def charge(newest: Document) -> Document:
         return _charged(newest, name, now)
 
+    taken: list[Place] = []
     for place, budget in budgets:
         if not _is_ready(pod) and _lets_unready_go(budget):
             continue
         await _rewrite(call, Rewrite(place, _attempt(place), charge), asked)
-    return True
+        taken.append(place)
+    return taken
+
+
+async def _give_back(call: Call, charged: Sequence[Place], asked: DeleteOptions) -> None:
+    """The pod stays: nothing is to wait for its end. Its controller counts it again."""
+    name = call.place.name
+
+    def uncharged(newest: Document) -> Document:
+        status = newest.get("status") or {}
+        disrupted = {k: v for k, v in (status.get("disruptedPods") or {}).items() if k != name}
+        return {**newest, "status": {**status, "disruptedPods": disrupted}}
+
+    for place in charged:
+        with suppress(ApiError):  # it is given back after a while by itself
+            await _rewrite(call, Rewrite(place, _attempt(place), uncharged), asked)
 
 
 async def _budgets(call: Call, pod: Document) -> list[tuple[Place, Document]]:
