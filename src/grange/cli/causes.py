@@ -18,6 +18,7 @@ RESTARTS = 4
 """So many restarts make a crash loop: fewer happen while a program waits for another one."""
 RESET_S = 600.0  # after a run of this length the agent restarts at once again
 _UNREADY = "containers with unready status"
+_NEVER = frozenset({"ErrImageNeverPull", "ImageRuntimeUnavailable", "InvalidImageName"})
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -94,7 +95,8 @@ def _of_container(item: Document, since: str | None) -> Cause | None:
     reason = str(waiting.get("reason") or "")
     if reason in {"", CRASH_LOOP, *_STARTING} and (cause := _end(item, last)) is not None:
         return cause
-    return Cause(str(item.get("name", "")), str(waiting.get("message") or reason or "waiting"))
+    text = str(waiting.get("message") or reason or "waiting")
+    return Cause(str(item.get("name", "")), text, final=reason in _NEVER)
 
 
 def _end(item: Document, ended: Document) -> Cause | None:

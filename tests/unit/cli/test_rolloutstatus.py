@@ -154,6 +154,21 @@ def test_crash_loop_ends_the_wait(restarts: int, ended: Document, final: bool) -
     assert not rollout_status(short, [OLD[0], looping], NOW).failed, "of the spec before"
 
 
+@pytest.mark.parametrize(
+    ("reason", "final"),
+    [
+        ("ImageRuntimeUnavailable", True),
+        ("InvalidImageName", True),
+        ("CreateContainerConfigError", False),
+        ("ContainerCreating", False),
+    ],
+)
+def test_image_that_cannot_run_ends_the_wait(reason: str, final: bool) -> None:
+    waiting = {"name": "main", "state": {"waiting": {"reason": reason, "message": "why"}}}
+    state = rollout_status(controller(1), [OLD[0], pod("c", waiting)], NOW)
+    assert (state.done, state.failed) == (False, final)
+
+
 @pytest.mark.parametrize("phase", ["Failed", "RolledBack"])
 def test_failed_rollout_ends_the_wait_with_its_cause(phase: str) -> None:
     failed = controller(rollout={"phase": phase, "message": "revision 2 got no further"})
