@@ -92,6 +92,9 @@ def test_explain_shows_fields_types_and_meanings(kubectl: Run) -> None:
     assert "replicas\t<integer> -required-" in told
     assert "enum: OnePerNode, Packed" in told
     assert "maxSurge\t<IntOrString>" in kubectl("explain", "grc.spec.rollout")
+    older = ("explain", "--output=plaintext-openapiv2")  # reads OpenAPI v2 as protobuf
+    assert "restartPolicy\t<string>" in kubectl(*older, "pod.spec.containers")
+    assert "replicas\t<integer> -required-" in kubectl(*older, "grc.spec")
 
 
 def test_apply_twice_changes_nothing_the_second_time(kubectl: Run) -> None:

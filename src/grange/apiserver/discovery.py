@@ -10,6 +10,7 @@ from grange.api.status import NotFound
 from grange.api.wire import JSON, Response
 from grange.apiserver import reviews, subresources
 from grange.apiserver.negotiation import parse_accept
+from grange.apiserver.request_info import CUSTOM_RESOURCE_DEFINITIONS
 from grange.apiserver.subresources.subresource import Subresource
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -40,6 +41,8 @@ def serve(path: str, headers: Mapping[str, str], scheme: Scheme) -> Response | N
     Raises:
         NotFound: the group or version is not served.
     """
+    if path == CUSTOM_RESOURCE_DEFINITIONS:
+        return _json(_no_definitions())
     parts = path.strip("/").split("/")
     match parts:
         case ["api" | "apis" as root]:
@@ -56,6 +59,15 @@ def serve(path: str, headers: Mapping[str, str], scheme: Scheme) -> Response | N
         case ["version"]:
             return _json(version())
     return None
+
+
+def _no_definitions() -> Document:
+    return {
+        "kind": "CustomResourceDefinitionList",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": {"resourceVersion": "1"},
+        "items": [],
+    }
 
 
 def _json(document: Document) -> Response:

@@ -7,16 +7,14 @@ from grange.api import codec, schema
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import NotAcceptable, NotFound
-from grange.api.wire import Response
+from grange.api.wire import JSON, Response
+from grange.apiserver import openapi_protobuf
 from grange.apiserver.negotiation import accepts_json, parse_accept
 
 _V2, _V3 = "/openapi/v2", "/openapi/v3"
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _V2_ANSWERED = _V2_PROTOBUF.replace("@", ".")  # the name asked for is no valid content type
-# swagger "2.0", info {title "Grange"} and nothing else. kubectl asks for version 2 as protobuf when
-# version 3 does not know a kind, and gives up with a riddle when it is refused; given a document
-# without definitions it goes on to say that there is no such kind.
-_V2_EMPTY = b"\x0a\x032.0\x12\x08\x0a\x06Grange"
+_AS_PROTOBUF = f"{_V2} as protobuf"
 
 
 class OpenAPI:
@@ -40,16 +38,16 @@ class OpenAPI:
         """
         if path not in {_V2, _V3} and not path.startswith(f"{_V3}/"):
             return None
-        accept = headers.get("accept", "")
+        accept, media = headers.get("accept", ""), JSON
         if not accepts_json(accept):
-            if path == _V2 and any(media.type == _V2_PROTOBUF for media in parse_accept(accept)):
-                return Response(200, _V2_EMPTY, _V2_ANSWERED)
-            raise NotAcceptable("OpenAPI is served as application/json only")
+            if path != _V2 or all(one.type != _V2_PROTOBUF for one in parse_accept(accept)):
+                raise NotAcceptable("OpenAPI is served as application/json only")
+            path, media = _AS_PROTOBUF, _V2_ANSWERED
         body, digest = self._body(path)
         etag = f'"{digest}"'
         if headers.get("if-none-match") == etag:
             return Response(304, headers={"ETag": etag})
-        return Response(200, body, headers={"ETag": etag})
+        return Response(200, body, media, headers={"ETag": etag})
 
     def _body(self, path: str) -> tuple[bytes, str]:
         kinds = tuple(f"{info.api_version}/{info.plural}" for info in self._scheme)
@@ -58,7 +56,10 @@ class OpenAPI:
             self._bodies.clear()
         found = self._bodies.get(path)
         if found is None:
-            body = codec.encode(self._document(path))
+            if path == _AS_PROTOBUF:
+                body = openapi_protobuf.encode(self._document(_V2))
+            else:
+                body = codec.encode(self._document(path))
             found = self._bodies[path] = (body, hashlib.sha256(body).hexdigest()[:32])
         return found
 

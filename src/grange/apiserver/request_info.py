@@ -24,6 +24,9 @@ _COLLECTION_VERBS = {
     "POST": "create",
     "DELETE": "deletecollection",
 }
+CUSTOM_RESOURCE_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+"""Not served, but listed: kubectl looks here for a kind that it does not know, and there are none."""
+
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
@@ -78,6 +81,8 @@ def parse(request: Request, scheme: Scheme) -> Target | None:
         namespace, rest = rest[1], rest[2:]
     info = scheme.resource(group, version, rest[0])
     if info is None:
+        if request.path == CUSTOM_RESOURCE_DEFINITIONS and request.method == "GET":
+            return None
         raise unknown_resource(group, version, rest[0], scheme)
     if len(rest) > 3 or (namespace and not info.namespaced):
         raise no_such_path(request.path)

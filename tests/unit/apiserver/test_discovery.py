@@ -1,12 +1,14 @@
 """Clients find their way by what the server says about itself."""
 
 import json
+from typing import Any
 
 import pytest
 from tests.unit.apiserver.server import NODES, PODS, Server, pod
 
 from grange.api.kinds import BUILT_IN
-from grange.apiserver import reviews
+from grange.api.meta import Document
+from grange.apiserver import openapi_protobuf, reviews
 from grange.base.clock import Clock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -114,12 +116,83 @@ async def test_openapi_v3_says_that_field_validation_is_done_here(server: Server
     assert patch["x-kubernetes-group-version-kind"]["kind"] == "Pod"
 
 
-async def test_openapi_v2_is_json_or_an_empty_protobuf(server: Server) -> None:
-    assert (await server.get("/openapi/v2")).body["swagger"] == "2.0"
-    empty = await server.get("/openapi/v2", accept=V2_PROTOBUF)
-    assert (empty.code, empty.response.content_type) == (200, V2_PROTOBUF.replace("@", "."))
-    assert empty.response.body == b"\n\x032.0\x12\x08\n\x06Grange"
+async def test_definitions_of_kinds_are_listed_and_there_are_none(server: Server) -> None:
+    """kubectl asks for them before it says that it knows no such kind."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    listed = await server.get(path)
+    assert (listed.code, listed.body["kind"]) == (200, "CustomResourceDefinitionList")
+    assert listed.body["items"] == []
+    assert (await server.create(path, {})).code == 404
+    assert (await server.get(f"{path}/x")).code == 404
+    groups = (await server.get("/apis")).body["groups"]
+    assert "apiextensions.k8s.io" not in [group["name"] for group in groups]
+
+
+async def test_openapi_v2_is_json_or_protobuf_of_the_same(server: Server) -> None:
+    plain = (await server.get("/openapi/v2")).body
+    answer = await server.get("/openapi/v2", accept=V2_PROTOBUF)
+    assert (answer.code, answer.response.content_type) == (200, V2_PROTOBUF.replace("@", "."))
+    read = records(answer.response.body)
+    assert read[1] == [b"2.0"]
+    assert [name.decode() for name in names(read[9][0], 1)] == list(plain["definitions"])
+    assert [name.decode() for name in names(read[8][0], 2)] == list(plain["paths"])
+    assert answer.headers["ETag"] != (await server.get("/openapi/v2")).headers["ETag"]
+    again = await server.get("/openapi/v2", accept=V2_PROTOBUF)
+    assert again.response.body is answer.response.body
     assert (await server.get("/openapi/v2", accept="text/html")).code == 406
+
+
+def test_schema_is_encoded_as_gnostic_has_it() -> None:
+    schema: Document = {
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": "array", "items": {"$ref": "#/definitions/b"}}},
+        "additionalProperties": False,
+        "minimum": 0,
+        "x-kubernetes-group-version-kind": [{"kind": "A"}],
+    }
+    body = openapi_protobuf.encode({"definitions": {"a": schema}})
+    (entry,) = records(records(body)[9][0])[1]
+    assert records(entry)[1] == [b"a"]
+    read = records(records(entry)[2][0])
+    assert records(read[22][0]) == {1: [b"object"]}
+    assert (read[19], records(read[21][0]), read[9]) == ([b"a"], {2: [0]}, [bytes(8)])
+    (inner,) = records(read[25][0])[1]
+    items = records(records(records(inner)[2][0])[23][0])[1]
+    assert records(items[0]) == {1: [b"#/definitions/b"]}
+    extension = records(read[31][0])
+    assert extension[1] == [b"x-kubernetes-group-version-kind"]
+    assert records(extension[2][0]) == {2: [b'[{"kind":"A"}]']}
+
+
+def records(body: bytes) -> dict[int, list[Any]]:
+    """Field numbers and values of a protobuf message."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = body[at]
+            at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+            if byte < 0x80:
+                return value
+
+    found: dict[int, list[Any]] = {}
+    while at < len(body):
+        tag = varint()
+        if tag & 7 == 0:
+            found.setdefault(tag >> 3, []).append(varint())
+            continue
+        size = 8 if tag & 7 == 1 else varint()
+        found.setdefault(tag >> 3, []).append(body[at : at + size])
+        at += size
+    return found
+
+
+def names(body: bytes, number: int) -> list[bytes]:
+    """The keys of a map."""
+    return [records(entry)[1][0] for entry in records(body)[number]]
 
 
 # --- health and metrics ------------------------------------------------------------------------
