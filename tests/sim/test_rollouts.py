@@ -185,6 +185,12 @@ def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> 
     return chaos
 
 
+def besides(world: World, machines: Mapping[str, FakeMachine]) -> list[str]:
+    """Everybody who is no agent: controllers and scheduler."""
+    agents = {f"agent-{name}" for name in machines}
+    return [name for name in world.components if name not in agents]
+
+
 async def test_templates_roll_out_among_misfortunes(
     seed: int, log: Logger, records: Records
 ) -> None:
@@ -205,7 +211,7 @@ async def test_templates_roll_out_among_misfortunes(
         judge.min_ready_s = ROLLOUT["minReadySeconds"]
         chaos = chaos_of(world, rng.fork("chaos"), machines)
         judge.breakable = chaos.break_newest in chaos.misfortunes
-        late = late_writes(world, rng.fork("late"), ["replication"])
+        late = late_writes(world, rng.fork("late"), besides(world, machines))
         faults, later = FAULTS, rng.fork("faults")
         if later.uniform(0.0, 1.0) < 0.25:
             faults, judge.breakable = LATER_FAULTS, True
@@ -271,7 +277,7 @@ async def test_replicas_move_between_controllers_among_misfortunes(
         await world.client.create(ROLLINGUPDATE, update, "default")
         chaos = chaos_of(world, rng.fork("chaos"), machines)
         judge.breakable = chaos.break_newest in chaos.misfortunes
-        late = late_writes(world, rng.fork("late"), ["replication", "rollingupdate"])
+        late = late_writes(world, rng.fork("late"), besides(world, machines))
         async with Nursery() as nursery:
             nursery.start(chaos.run(200))
             nursery.start(late.run(200))

@@ -123,7 +123,7 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
                 chaos.misfortunes.remove(chaos.delete_pod)
                 chaos.misfortunes += [relabel, relabel, scale, crash_owner, crash_owner]
                 chaos.add_some(chaos.rare, rng.fork("rare"))
-            late = late_writes(world, rng.fork("late"), ["replication"])
+            late = late_writes(world, rng.fork("late"), ["replication", "scheduler"])
             for chaos in (*troubles, late):
                 nursery.start(chaos.run(240))
         await troubles[0].mend()

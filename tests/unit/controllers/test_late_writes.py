@@ -12,7 +12,13 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.test_rolling_update import NOW, begun, change, counts, roll, update
 from tests.unit.controllers.world import World, world
 
-from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE, pod as pods
+from grange.api.kinds import (
+    POD,
+    PODDISRUPTIONBUDGET,
+    REPLICATIONCONTROLLER,
+    ROLLINGUPDATE,
+    pod as pods,
+)
 from grange.api.kinds.membership import PendingDeletion
 from grange.api.kinds.rollingupdate import Counts
 from grange.api.meta import Document, controller_of
@@ -168,6 +174,33 @@ async def test_late_delete_of_a_former_owner_is_refused(
         assert taken in await there.names()
         assert set(await proxy.deliver()) == {CONFLICT}
         assert taken in await ready_pods(there)
+
+
+async def test_late_eviction_of_an_undone_scale_down_is_refused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Where a PodDisruptionBudget covers the pods, they go by eviction; the same holds for it."""
+    async with world(clock, rng, log) as there:
+        proxy = Proxy(there)
+        await populated(there)
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: rests(there, 3))
+        selector = {"matchLabels": {"app": "web"}}
+        budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
+        await there.client.create(PODDISRUPTIONBUDGET, budget, "default")
+        counts = {"currentHealthy": 3, "desiredHealthy": 1, "expectedPods": 3}
+        status = {"observedGeneration": 1, "disruptionsAllowed": 2, **counts}
+        await there.client.patch(
+            PODDISRUPTIONBUDGET, "web", "default", patch={"status": status}, subresource="status"
+        )
+        proxy.hold("POST", "/eviction")
+        await there.change(replicas=2)
+        await there.until(proxy.has_some)
+        await there.change(replicas=3)
+        proxy.pass_on()
+        await there.until(lambda: rests(there, 3))
+        assert set(await proxy.deliver()) == {CONFLICT}
+        assert len(await ready_pods(there)) == 3
 
 
 async def test_deletion_is_recorded_before_it_is_sent(
