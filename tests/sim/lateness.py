@@ -7,17 +7,20 @@ from grange.sim.chaos import Chaos
 from grange.sim.world import World
 
 
-def late_writes(world: World, rng: Stream, owners: Collection[str]) -> Chaos:
-    """Misfortunes of owners alone, in half of the worlds: they come and go while writes are held.
+def late_writes(
+    world: World, rng: Stream, owners: Collection[str], *, always: bool = False
+) -> Chaos:
+    """Misfortunes of owners alone: they come and go while writes are held.
 
     Args:
         world: whose.
         rng: what is drawn from.
         owners: components whose writes arrive late.
+        always: in every world; otherwise in half of them.
     """
     others = frozenset(world.components) - {*owners}
     late = Chaos(world, {}, rng=rng, spared=others)
     late.misfortunes = [late.nothing]
-    if rng.fork("whether").integer(0, 1):
+    if always or rng.fork("whether").integer(0, 1):
         late.misfortunes = [late.hold_writes, late.hold_writes, late.crash]
     return late

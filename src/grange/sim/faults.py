@@ -217,12 +217,15 @@ class Network:
             deletions: of each deletion and eviction.
         """
         self._holding[component] = _Holding(chance, deletions, most_s)
+        self.trouble.begin(f"held writes of {component}")
         self.note(component, "has its writes held")
 
     def pass_writes(self, component: str) -> None:
         """Writes pass at once again; those that are held stay so until they are delivered."""
         if self._holding.pop(component, None) is not None:
             self.note(component, "has its writes passed on")
+            ended_s = self.faults.answer_timeout_s
+            self.trouble.end(f"held writes of {component}", after_s=ended_s)
 
     def holding(self, component: str) -> _Holding | None:
         """How writes of a component are held; None when they are not."""
@@ -244,6 +247,7 @@ class Network:
         async def arrive() -> None:
             await self.clock.sleep(wait_s)
             self.held -= 1
+            self.trouble.happened("a late write")
             try:
                 response = await inner.send(late)
             except ApiError as error:
