@@ -38,7 +38,7 @@ def anchor(heading: str) -> str:
 
 def test_the_documents_of_the_house_exist() -> None:
     expected = (
-        *("README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"),
+        *("README.md", "LICENSE", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "Makefile"),
         *("docs/architecture.md", "docs/glossary.md", "docs/lineage.md"),
         "docs/adr/0000-template.md",
     )

@@ -134,6 +134,30 @@ def test_alerts_are_posted_and_a_secret_stays_out_of_errors() -> None:
     assert caught.value.__cause__ is None
 
 
+class _Redirect(_Receiver):
+    taken: ClassVar[list[tuple[str, bytes]]] = []
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        super().send_response(307, message)
+        self.send_header("Location", "/inside")
+
+
+def test_redirects_of_an_alert_are_not_followed() -> None:
+    server = http.server.HTTPServer(("127.0.0.1", 0), _Redirect)
+    server.timeout = 0.5
+
+    def serve() -> None:
+        for _ in range(2):
+            server.handle_request()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert asyncio.run(post(post_to(f"http://127.0.0.1:{server.server_port}/hook"))) == 307
+    thread.join(10)
+    server.server_close()
+    assert [path for path, _ in _Redirect.taken] == ["/hook"]
+
+
 async def post(to: Post) -> int:
     return await to(b"{}")
 

@@ -80,7 +80,10 @@ class Alerting:
 
 
 def post_to(url: str) -> Post:
-    """POST JSON to a URL, each time on a connection of its own: alerts are rare."""
+    """POST JSON to a URL, each time on a connection of its own: alerts are rare.
+
+    Redirects are not followed: they could lead to what only this machine reaches.
+    """
 
     async def post(body: bytes) -> int:
         import aiohttp
@@ -89,7 +92,10 @@ def post_to(url: str) -> Post:
             async with (
                 aiohttp.ClientSession() as session,
                 session.post(
-                    url, data=body, headers={"Content-Type": "application/json"}
+                    url,
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                    allow_redirects=False,
                 ) as answer,
             ):
                 return answer.status

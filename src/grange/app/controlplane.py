@@ -23,6 +23,7 @@ from grange.app import descriptors, pki, roles
 from grange.app.datadir import make_directory
 from grange.app.explanations import Explanations
 from grange.app.host import Host
+from grange.app.renewal import Renewal
 from grange.app.role import Role
 from grange.app.settings import Settings
 from grange.base import metrics, supervision
@@ -55,6 +56,7 @@ class ControlPlane:
         log: the process's logger.
         settled: called once, when the roles have started too.
         make_keys: where the keys come from.
+        renew_keys: how they are looked after while it runs.
 
     Raises:
         SettingsError: the scheduler's configuration file cannot be used.
@@ -73,9 +75,11 @@ class ControlPlane:
         log: Logger,
         settled: Callable[[], None] = lambda: None,
         make_keys: pki.MakeKeys = pki.in_process,
+        renew_keys: pki.MakeKeys = pki.in_process,
     ) -> None:
         self.settings = settings
         self._make_keys = make_keys
+        self._renew_keys = renew_keys
         self._settled = settled
         self.url = ""
         self.kubeconfig: Path = settings.data_dir / "kubeconfig"
@@ -171,10 +175,17 @@ class ControlPlane:
         )
         await application.bootstrap()
         self._application = application
+        context = keys.server_context()
+        certificate = Renewal(
+            context,
+            lambda now: self._renew_keys(*pki.wanted(self.settings), now),
+            clock=self._clock,
+            log=self._log,
+        )
         listener = Listener(
             application.handle,
             authenticator=tokens,
-            ssl_context=keys.server_context(),
+            ssl_context=context,
             clock=self._clock,
             log=self._log.bind(room="apiserver"),
             host=self.settings.host,
@@ -185,7 +196,7 @@ class ControlPlane:
         )
         await self._listen(listener)
         try:
-            self.url = listener.url
+            self.url = self.settings.address(listener.port)
             host.api = _address_for_pods(self.url)
             await application.publish(*host.api)
             kubeconfig.write(
@@ -199,6 +210,7 @@ class ControlPlane:
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
                 self._supervise(nursery, Role("compactor", compactor.run))
+                self._supervise(nursery, Role("certificate", certificate.run))
                 self._supervise(nursery, Role("event expiry", application.run))
                 self._supervise(nursery, Role("roles", lambda: self._roles(host)))
                 ready()

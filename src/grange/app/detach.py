@@ -41,6 +41,9 @@ def command_line(settings: Settings, *, no_switch: bool, remove_nodes: bool = Fa
     if settings.scheduler_config is not None:
         words += ["--scheduler-config", str(settings.scheduler_config)]
     words += ["--no-switch"] if no_switch else []
+    for name in settings.tls_names:
+        words += ["--tls-san", name]
+    words += ["--insecure-listen"] if settings.insecure_listen else []
     words += ["--remove-nodes"] if remove_nodes else []
     words += ["--log-json"] if settings.log_json else []
     return words

@@ -24,7 +24,8 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 def wanted(settings: Settings) -> tuple[Path, tuple[str, ...]]:
     """Where a control plane keeps its keys, and the names by which clients will know it."""
-    return settings.data_dir / "pki", (*LOCAL_NAMES, settings.host)
+    own = () if settings.wildcard else (settings.host,)
+    return settings.data_dir / "pki", (*LOCAL_NAMES, *own, *settings.tls_names)
 
 
 class KeysUnusable(GrangeError):
@@ -51,8 +52,12 @@ class Keys:
         """A TLS context for the listener: TLS 1.2 or newer."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.server_certificate, self.server_key)
+        self.load_into(context)
         return context
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Have new connections of a context get the certificate that is on disk now."""
+        context.load_cert_chain(self.server_certificate, self.server_key)
 
 
 MakeKeys = Callable[[Path, Sequence[str], datetime], Awaitable[Keys]]
@@ -68,6 +73,19 @@ async def in_process(directory: Path, names: Sequence[str], now: datetime) -> Ke
     from grange.app import keymaking  # large, and needed once
 
     return keymaking.ensure(directory, names=names, now=now)
+
+
+async def in_child(directory: Path, names: Sequence[str], now: datetime) -> Keys:
+    """Make the keys in a process of their own, at that process's time.
+
+    Raises:
+        KeysUnusable: they cannot be made or read.
+    """
+    child = Child.start(directory, names)
+    try:
+        return await child.keys(directory, names, now)
+    finally:
+        child.end()
 
 
 def keymaker(directory: Path, names: Sequence[str]) -> list[str]:

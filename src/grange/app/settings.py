@@ -1,6 +1,7 @@
 """Settings of ``grange up``: one frozen value, checked when it is made."""
 
 import hashlib
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ class Settings:
         log_json: JSON lines instead of text.
         alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
         scheduler_config: the scheduler's configuration file; None for the default profile.
+        tls_names: further names and addresses by which clients know the server.
+        insecure_listen: listen on other addresses than loopback without any of ``tls_names``.
         environment: what every pod's programs find in their environment beside their own.
     """
 
@@ -44,6 +47,8 @@ class Settings:
     log_json: bool = False
     alert_webhook: str = field(default="", repr=False)
     scheduler_config: Path | None = None
+    tls_names: tuple[str, ...] = ()
+    insecure_listen: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,6 +61,32 @@ class Settings:
             raise SettingsError(f"--listen: port {self.port} is not between 0 and 65535")
         if not 1 <= self.nodes <= MAX_NODES:
             raise SettingsError(f"--nodes {self.nodes}: between 1 and {MAX_NODES} are possible")
+
+        if not (self._is_loopback or self.tls_names or self.insecure_listen):
+            raise SettingsError(
+                f"--listen {self.host}: other machines could reach the API: name the server as they "
+                "will, with --tls-san NAME, so that they can check its certificate; or accept that "
+                "they cannot, with --insecure-listen"
+            )
+
+    @property
+    def wildcard(self) -> bool:
+        """Whether it listens on all addresses."""
+        return self.host in {"0.0.0.0", "::", ""}  # noqa: S104  compared, not bound
+
+    @property
+    def _is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def address(self, port: int) -> str:
+        """The URL by which programs on this machine reach the server on a port."""
+        host = self.host
+        if self.wildcard:
+            host = "::1" if host == "::" else "127.0.0.1"
+        return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
     @property
     def identity(self) -> str:

@@ -50,6 +50,17 @@ from grange.cli.surroundings import Surroundings
     default=None,
     help="Profiles and plugins of the scheduler, as KubeSchedulerConfiguration.",
 )
+@click.option(
+    "--tls-san",
+    "tls_names",
+    multiple=True,
+    help="A name or address by which other machines know the server, may be repeated.",
+)
+@click.option(
+    "--insecure-listen",
+    is_flag=True,
+    help="Listen beyond loopback though no --tls-san lets others check the server.",
+)
 @click.option("--detach", is_flag=True, help="Return as soon as it is ready; end it with `down`.")
 @click.option("--no-switch", is_flag=True, help="Leave your kubeconfig alone.")
 @log_options
@@ -64,6 +75,8 @@ def command(  # noqa: PLR0913  click hands every option over by name
     scheduler_config: Path | None,
     *,
     remove_nodes: bool,
+    tls_names: tuple[str, ...],
+    insecure_listen: bool,
     detach: bool,
     no_switch: bool,
     log_level: str,
@@ -84,6 +97,8 @@ def command(  # noqa: PLR0913  click hands every option over by name
             log_json=log_json,
             alert_webhook=alerting.checked(alert_webhook),
             scheduler_config=scheduler_config.absolute() if scheduler_config else None,
+            tls_names=tls_names,
+            insecure_listen=insecure_listen,
             environment=_program_environment(),
         )
     except (SettingsError, alerting.BadWebhook) as error:
@@ -154,6 +169,7 @@ async def serve(settings: Settings, *, merge_into: Sequence[Path]) -> None:
         log=log.Logger("up"),
         settled=collector.settle,
         make_keys=keys.keys,
+        renew_keys=pki.in_child,
     )
 
     def ready() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grange.app import machine, process, up
+from grange.app import machine, pki, process, up
 from grange.app.settings import (
     Settings,
     SettingsError,
@@ -118,3 +118,29 @@ def test_a_pod_is_told_of_its_cluster_by_its_environment() -> None:
     assert str(account.directory) == "/var/run/secrets/kubernetes.io/serviceaccount"
     for name in there:
         assert service_account({**there, name: ""}) is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "host.example"])  # noqa: S104  not bound
+def test_listening_beyond_loopback_needs_a_name_or_a_stated_risk(tmp_path: Path, host: str) -> None:
+    with pytest.raises(SettingsError, match=r"--tls-san NAME.*--insecure-listen"):
+        Settings(data_dir=tmp_path, host=host)
+    Settings(data_dir=tmp_path, host=host, insecure_listen=True)
+    named = Settings(data_dir=tmp_path, host=host, tls_names=("api.example",))
+    assert "api.example" in pki.wanted(named)[1]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "https://127.0.0.1:1"),  # noqa: S104  not bound
+        ("::", "https://[::1]:1"),
+        ("10.0.0.5", "https://10.0.0.5:1"),
+        ("::1", "https://[::1]:1"),
+    ],
+)
+def test_kubeconfig_names_an_address_that_can_be_reached(
+    tmp_path: Path, host: str, url: str
+) -> None:
+    settings = Settings(data_dir=tmp_path, host=host, insecure_listen=True)
+    assert settings.address(1) == url
+    assert not {"0.0.0.0", "::"} & set(pki.wanted(settings)[1])  # noqa: S104  not bound

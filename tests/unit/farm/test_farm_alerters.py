@@ -56,6 +56,7 @@ async def told_by(alerter: WebhookAlerter, clock: Clock, for_s: float) -> None:
         ((), 1, 1, {"ok": 1}),
         ((500, ConnectionError(), 429), 4, 1, {"failed": 3, "ok": 1}),
         ((403,), 1, 0, {"refused": 1}),
+        ((302,), 1, 0, {"refused": 1}),
         ((500,) * 12, 13, 1, {"failed": 12, "ok": 1}),
     ],
 )

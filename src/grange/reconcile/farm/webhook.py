@@ -27,7 +27,7 @@ FIRING, RESOLVED = "firing", "resolved"
 _TIMEOUT_S = 10.0
 _LAST_S = 3.0  # for what waits when the process stops
 _RETRY = Exponential(initial_s=1.0, cap_s=300.0)
-_GOOD, _BAD = range(200, 300), range(400, 500)
+_GOOD, _BAD = range(200, 300), range(300, 500)  # redirects are not followed
 _TRY_AGAIN = {408, 425, 429}
 
 
@@ -62,7 +62,7 @@ class WebhookAlerter:
 
     Of each key only the last word waits, and it waits until it is taken: with growing delays, up to
     five minutes, and with the others in turn. An alert whose end comes before anything was sent of
-    it is not sent at all. An answer of 4xx ends the attempts (the receiver will not think
+    it is not sent at all. An answer of 3xx or 4xx ends the attempts (the receiver will not think
     otherwise). What still waits when ``run`` is cancelled is tried once more.
 
     Args:
