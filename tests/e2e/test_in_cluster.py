@@ -1,9 +1,11 @@
 """The API server as programs in pods see it, and kubectl's questions about itself."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e.kubectl import find
 
 from grange.testing import cluster
 
@@ -32,5 +34,15 @@ def test_program_in_a_pod_uses_its_service_account() -> None:
         [subset] = running.get("endpoints", "kubernetes")["subsets"]
         assert service["spec"]["ports"][0]["targetPort"] == subset["ports"][0]["port"]
         assert running.url.endswith(f":{subset['ports'][0]['port']}")
+        for words, expected in (
+            (("auth", "whoami"), "grange:admin"),
+            (("auth", "can-i", "delete", "nodes"), "yes"),
+            (("auth", "can-i", "--list"), "selfsubjectreviews"),
+            (("create", "serviceaccount", "robot"), "created"),
+            (("create", "token", "robot"), "ey"),
+        ):
+            command = [str(find()), f"--kubeconfig={running.kubeconfig}", *words]
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+            assert expected in done.stdout, done
         settings = running.get("configmaps", "kube-root-ca.crt", "kube-system")
         assert settings["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")

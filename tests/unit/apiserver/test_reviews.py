@@ -84,6 +84,24 @@ async def test_rules_of_the_caller_are_listed(server: Server) -> None:
     assert (await server.ask("POST", path, {"spec": {}})).code == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        (f"{AUTHENTICATION}/selfsubjectreviews", {}),
+        (f"{AUTHORIZATION}/selfsubjectaccessreviews", {"resourceAttributes": {}}),
+        (f"{AUTHORIZATION}/selfsubjectrulesreviews", {"namespace": "default"}),
+        ("/api/v1/namespaces/default/serviceaccounts/default/token", {}),
+    ],
+)
+async def test_status_that_a_client_sends_is_not_looked_at(
+    server: Server, path: str, spec: dict[str, Any]
+) -> None:
+    body = {"metadata": {}, "status": {}, **({"spec": spec} if spec else {})}
+    answer = await server.create(path, body)
+    assert answer.code == 201, answer.text
+    assert answer.body["status"]
+
+
 async def test_reviews_are_created_and_nothing_else(server: Server) -> None:
     for path in (
         f"{AUTHENTICATION}/selfsubjectreviews",
