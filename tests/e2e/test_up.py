@@ -198,7 +198,7 @@ def test_acknowledged_objects_survive_a_kill(plane: Plane) -> None:
     names = plane.grange("get", "configmaps", "-o", "name").split()
     plane.kill()
     plane.start()
-    assert names == ["configmap/first", "configmap/second"]
+    assert names == ["configmap/first", "configmap/kube-root-ca.crt", "configmap/second"]
     assert plane.grange("get", "configmaps", "-o", "name").split() == names
 
 

@@ -14,7 +14,7 @@ def main(kubeconfig: str) -> None:
     made.patch({"data": {"b": "2"}})
     made.refresh()
     assert dict(made.data) == {"a": "1", "b": "2"}
-    assert [item.name for item in api.get("configmaps")] == ["kr8s"]
+    assert [item.name for item in api.get("configmaps")] == ["kr8s", "kube-root-ca.crt"]
     made.delete()
     assert not made.exists()
 
