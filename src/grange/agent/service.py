@@ -194,19 +194,26 @@ async def end_pod(runtime: PodRuntime, record: PodRecord, tools: Tools) -> None:
 async def end_other_nodes(runtime: PodRuntime, nodes: frozenset[str], log: Logger) -> None:
     """End the pods of nodes that are no longer run here (``--nodes`` was larger before).
 
+    All at once; one that cannot be ended is logged and holds up nothing.
+
     Args:
         runtime: opened.
         nodes: names of the nodes that are.
         log: where that is told.
     """
-    for record in runtime.pods():
-        if record.setup.node_name not in nodes:
-            log.warning(
-                "ending a pod of a node that is no longer here",
-                pod=record.setup.name,
-                node=record.setup.node_name,
-            )
-            await runtime.remove(record.sandbox.uid)
+    async with Nursery("pods of other nodes") as nursery:
+        for record in runtime.pods():
+            if record.setup.node_name not in nodes:
+                nursery.start(_end_other(runtime, record, log), name="end a pod of another node")
+
+
+async def _end_other(runtime: PodRuntime, record: PodRecord, log: Logger) -> None:
+    facts = {"pod": record.setup.name, "node": record.setup.node_name}
+    log.warning("ending a pod of a node that is no longer here", **facts)
+    try:
+        await runtime.remove(record.sandbox.uid)
+    except RuntimeFailedError as error:  # the next start tries again; this one goes on
+        log.error("cannot end a pod", error=error, **facts)
 
 
 def _is_running(runtime: PodRuntime, uid: str) -> bool:
