@@ -87,6 +87,7 @@ def test_explain_shows_fields_types_and_meanings(kubectl: Run) -> None:
     told = kubectl("explain", "pod.spec.containers")
     assert "FIELD: containers <[]Container>" in told
     assert "readinessProbe\t<Probe>" in told
+    assert "How to find out that the program can serve." in told
     told = kubectl("explain", "grc.spec")
     assert "GROUP:      grange.dev" in told
     assert "replicas\t<integer> -required-" in told

@@ -13,6 +13,9 @@ from grange.apiserver.request_info import is_true
 BLOCK_YAML_MAX_BYTES = 32 * 1024
 """Writing YAML in block style takes about two microseconds a byte, and holds the event loop."""
 
+INDENTED_MAX_BYTES = 8 * 1024 * 1024
+"""Above that, even indenting holds the event loop for long; the answer stays compact."""
+
 _INDENT = 2
 _PEOPLES_AGENTS = ("curl", "Wget", "Mozilla/5.0")  # as in Kubernetes
 
@@ -25,7 +28,11 @@ def render(request: Request, response: Response) -> None:
     if "yaml" in accept and wants_yaml(accept):
         response.body, response.content_type = _yaml(response.body), YAML
     elif _is_pretty(request.query, request.headers):
-        response.body = msgspec.json.format(response.body, indent=_INDENT)
+        response.body = _indented(response.body)
+
+
+def _indented(body: bytes) -> bytes:
+    return body if len(body) > INDENTED_MAX_BYTES else msgspec.json.format(body, indent=_INDENT)
 
 
 def _is_pretty(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
@@ -38,7 +45,7 @@ def _is_pretty(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
 
 def _yaml(body: bytes) -> bytes:
     if len(body) > BLOCK_YAML_MAX_BYTES:
-        return msgspec.json.format(body, indent=_INDENT)  # which is YAML, too
+        return _indented(body)  # JSON is YAML, too
     import yaml  # takes as long to import as a fifth of the room
 
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -7,6 +7,8 @@ import pytest
 
 from grange.api import kinds, schema
 from grange.api.meta import Resource
+from grange.api.schema.definitions import builtin
+from grange.api.schema.descriptions import DESCRIPTIONS
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 
 SCHEME = Scheme(kinds.BUILT_IN)
@@ -140,3 +142,25 @@ def test_kinds_made_at_run_time_are_published_too() -> None:
     assert schemas["com.example.v1.ThingList"]["required"] == ["items"]
     assert schemas["no.such"] == {"type": "object"}
     assert "/apis/example.com/v1/things/{name}" in document["paths"]
+
+
+def test_fields_that_are_described_exist() -> None:
+    known = builtin()
+    missing = [
+        f"{definition}.{name}"
+        for definition, fields in DESCRIPTIONS.items()
+        for name in fields
+        if name not in (known.get(definition) or {}).get("properties", {})
+    ]
+    assert not missing
+
+
+def test_fields_of_kubernetes_are_described() -> None:
+    document = schema.openapi_v3(SCHEME, "v1")
+    container = document["components"]["schemas"]["io.k8s.api.core.v1.Container"]
+    assert container["properties"]["env"]["description"] == "Environment variables."
+    probe = container["properties"]["livenessProbe"]
+    assert probe["description"] == "How to find out that the program must be restarted."
+    stored = builtin().get("io.k8s.api.core.v1.Container")
+    assert stored is not None
+    assert "description" not in stored["properties"]["env"]

@@ -7,7 +7,7 @@ import yaml
 from tests.unit.apiserver.server import CONFIGMAPS, PODS, TABLE, Server, configmap, pod
 
 from grange.api.wire import ADMIN, JSON, YAML, Request, Response
-from grange.apiserver.rendering import BLOCK_YAML_MAX_BYTES
+from grange.apiserver.rendering import BLOCK_YAML_MAX_BYTES, INDENTED_MAX_BYTES, render
 
 
 async def asked(server: Server, path: str, agent: str = "", **query: str) -> Response:
@@ -71,3 +71,11 @@ async def test_writes_take_and_give_yaml(server: Server) -> None:
     assert (written["kind"], written["metadata"]["name"]) == ("Pod", "web")
     twice = await server.ask("POST", PODS, text, accept=YAML, media=YAML)
     assert yaml.safe_load(twice.text)["reason"] == "AlreadyExists"
+
+
+def test_very_large_answers_stay_compact() -> None:
+    body = b'{"a":"' + b"x" * INDENTED_MAX_BYTES + b'"}'
+    for headers, query in (({"accept": JSON}, {"pretty": "true"}), ({"accept": YAML}, {})):
+        response = Response(200, body)
+        render(Request("GET", "/", query, headers), response)
+        assert response.body is body

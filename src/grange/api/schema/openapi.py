@@ -12,6 +12,7 @@ from typing import Any
 from grange.api.meta import Document
 from grange.api.scale import SCALE
 from grange.api.schema.definitions import META, PREFIX, Definitions, builtin
+from grange.api.schema.descriptions import DESCRIPTIONS
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.wire import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, YAML
 
@@ -229,7 +230,7 @@ class _Operations:
         }
 
 
-def _reachable(kinds: list[AnyKind], convert: Callable[[Any], Any]) -> Document:
+def _reachable(kinds: list[AnyKind], convert: Callable[[str, Any], Any]) -> Document:
     """The definitions that the kinds use, converted, by name."""
     found: Document = {}
     scaled = any(info.scale for info in kinds)
@@ -243,7 +244,7 @@ def _reachable(kinds: list[AnyKind], convert: Callable[[Any], Any]) -> Document:
             schema = definitions.get(name)
             if schema is None:
                 schema = _list_of(info) if name == f"{info.schema}List" else {"type": "object"}
-            found[name] = convert(schema)
+            found[name] = convert(name, schema)
             waiting += _references(schema)
     return dict(sorted(found.items()))
 
@@ -277,21 +278,21 @@ def _references(schema: Any) -> Iterator[str]:
             yield from _references(value)
 
 
-def _plain(schema: Any) -> Any:
-    return _described(copy.deepcopy(schema))
+def _plain(definition: str, schema: Any) -> Any:
+    """A definition with descriptions where it has none of its own."""
+    copied = copy.deepcopy(schema)
+    known = DESCRIPTIONS.get(definition, {})
+    if "x-kubernetes-group-version-kind" in copied:  # it has the parts that every kind has
+        known = {**_DESCRIBED, **known}
+    for name, part in (copied.get("properties") or {}).items():
+        if name in known:
+            part.setdefault("description", known[name])
+    return copied
 
 
-def _described(schema: Any) -> Any:
-    """Say at least what the parts are that every kind has."""
-    for name, part in (schema.get("properties") or {}).items():
-        if name in _DESCRIBED and "x-kubernetes-group-version-kind" in schema:
-            part.setdefault("description", _DESCRIBED[name])
-    return schema
-
-
-def _third(schema: Any) -> Any:
+def _third(definition: str, schema: Any) -> Any:
     """A definition as version 3 writes it: other references, and what may be text or number."""
-    return _rewritten(_plain(schema))
+    return _rewritten(_plain(definition, schema))
 
 
 def _rewritten(schema: Any) -> Any:
