@@ -5,11 +5,12 @@ time a state changes. All of it goes to standard error, so pipes see only answer
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 
 from grange.api.codec import decode_document
 from grange.api.kinds import POD
+from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
 from grange.api.wire import Request
@@ -90,9 +91,24 @@ async def wait_ready(
     return await _wait(session, targets, look, timeout_s=timeout_s, pods=True)
 
 
-async def wait_gone(session: Session, targets: Sequence[Target], *, timeout_s: float) -> int:
-    """Wait until all are gone; 0, or 1 when time runs out."""
-    return await wait_all(session, targets, readiness.gone, timeout_s=timeout_s)
+async def wait_gone(
+    session: Session, targets: Sequence[Target], uids: Collection[str], *, timeout_s: float
+) -> int:
+    """Wait until all are gone; 0, or 1 when time runs out.
+
+    Args:
+        session: the connection.
+        targets: kind, name and namespace of each object.
+        uids: of the objects: another one that has come under a name is not waited for; one that
+            is empty means that the server did not say, and then names count.
+        timeout_s: seconds after which to give up.
+    """
+
+    def check(document: Document | None) -> readiness.State:
+        found = "" if document is None else document["metadata"].get("uid")
+        return readiness.gone(document if "" in uids or found in uids else None)
+
+    return await wait_all(session, targets, check, timeout_s=timeout_s)
 
 
 async def wait_all(

@@ -79,3 +79,21 @@ async def test_a_server_that_does_not_answer_is_told_and_what_was_seen_last(
 def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines since the last call, without their times."""
     return [" ".join(line.split()[1:]) for line in capsys.readouterr().err.splitlines()]
+
+
+async def test_another_object_under_the_name_is_not_waited_for(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A controller replaces a pod that was deleted, maybe before anybody looks."""
+    async with world(clock, rng, log, hands=False) as there:
+        session = opened(there.client, clock=clock, rng=rng, log=log)
+        target = [(REPLICATIONCONTROLLER, "web", "default")]
+        await there.add_controller("web", replicas=0)
+        uid = (await there.controller("web")).metadata.uid
+        started = clock.monotonic()
+        assert await board.wait_gone(session, target, {"before"}, timeout_s=60.0) == 0
+        assert clock.monotonic() - started < 1.0
+        for uids in ({uid}, {"before", ""}):
+            assert await board.wait_gone(session, target, uids, timeout_s=5.0) == 1
+        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
+        assert await board.wait_gone(session, target, {uid}, timeout_s=5.0) == 0

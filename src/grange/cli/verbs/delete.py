@@ -3,7 +3,7 @@
 import click
 
 from grange.api import wire
-from grange.api.codec import encode
+from grange.api.codec import decode_document, encode
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
@@ -57,10 +57,11 @@ async def _delete(
     targets = await _targets(opened, pairs, wanted, str(options["selector"]))
     body = encode(_options(options))
     gone: list[tuple[AnyKind, str, str]] = []
+    uids: set[str] = set()
     failures = 0
     for kind, name, namespace in targets:
         try:
-            await opened.fetch(
+            answer = await opened.fetch(
                 Request(
                     "DELETE",
                     kind.path(namespace, name),
@@ -75,12 +76,19 @@ async def _delete(
             continue
         terminal.echo(f'{documents.resource(kind)} "{name}" deleted')
         gone.append((kind, name, namespace))
+        uids.add(_uid(decode_document(answer.body)))
     if not targets:
         terminal.echo("No resources found.", err=True)
     if options["waiting"] and gone:
         timeout_s = float(str(options["timeout"]))
-        failures += await board.wait_gone(opened, gone, timeout_s=timeout_s)
+        failures += await board.wait_gone(opened, gone, uids, timeout_s=timeout_s)
     return 1 if failures else 0
+
+
+def _uid(answer: Document) -> str:
+    """The uid of what was deleted: the answer is the object, or a Status about it."""
+    about = answer.get("details") if answer.get("kind") == "Status" else answer.get("metadata")
+    return str((about or {}).get("uid", ""))
 
 
 def _options(options: dict[str, object]) -> Document:
