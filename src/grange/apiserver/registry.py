@@ -40,7 +40,7 @@ _MISSING = "FieldValueRequired"
 _LISTED_CAUSES = 10
 LARGE_BYTES = 32 * 1024
 """What is larger is prepared off the event loop; so is what is smaller and has many values."""
-_LARGE_VALUES = 256
+_LARGE_VALUES = 512
 _SMALL_BYTES = 1_024
 _REVISIONS_MAX = 5
 
@@ -198,8 +198,8 @@ class Registry:
         metadata.prepare(info, meta, now=self.clock.now(), rng=self._rng)
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
-        self._admit(Attempt("create", info, namespace, meta.get("name") or "", document))
-        check = partial(self._checked, info, document, options)
+        attempt = Attempt("create", info, namespace, meta.get("name") or "", document)
+        check = partial(self._checked, attempt, document, options)
         warnings = await self.offload.run(check) if options.large else check()
         place = Place(info, namespace, meta["name"])
         if generated:
@@ -210,8 +210,12 @@ class Registry:
                 place = Place(info, namespace, meta["name"])
         return await self._create(place, document, options, warnings)
 
-    def _checked(self, info: AnyKind, document: Document, options: WriteOptions) -> tuple[str, ...]:
-        """Fit a new object to its schema and check its rules; returns warnings."""
+    def _checked(
+        self, attempt: Attempt, document: Document, options: WriteOptions
+    ) -> tuple[str, ...]:
+        """Admit a new object, fit it to its schema and check its rules; returns warnings."""
+        info = attempt.info
+        self._admit(attempt)
         warnings = conform(info, document, options)
         _refuse(info, document, validate(document, None, info))
         return (*warnings, *info.review(document, None, self.clock.now()))
