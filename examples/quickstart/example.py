@@ -71,5 +71,5 @@ def run(stage: Stage) -> None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{len(now)} of {REPLICAS} ready {HEAL_LIMIT_S:.0f} s later")
             time.sleep(0.05)
-        stage.say(f"  {victim} is back as a new pod, uid {fresh[0]['metadata']['uid']}")
+        stage.say(f"  {victim} is replaced by {fresh[0]['metadata']['name']}")
         check_answers(stage)

@@ -251,7 +251,7 @@ def test_make_run_does_what_the_readme_says() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("→ Hello from web-") == 6
-    assert "is back as a new pod" in done.stdout
+    assert "web-0 is replaced by web-" in done.stdout
     assert "0 failed, at least 3 replicas ready" in done.stdout
     assert done.stdout.count(" works on vm-") == 6
     assert "over quota of queue training: pods 6 of 3, borrowing none" in done.stdout

@@ -52,6 +52,7 @@ def add_node(
         return NodeAgent(deps, config, FakeRuntime(machine, deps.clock))
 
     world.add(f"agent-{name}", agent, clock=clock)
+    world.recovery.judges = True
     return machine
 
 

@@ -40,11 +40,13 @@ class ServicesRecover:
     Attributes:
         allowances: what else may take time in this world: seconds by what it is; all are added to
             ``BOUND_S``. Each names something that nobody can hurry.
+        judges: whether anything is judged; a world without agents has nobody to run pods.
         longest_s: the longest that a service was short so far, with nothing broken.
     """
 
     def __init__(self, trouble: Trouble, clock: Clock) -> None:
         self.allowances: dict[str, float] = {}
+        self.judges = True
         self.longest_s = 0.0
         self._trouble = trouble
         self._clock = clock
@@ -73,7 +75,7 @@ class ServicesRecover:
             InvariantError: a service has been for too long.
         """
         over_at, now = self._trouble.over_at, self._clock.monotonic()
-        if over_at is None or not self._short:
+        if over_at is None or not self._short or not self.judges:
             return
         bound_s = BOUND_S + sum(self.allowances.values())
         for uid, (since, missing) in self._short.items():
