@@ -200,7 +200,7 @@ class Passes:
     def _candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
         """Its pods and orphans that it might adopt, some of them newer than in the cache."""
         found = self._caches.candidates(controller)
-        return [newer.get(pod.metadata.uid, pod) for pod in found]
+        return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
     def _uncertain(
         self, controller: ReplicationController, plan: logic.Plan
