@@ -15,6 +15,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli import board, readiness
+from grange.cli.verbs import wait
 
 SILENT = "the server does not answer; trying again"
 
@@ -93,7 +94,8 @@ async def test_another_object_under_the_name_is_not_waited_for(
         started = clock.monotonic()
         assert await board.wait_gone(session, target, {"before"}, timeout_s=60.0) == 0
         assert clock.monotonic() - started < 1.0
-        for uids in ({uid}, {"before", ""}):
+        for uids in (await wait.uids(session, target), {"before", ""}):
             assert await board.wait_gone(session, target, uids, timeout_s=5.0) == 1
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
         assert await board.wait_gone(session, target, {uid}, timeout_s=5.0) == 0
+        assert await wait.uids(session, target) == set()

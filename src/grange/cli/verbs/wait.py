@@ -1,8 +1,12 @@
 """``grange wait``: wait until objects meet a condition."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import click
 
 from grange.api.meta import Document
+from grange.api.status import NotFound
 from grange.cli import board, readiness, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents, jsonpath
@@ -45,6 +49,10 @@ def command(
             return 1
         if check is readiness.ready:
             code = await board.wait_ready(opened, targets, timeout_s=timeout_s)
+        elif check is readiness.gone:
+            code = await board.wait_gone(
+                opened, targets, await uids(opened, targets), timeout_s=timeout_s
+            )
         else:
             code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
         if code == 0:
@@ -53,6 +61,15 @@ def command(
         return code
 
     session.run(around, target, verb)
+
+
+async def uids(opened: session.Session, targets: Sequence[board.Target]) -> set[str]:
+    """The uids of those that are there."""
+    found = set()
+    for target in targets:
+        with suppress(NotFound):
+            found.add(str((await opened.document(*target))["metadata"]["uid"]))
+    return found
 
 
 def parse_wish(wish: str) -> readiness.Check:
