@@ -1,6 +1,7 @@
 """A verb's connection: kubeconfig, transport, client, and the kinds that the server serves."""
 
 import functools
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,8 +17,12 @@ from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
 from grange.api.wire import Request, Response
+from grange.cli import terminal
 from grange.cli.surroundings import Surroundings
 from grange.client.client import Client
+
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Session:
         self.namespace = namespace
         self.around = around
         self._scheme = Scheme(BUILT_IN)
+        self._warned: set[str] = set()
 
     async def kind(self, word: str) -> AnyKind:
         """The kind that a person means.
@@ -132,15 +138,24 @@ class Session:
         return f"{advice}:\n\n{text.rstrip()}"
 
     async def fetch(self, request: Request) -> Response:
-        """A whole response.
+        """A whole response; the server's warnings are printed on standard error, each once.
 
         Raises:
             ApiError: the answer was not a success.
         """
         response = await self.client.raw(request)
+        self._warn(response)
         if response.status >= 400:
             raise from_status(response.status, response.body)
         return response
+
+    def _warn(self, response: Response) -> None:
+        found = (text for name, text in response.headers.items() if name.lower() == "warning")
+        for text in _WARNING.findall(next(found, "")):
+            if text not in self._warned:
+                self._warned.add(text)
+                plain = _ESCAPED.sub(r"\1", text)
+                terminal.echo(f"Warning: {plain}", err=True)
 
     async def document(self, kind: AnyKind, name: str, namespace: str = "") -> Document:
         """A full object.

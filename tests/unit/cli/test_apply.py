@@ -11,10 +11,13 @@ from grange.api import codec
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.status import NotFound
+from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.verbs.apply import apply_one
+from grange.client.client import Client
+from grange.client.transports.inprocess import InProcess
 
 WEB: Document = {
     "apiVersion": "grange.dev/v1alpha1",
@@ -90,3 +93,21 @@ async def test_kind_that_is_not_served_comes_with_a_manifest(
             await session(there).kind("deployments")
         with pytest.raises(NotFound, match=r"it serves: .*ConfigMap"):
             await session(there).kind_of({"apiVersion": "example.com/v1", "kind": "Widget"})
+
+
+async def test_warnings_of_the_server_are_printed_once(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warned = {"warning": '299 - "unknown field \\"spec.x\\"", 299 - "duplicate field"'}
+    async with world(clock, rng, log, hands=False) as there:
+        opened = session(there)
+
+        async def answer(_request: Request) -> Response:
+            return Response(200, b"{}", headers=warned)
+
+        opened.client = Client(InProcess(answer, ADMIN), clock=clock)
+        for _ in range(2):
+            await opened.fetch(Request("PUT", "/x"))
+    printed = capsys.readouterr()
+    assert printed.err == 'Warning: unknown field "spec.x"\nWarning: duplicate field\n'
+    assert printed.out == ""

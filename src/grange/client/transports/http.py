@@ -168,6 +168,11 @@ class HTTP:
             content_type=response.headers.get("Content-Type", JSON),
             headers={name.lower(): value for name, value in response.headers.items()},
         )
+        if "warning" in answer.headers:  # Kubernetes sends one header for each
+            answer.headers = {
+                **answer.headers,
+                "warning": ", ".join(response.headers.getall("Warning")),
+            }
         if streams and 200 <= response.status < 300:
             answer.chunks = self._chunks(response)
             return answer
