@@ -7,7 +7,6 @@ environment: paths and addresses are arguments.
 
 import base64
 import binascii
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,14 @@ from grange.api.meta import Document
 from grange.client.access import Access, ServiceAccount
 from grange.client.errors import KubeconfigError
 from grange.client.kubeconfig_edit import edited
+from grange.client.kubeconfig_entries import (
+    KINDS,
+    entries,
+    free_name,
+    home_of,
+    mark_of,
+    with_context,
+)
 from grange.client.private_file import locked, replace
 
 __all__ = [
@@ -38,10 +45,6 @@ __all__ = [
     "remove",
     "write",
 ]
-
-
-_MARK = "grange.dev"  # the extension that our entries carry
-_KINDS = ("cluster", "user", "context")
 
 
 class _Cluster(msgspec.Struct, rename="kebab"):
@@ -350,8 +353,8 @@ def write(path: Path, name: str, server: str, ca_pem: bytes, token: str, *, home
     Raises:
         KubeconfigError: it cannot be written.
     """
-    entries = _entries(name, server, ca_pem, token, home)
-    replace(path, _dump(_with_context({}, name, entries)))
+    parts = entries(name, server, ca_pem, token, home)
+    replace(path, _dump(with_context({}, name, parts)))
 
 
 def merge(  # noqa: PLR0913  an entry's parts, and where it goes
@@ -390,8 +393,8 @@ def merge(  # noqa: PLR0913  an entry's parts, and where it goes
         text, document = _text_of(path), _read(path) or {}
         _convert(path, document)
         beside = [_read(other) or {} for other in others if other != path]
-        name = _free_name(path, name, home, (document, *beside))
-        wanted = _with_context(document, name, _entries(name, server, ca_pem, token, home))
+        name = free_name(path, name, home, (document, *beside))
+        wanted = with_context(document, name, entries(name, server, ca_pem, token, home))
         current = document.get("current-context")
         owned = current is not None and home_of(document, str(current)) is not None
         if current and not switch and not owned:
@@ -402,7 +405,7 @@ def merge(  # noqa: PLR0913  an entry's parts, and where it goes
 
 
 def remove(path: Path, name: str) -> None:
-    """Take the context, its cluster and its user out of a file; nothing happens if none is there.
+    """Take Grange's context of this name, its cluster and its user out of a file, if they are there.
 
     If it was the current context, there is none afterwards.
 
@@ -417,9 +420,12 @@ def remove(path: Path, name: str) -> None:
             return
         _convert(path, document)
         changed = dict(document)
-        for key in ("clusters", "users", "contexts"):
-            changed[key] = [item for item in document.get(key) or () if item["name"] != name]
-        if document.get("current-context") == name:
+        for kind in KINDS:
+            items = document.get(f"{kind}s") or ()
+            changed[f"{kind}s"] = [
+                item for item in items if item["name"] != name or mark_of(item.get(kind)) is None
+            ]
+        if document.get("current-context") == name and home_of(document, name) is not None:
             changed["current-context"] = ""
         if any(changed[key] != (document.get(key) or []) for key in changed):
             replace(path, _rewritten(path, _text_of(path), document, changed))
@@ -454,68 +460,6 @@ def current_home(paths: Sequence[Path]) -> tuple[str, str | None]:
         if any(item.get("name") == current for item in document.get("contexts") or ()):
             return current, home_of(document, current)
     return current, None
-
-
-def home_of(document: Document, context: str) -> str | None:
-    """The data directory that a context was written for; None where Grange did not write it."""
-    for item in document.get("contexts") or ():
-        if item.get("name") == context:
-            return _mark_of(item.get("context"))
-    return None
-
-
-def _mark_of(part: Any) -> str | None:
-    extensions = part.get("extensions") if isinstance(part, dict) else None
-    for extension in extensions if isinstance(extensions, list) else ():
-        if isinstance(extension, dict) and extension.get("name") == _MARK:
-            held = extension.get("extension")
-            return str(held.get("dataDirectory", "")) if isinstance(held, dict) else ""
-    return None
-
-
-def _free_name(path: Path, name: str, home: str, documents: Sequence[Document]) -> str:
-    """The name, or one made from it, under which every entry is ours or none is there."""
-    digest = hashlib.sha256(home.encode()).hexdigest()
-    for candidate in (name, f"{name}-{digest[:8]}", f"{name}-{digest[:16]}"):
-        if all(
-            _mark_of(item.get(kind)) == home
-            for document in documents
-            for kind in _KINDS
-            for item in document.get(f"{kind}s") or ()
-            if item.get("name") == candidate
-        ):
-            return candidate
-    raise KubeconfigError(
-        f"{path}: entries named {name} belong to something else, and no name made from it is free; "
-        "rename them, or leave the file alone with --no-switch"
-    )
-
-
-def _entries(name: str, server: str, ca_pem: bytes, token: str, home: str) -> dict[str, Document]:
-    mark = {"extensions": [{"name": _MARK, "extension": {"dataDirectory": home}}]}
-    cluster: Document = {"server": server}
-    if ca_pem:
-        cluster["certificate-authority-data"] = base64.b64encode(ca_pem).decode()
-    return {
-        "clusters": {"name": name, "cluster": {**cluster, **mark}},
-        "users": {"name": name, "user": {"token": token, **mark}},
-        "contexts": {"name": name, "context": {"cluster": name, "user": name, **mark}},
-    }
-
-
-def _with_context(document: Document, name: str, entries: dict[str, Document]) -> Document:
-    """A copy of the document that has the context, current."""
-    result: Document = {"apiVersion": "v1", "kind": "Config", **document}
-    for key, entry in entries.items():
-        items = list(document.get(key) or ())
-        places = [index for index, item in enumerate(items) if item["name"] == name]
-        if places:
-            items[places[0]] = entry
-        else:
-            items.append(entry)
-        result[key] = items
-    result["current-context"] = name
-    return result
 
 
 def _text_of(path: Path) -> str:

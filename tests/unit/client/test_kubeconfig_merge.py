@@ -122,6 +122,13 @@ def test_names_that_are_all_taken_are_an_error(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_remove_leaves_foreign_entries_of_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(COMMENTED)
+    kubeconfig.remove(path, "prod")
+    assert path.read_text() == COMMENTED
+
+
 def test_style_that_cannot_be_extended_keeps_its_comments(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text('{"clusters": [{"name": "x"}]} # one line\n')
