@@ -18,11 +18,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given, settings, strategies as st
 
 from grange.agent import grpc_health
 from grange.agent.config import NodeConfig
 from grange.agent.probes import ProbeTarget, SystemProber
 from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program
+from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
 from grange.agent.service import NodeAgent
 from grange.api.kinds import BUILT_IN, CONFIGMAP, POD, SECRET
@@ -31,7 +33,7 @@ from grange.api.scheme import Scheme
 from grange.api.status import NotFound
 from grange.api.wire import ADMIN
 from grange.apiserver.application import Application
-from grange.base.clock import Clock
+from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.metrics import registry
 from grange.base.offload import Threads
@@ -206,9 +208,10 @@ async def test_volumes_outlive_a_restart_and_the_root_does_not(bench: Bench) -> 
             "web", lambda pod: any(x.restart_count >= 1 for x in pod.status.container_statuses)
         )
         async with bench.clock.timeout(LIMIT_S):
-            while len((said := await bench.log_of(runtime, pod, 1)).split()) < 2:
+            while len((said := await bench.log_of(runtime, pod, 1)).split()) < 3:
                 await bench.clock.sleep(0.02)
-        assert said.split() == ["data", "there"]
+        # ``var`` leads to the token of the service account; ``here`` is gone.
+        assert said.split() == ["data", "var", "there"]
         await bench.delete("web")
 
 
@@ -400,6 +403,47 @@ async def test_no_probe_of_a_manifest_ends_its_worker(prober: SystemProber, kind
     for action in actions:
         found = await prober.ask(probe(**{kind: action}), target())
         assert (found.ok, bool(found.message)) == (False, True)
+
+
+# Nothing listens on port 1, and no host is one that could be looked up.
+PLACES = {"port": st.sampled_from([1, *PORTS]) | st.text(max_size=6, alphabet="\u00b9x-+ _")}
+FIELDS = {
+    "host": st.sampled_from(["127.0.0.1", *HOSTS]),
+    "path": st.text(max_size=20),
+    "scheme": st.sampled_from(["HTTP", "HTTPS", "https", "", "FTP"]),
+    "httpHeaders": st.lists(
+        st.dictionaries(st.sampled_from(["name", "value", "other"]), st.text(max_size=10)),
+        max_size=3,
+    ),
+}
+ACTIONS = st.fixed_dictionaries(PLACES, optional=FIELDS)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "httpGet": ACTIONS,
+        "tcpSocket": ACTIONS,
+        "exec": st.fixed_dictionaries({"command": st.lists(st.text(max_size=5), max_size=2)}),
+        "grpc": st.fixed_dictionaries(
+            {"port": st.sampled_from([-1, 0, 1, 65536, 2**70])},
+            optional={"service": st.text(max_size=300)},
+        ),
+        "timeoutSeconds": st.sampled_from([-1, 0, 1, 2**40]),
+    },
+)
+
+
+@given(SPECS)
+@settings(max_examples=150, deadline=None)
+def test_every_probe_spec_has_an_answer(fields: dict[str, Any]) -> None:
+    """Whatever a manifest says: nothing passes, and nothing ends the worker that asks."""
+
+    async def ask() -> None:
+        clock = LoopClock()
+        prober = SystemProber(FakeRuntime(FakeMachine(), clock), clock)
+        found = await prober.ask(probe(**fields), target())
+        assert (bool(found.ok), bool(found.message)) == (False, True)
+
+    asyncio.run(ask())
 
 
 async def test_probe_without_descriptors_is_no_failure(prober: SystemProber) -> None:
