@@ -22,7 +22,7 @@ from grange.sim.crashpoints import CrashPoint, every_point
 ENOUGH = 1000
 """Seeds of ``make sim``."""
 
-TURN = 2
+TURN = 3
 """How many misfortunes besides death a seed tells."""
 
 Case = TypeVar("Case")
