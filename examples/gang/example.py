@@ -24,15 +24,31 @@ def groups(stage: Stage) -> dict[str, dict[str, Any]]:
     return {item["metadata"]["name"]: item.get("status") or {} for item in listing["items"]}
 
 
-def until(stage: Stage, wanted: str, count: int) -> dict[str, dict[str, Any]]:
-    """Wait until so many groups are in a phase."""
+def until(stage: Stage, wanted: tuple[str, ...], count: int) -> dict[str, dict[str, Any]]:
+    """Wait until so many groups are in one of these phases."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         found = groups(stage)
-        if sum(status.get("phase") == wanted for status in found.values()) >= count:
+        if sum(status.get("phase") in wanted for status in found.values()) >= count:
             return found
         if time.monotonic() > deadline:
-            raise RuntimeError(f"no {count} groups {wanted} after {LIMIT_S:.0f} s: {found}")
+            phases = " or ".join(wanted)
+            raise RuntimeError(f"no {count} groups {phases} after {LIMIT_S:.0f} s: {found}")
+        time.sleep(0.05)
+
+
+def waits(stage: Stage) -> dict[str, str]:
+    """Why a gang waited, by gang; from the Events of its members, which outlast the wait."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        listing = json.loads(stage.grange("get", "events", "-o", "json", quiet=True))
+        found = {
+            item["involvedObject"]["name"].rpartition("-")[0]: item["message"]
+            for item in listing["items"]
+            if item["reason"] == "FailedScheduling" and "over quota" in item["message"]
+        }
+        if found or time.monotonic() > deadline:
+            return found
         time.sleep(0.05)
 
 
@@ -50,14 +66,12 @@ def run(stage: Stage) -> None:
     """The whole example."""
     with stage.step("apply two gangs of three, and a queue with room for three pods"):
         stage.grange("apply", "-f", str(MANIFEST))
-        found = until(stage, "Running", 1)
-        for name, status in found.items():
-            for told in status.get("conditions", ()):
-                if told["status"] == "False":
-                    stage.say(f"  {name} waits: {told['message']}")
+        until(stage, ("Running", "Finished"), 1)
+        for name, message in waits(stage).items():
+            stage.say(f"  {name} waits: {message}")
         stage.grange("get", "podgroups")
     with stage.step("see them take turns"):
-        until(stage, "Finished", 2)
+        until(stage, ("Finished",), 2)
         spans = sorted(times(stage, gang) for gang in GANGS)
         if max(spans[0][1]) > min(spans[1][0]):
             raise RuntimeError(f"members of both gangs ran at the same time: {spans}")
