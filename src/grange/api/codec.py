@@ -6,6 +6,7 @@ depth before anything walks it, so that the walkers may recurse.
 
 import json
 import re
+from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
@@ -133,6 +134,7 @@ def is_json(media_type: str) -> bool:
     return _media_kind(media_type).endswith("json")
 
 
+@lru_cache(maxsize=64)
 def _media_kind(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 

@@ -57,6 +57,7 @@ class Call:
     metrics: ServerMetrics
     explainer: Explainer | None
     accounts: AccountTokens
+    _large: bool | None = None
 
     @property
     def clock(self) -> Clock:
@@ -71,9 +72,12 @@ class Call:
     @property
     def is_large(self) -> bool:
         """Whether reading the body may take longer than the event loop should be held for."""
-        request = self.request
-        # A few aliases make a small YAML text stand for a large document.
-        return is_large(request.body) or codec.is_yaml(request.headers.get("content-type") or JSON)
+        if self._large is None:
+            request = self.request
+            media = request.headers.get("content-type") or JSON
+            # A few aliases make a small YAML text stand for a large document.
+            self._large = is_large(request.body) or codec.is_yaml(media)
+        return self._large
 
     async def prepare(self, work: Callable[[], T]) -> T:
         """The result of reading the body, off the event loop where the body is large."""

@@ -4,6 +4,7 @@ The token comes in a volume of the shape that Kubernetes gives it, named by a pr
 know. Its name is the same for all pods, so that pods of one template still have the same volumes.
 """
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -137,7 +138,9 @@ def _is_token(volume: Document) -> bool:
     return isinstance(name, str) and name.startswith(VOLUME_PREFIX) and "projected" in volume
 
 
+@cache
 def _volume(*, has_ca: bool) -> Document:
+    """The token's volume, with all defaults: nothing writes to it, so all pods share it."""
     field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
     sources: list[Document] = [
         {"serviceAccountToken": {"expirationSeconds": MOUNTED_S, "path": "token"}},
