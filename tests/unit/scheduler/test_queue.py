@@ -375,3 +375,106 @@ def test_a_pod_that_asks_for_less_is_an_event() -> None:
     event = pod_update(old, new, Subject.ASSIGNED_POD)
     assert event is not None
     assert event.action == Action.POD_SCALE_DOWN
+
+
+def test_activation_keeps_the_place_of_an_active_pod() -> None:
+    queue = SchedulingQueue(PROFILE)
+    queue.add(info("first"), now=0.0)
+    queue.add(info("second"), now=1.0)
+    queue.activate(["uid-first"], 2.0)
+    assert names(queue, 2.0) == ["first", "second"]
+
+
+def test_leftovers_are_requeued_at_the_deadline() -> None:
+    """A flush at the deadline does its work: the next deadline is later, not the same again."""
+    queue = SchedulingQueue(PROFILE, replace(NO_EARLY, leftover_s=5.0, leftover_check_s=30.0))
+    queue.add(info("p"), now=0.0)
+    queue.flush(0.0)
+    queue.turn_down(popped(queue, 0.0), FIT, 0.0)
+    assert queue.next_deadline(0.0) == 30.0
+    queue.flush(30.0)
+    assert queue.pool_of("uid-p") is Pool.ACTIVE
+
+
+def test_unsigned_pods_each_get_their_own_hint() -> None:
+    """Without a signature the answer for one pod says nothing of the next."""
+
+    def hint(pod: PodInfo, before: Object, after: Object) -> bool:
+        return pod.uid == "uid-second"
+
+    unsigned = Plugin(
+        "Unsigned", events=(Registration(ClusterEvent(Subject.NODE, Action.ADD), hint),)
+    )
+    queue = SchedulingQueue(Profile([*plugins.DEFAULT, unsigned]), NO_EARLY)
+    for name in ("first", "second"):
+        queue.add(info(name), now=0.0)
+        queue.turn_down(popped(queue, 0.0), frozenset({"Unsigned"}), 0.0)
+    assert queue.move(NODE_ADD, 0.0) == 1
+    assert queue.pool_of("uid-first") is Pool.UNSCHEDULABLE
+    assert queue.pool_of("uid-second") is Pool.BACKOFF
+
+
+def test_ungated_pod_that_never_failed_has_no_backoff() -> None:
+    queue = SchedulingQueue(PROFILE, NO_EARLY)
+    before, after = info("p", **GATED), info("p")
+    queue.add(before, now=0.0)
+    event = pod_update(before.pod, after.pod, Subject.UNSCHEDULED_POD)
+    queue.update(after, event, now=0.0)
+    assert queue.pool_of("uid-p") is Pool.ACTIVE
+
+
+def test_statistics_of_a_pod_deleted_and_added_in_flight() -> None:
+    queue = SchedulingQueue(PROFILE)
+    queue.add(info("p"), now=0.0)
+    popped(queue, 0.0)
+    queue.delete("uid-p")
+    counts = queue.statistics()
+    assert (counts.active, counts.in_flight) == (0, 0)
+    assert "uid-p" not in queue
+    queue.add(info("p"), now=1.0)
+    assert "uid-p" in queue
+    counts = queue.statistics()
+    assert (counts.active, counts.in_flight) == (1, 0)
+
+
+def test_shelving_moves_only_pods_that_wait() -> None:
+    queue = SchedulingQueue(PROFILE, NO_EARLY)
+    for name in ("flying", "active", "parked"):
+        queue.add(info(name), now=0.0)
+    queue.add(info("gated", **GATED), now=0.0)
+    flying, active, parked = (popped(queue, 0.0) for _ in range(3))
+    queue.turn_down(parked, FIT, 0.0)
+    queue.fail(active, 0.0)
+    queue.activate([active.uid], 0.0)
+    gate = queue.find("uid-gated")
+    assert gate is not None
+    rejectors = gate.rejectors
+    for name in ("flying", "active", "parked", "gated", "nobody"):
+        queue.shelve(f"uid-{name}", frozenset({"Quota"}), 7.0)
+    assert flying.pool is Pool.IN_FLIGHT
+    for pod in (active, parked):
+        assert (pod.pool, pod.rejectors) == (Pool.UNSCHEDULABLE, frozenset({"Quota"}))
+    assert gate.rejectors == rejectors
+    counts = queue.statistics()
+    assert (counts.active, counts.backoff, counts.unschedulable, counts.gated) == (0, 0, 3, 1)
+    queue.shelve(active.uid, frozenset({"Quota"}), 9.0)
+    assert active.timestamp == 7.0
+
+
+def test_due_is_when_a_pod_is_tried_at_the_latest() -> None:
+    queue = SchedulingQueue(PROFILE, replace(NO_EARLY, leftover_s=300.0))
+    for name in ("parked", "failed", "active"):
+        queue.add(info(name), now=0.0)
+    queue.add(info("gated", **GATED), now=0.0)
+    parked, failed = popped(queue, 0.0), popped(queue, 0.0)
+    assert queue.due(parked) is None
+    queue.turn_down(parked, FIT, 7.0)
+    queue.fail(failed, 7.25)
+    due = {pod.info.pod.metadata.name: queue.due(pod) for pod in queue.waiting()}
+    assert due == {"parked": 307.0, "failed": 9.0, "active": None, "gated": None}
+    queue.move(WILDCARD, 7.5)
+    assert queue.due(parked) == 9.0
+    queue.flush(8.99)
+    assert queue.pool_of("uid-failed") is Pool.ERROR_BACKOFF
+    queue.flush(9.0)
+    assert queue.pool_of("uid-failed") is Pool.ACTIVE
