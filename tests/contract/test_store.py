@@ -550,6 +550,14 @@ async def test_closed_subscription_ends_and_lets_others_go_on(store: Store) -> N
     assert len(await take(two, 2)) == 2
 
 
+async def test_watch_works_after_the_last_of_its_prefix_closed(store: Store) -> None:
+    for number in range(3):
+        subscription = store.watch("/a/", after=store.revision)
+        entry = await put(store, f"/a/{number}")
+        assert [event.revision for event in await take(subscription, 1)] == [entry.revision]
+        subscription.close()
+
+
 @pytest.mark.parametrize("unread", [0, 1])
 async def test_what_comes_after_the_end_of_a_subscription_is_not_its_progress(
     store: Store, unread: int

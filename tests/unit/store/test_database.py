@@ -293,6 +293,8 @@ def test_history_is_read_in_pieces_of_some_bytes(file: Path) -> None:
     assert database.truncate_wal()  # no read is left open
     rest, position = history.changes("/", 3, 10, limit=100, limit_bytes=30_000)
     assert (len(rest), position) == (7, 10)
+    exact, position = history.changes("/", 0, 10, limit=100, limit_bytes=first[0].size_bytes)
+    assert ([each.entry.revision for each in exact], position) == ([1], 1)
     few, position = history.changes("/", 0, 10, limit=4, limit_bytes=30_000)
     assert (len(few), position) == (4, 4)
     history.close()
