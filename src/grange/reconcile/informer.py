@@ -165,6 +165,7 @@ class Informer(Generic[R]):
         self._heard = 0.0  # when the watch last said anything
         self._attempt = 0  # consecutive failures
         self._relisting = False  # the last trouble of this series was a history that was gone
+        self._listed = False
         self._lists = self._watches = self._events = self._dropped = 0
         self._undecodable = self._failures = self._handler_errors = 0
 
@@ -236,10 +237,11 @@ class Informer(Generic[R]):
                 self._failures += 1
                 cap_s = OUTAGE_CAP_S if is_outage(error) else math.inf
                 asked_s = float(error.details.retry_after_seconds)
-                if isinstance(error, NotFound) and not self.synced.is_set():
+                if isinstance(error, NotFound) and not self._listed:
                     # A cluster that never served the kind has no objects of it; it may learn it.
-                    self._log.info("the server has no such kind; looking again", error=error)
-                    self.synced.set()
+                    if not self.synced.is_set():
+                        self._log.info("the server has no such kind; looking again", error=error)
+                        self.synced.set()
                 else:
                     attempt = self._attempt + 1
                     self._log.warning("list or watch failed", attempt=attempt, error=error)
@@ -260,6 +262,7 @@ class Informer(Generic[R]):
         if number < self._seen:
             self._log.warning("the server went back in time", was=self._seen, now=number)
         self._replace(listed)
+        self._listed = True
         self._version = version
         self._seen = number
         if not self.synced.is_set():

@@ -23,6 +23,7 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.informer import Informer, InformerFactory, InformerSettings
+from grange.sim.pytest_plugin import Records
 
 
 class Mirror:
@@ -638,6 +639,20 @@ async def test_kind_that_is_not_served_yet_has_no_objects(clock: Clock, log: Log
         assert len(informer.store) == 0
         await clock.sleep(140)
         assert mirror.said == ["+a"]
+
+
+async def test_kind_that_is_not_served_is_logged_once(
+    clock: Clock, log: Logger, records: Records
+) -> None:
+    async def handler(request: Request) -> Response:
+        return failed(NotFound("the server could not find the requested resource"))
+
+    async with running(handler, clock, log) as (informer, _):
+        await informer.synced.wait()
+        await clock.sleep(300)
+        events = [event for event, _ in records]
+        assert events.count("the server has no such kind; looking again") == 1
+        assert "list or watch failed" not in events
 
 
 async def test_kind_that_is_not_served_any_more_keeps_its_last_state(
