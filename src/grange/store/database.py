@@ -379,7 +379,8 @@ class History:
             for revision, key, value, created, deleted, previous, before in rows:
                 change = Change(
                     Entry(key, value, revision, created),
-                    Entry(key, before, previous, created) if previous else None,
+                    # Without its value when a compaction overtook this read: the caller rejects that.
+                    Entry(key, before, previous, created) if before is not None else None,
                     deleted=bool(deleted),
                 )
                 found.append(change)
