@@ -12,6 +12,7 @@ from grange.reconcile.farm.alerts import (
     HIGH,
     LOW,
     Alert,
+    Alerts,
     GaugeAlerter,
     LogAlerter,
     MemoryAlerter,
@@ -274,3 +275,22 @@ def test_an_alert_is_logged_as_loudly_as_it_is_urgent(
     alerter.raised(told)
     alerter.resolved(told)
     assert [record.levelname for record in caplog.records] == [level, "INFO"]
+
+
+def test_alert_that_came_back_is_resolved_and_not_dropped() -> None:
+    class WithDropped(MemoryAlerter):
+        def dropped(self, alert: Alert) -> None:
+            self.history.append(("dropped", alert))
+
+    memory = WithDropped()
+    alerts = Alerts(memory)
+    alerts.fire(alert())
+    alerts.leave("default/web", "short")
+    assert alerts.active() == []
+    assert alerts.adopt(alert())
+    assert alerts.clear("default/web", "short")
+    assert [what for what, _ in memory.history] == ["raised", "left", "adopted", "resolved"]
+    alerts.fire(alert())
+    alerts.leave("default/web", "short")
+    assert not alerts.clear("default/web", "short")
+    assert [what for what, _ in memory.history[4:]] == ["raised", "left", "dropped"]

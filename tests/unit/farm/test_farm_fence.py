@@ -251,6 +251,7 @@ async def test_intent_of_a_pass_loses_to_whoever_claimed_the_object_meanwhile(
     client = FencedClient(world.client, PassFence(session), clock=clock)
     change = {"metadata": {"labels": {"x": "y"}}}
     obj = await client.compare_and_set(REPLICATIONCONTROLLER, obj, change)
+    assert obj.metadata.labels == {"x": "y"}
     await named(Token("b", "y", 1))
     with pytest.raises(Conflict):
         await client.compare_and_set(REPLICATIONCONTROLLER, obj, change)

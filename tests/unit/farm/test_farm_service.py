@@ -203,6 +203,25 @@ async def test_annotation_that_somebody_removed_is_put_back_by_its_owner(
     assert sorted(hands[0].held + hands[1].held) == NAMES
 
 
+async def test_removed_annotation_does_not_end_a_live_claim(world: World, clock: Clock) -> None:
+    """Its owner may still write: another member waits for the end of that session."""
+    hands = {name: join(world, name) for name in "ab"}
+    await create(world, *NAMES)
+    await clock.sleep(5)
+    before = await owners(world)
+    world.network.partition("a")  # it cannot put its name back
+    for name in NAMES:
+        if before[name] == "b":
+            await world.client.delete(REPLICATIONCONTROLLER, name, NAMESPACE)
+        else:
+            strip = {"metadata": {"annotations": {OWNER_ANNOTATION: None}}}
+            await world.client.patch(REPLICATIONCONTROLLER, name, NAMESPACE, patch=strip)
+    await clock.sleep(TTL_S / 2 - 1)
+    assert hands["b"].held == []
+    await clock.sleep(2 * TTL_S)
+    assert hands["b"].held == [name for name in NAMES if before[name] == "a"]
+
+
 async def test_nonsense_in_the_annotation_is_nobodys_name(world: World, clock: Clock) -> None:
     await create(world, "s")
     mark = {"metadata": {"annotations": {OWNER_ANNOTATION: "me!"}}}
