@@ -425,9 +425,29 @@ def test_claim_releases_a_pod_that_was_relabelled_on_purpose() -> None:
     assert claim.owned == ()
 
 
+def test_claim_keeps_a_relabelled_pod_that_terminates() -> None:
+    """Nothing is gained by releasing it: it is counted until it is gone."""
+    owner = builders.controller()
+    labels = {identity.RC_NAME_LABEL: "quarantine"}
+    terminating = builders.pod(owner, node="a", labels=labels, deleted=True)
+    claim = logic.claim(owner, [terminating])
+    assert (claim.owned, claim.release) == ((terminating,), ())
+
+
 def test_claim_adopts_nothing_for_a_controller_being_deleted() -> None:
     owner = builders.controller(deleted=True)
     assert logic.claim(owner, [builders.pod(owner, node="a", orphan=True)]).adopt == ()
+
+
+def test_surge_pod_without_a_node_is_not_short() -> None:
+    """As many pods are there as are wanted: that more would be made is nothing to alert about."""
+    before = builders.controller(replicas=2)
+    owner = builders.controller(replicas=2, template=OTHER)
+    sides = rollout.Sides(new=1, old=2, source=before)
+    plan = decide(owner, on_nodes(before, "a", "b"), ["a", "b"], sides=sides)
+    assert (plan.create, plan.short) == ((), 0)
+    plan = decide(owner, on_nodes(before, "a"), ["a"], sides=sides)
+    assert (plan.create, plan.short) == ((), 1)
 
 
 # --- who goes first -----------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
 from grange.api.kinds.auditrecord import AuditRecord
@@ -24,7 +26,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.locks import ObjectLock
-from grange.controllers.replication import transfer
+from grange.controllers.replication import logic, transfer
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.transfer import TRANSITIONS, Event, Phase
 from grange.sim.machinepool import SimulatedPool
@@ -107,6 +109,28 @@ def test_an_event_that_means_nothing_changes_nothing() -> None:
 def test_a_phase_from_another_version_is_rolled_back() -> None:
     item = NodeTransfer(id="t", phase="Teleporting", old="a", old_pod="web-a", old_uid="u")
     assert transfer.phase_of(item) is Phase.ROLLING_BACK
+
+
+@pytest.mark.parametrize(
+    ("new", "deleted"), [("running", True), ("terminating", False), ("gone", False)]
+)
+def test_rollback_deletes_its_new_pod_once(new: str, *, deleted: bool) -> None:
+    item = NodeTransfer(
+        id="t",
+        phase="RollingBack",
+        old="a",
+        old_pod="web-a",
+        old_uid="uid-web-a",
+        new="b",
+        new_pod="web-b",
+    )
+    web = builders.controller(replicas=1)
+    pods = [builders.pod(web, node="a", name="web-a")]
+    if new != "gone":
+        pods.append(builders.pod(web, node="b", name="web-b", deleted=new == "terminating"))
+    situation = logic.Situation(web, pods, {"a", "b"})
+    plan = transfer.with_acts(logic.Plan(), situation, [item], spare=0, now=timestamps.EPOCH)
+    assert [removal.pod.metadata.name for removal in plan.delete] == ["web-b"] * deleted
 
 
 # --- the way it goes -----------------------------------------------------------------------------
