@@ -13,7 +13,7 @@ from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import vouching
+from grange.controllers.replication import logic, vouching
 from grange.controllers.replication.readiness import Readiness
 
 
@@ -61,3 +61,25 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
         fresh.appeared(pods[2])
         fresh.appeared(pods[3])
         assert await vouching.heard_of(there.watched, owner, pods[2:4], fresh) == {"n3"}
+
+
+async def test_plan_that_takes_no_available_pod_reads_nothing(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        requests: list[str] = []
+
+        def note(request: Request) -> ApiError | None:
+            requests.append(request.path)
+            return None
+
+        owner = builders.controller(replicas=2)
+        pods = [builders.pod(owner, node=name, name=name) for name in "ab"]
+        available = frozenset({pods[0].metadata.uid})
+        situation = logic.Situation(owner, pods, {"a", "b"}, available=available)
+        there.gate = note
+        for taken in ([], pods[1:]):
+            plan = logic.Plan(delete=tuple(logic.Removal(pod, "Surplus") for pod in taken))
+            answer = await vouching.vouched(there.watched, situation, plan, Readiness(clock))
+            assert answer is plan
+        assert requests == []
