@@ -7,7 +7,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.unit.controllers import builders
-from tests.unit.controllers.test_replication_transfer import label, moved, nodes, started, transfers
+from tests.unit.controllers.test_replication_transfer import (
+    DYNAMIC,
+    label,
+    moved,
+    nodes,
+    on,
+    phase,
+    started,
+    transfers,
+)
 from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
@@ -149,3 +158,28 @@ async def test_packed_pods_ask_the_pool_only_when_no_node_is_eligible(
         await label(there, "a", fits=False)
         await there.until(lambda: moved(there, other or "p"), limit_s=60)
         assert bool(pool.requests) == (not other)
+
+
+async def test_ordered_removal_and_transfer_share_the_minimum(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """What a pass removes by order is not there any more for a transfer that is about to finish."""
+    async with world(clock, rng, log) as there:
+        await there.hold_ready("b")
+        await nodes(there, "a", "b", "c")
+        await there.add_controller(replicas=3, **DYNAMIC, rollout={"maxUnavailable": 0})
+        there.start(ReplicationService(there.deps))
+        await there.settle(5.0)
+        assert (await there.controller()).status.ready_replicas == 2
+        await nodes(there, "d")
+        await label(there, "a", fits=False)
+        await there.until(lambda: phase(there, transfer.Phase.FINISHING))
+        await there.settle(5.0)
+        assert await on(there) == ["a", "b", "c", "d"], "no pod may go while one is not ready"
+        (order,) = [pod.metadata.uid for pod in await there.pods() if pod.spec.node_name == "c"]
+        patch = {"metadata": {"annotations": {REMOVE_ANNOTATION: order}}, "spec": {"replicas": 2}}
+        await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=patch)
+        await there.settle(5.0)
+        assert await on(there) == ["a", "b", "d"]
+        await there.let_ready("b")
+        await there.until(lambda: moved(there, "b", "d"))
