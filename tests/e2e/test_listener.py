@@ -523,6 +523,27 @@ async def test_bodies_of_all_connections_share_one_bound(start: Start, clock: Cl
         assert budget.held == 0
 
 
+async def test_compressed_body_is_inflated_within_its_bound(start: Start) -> None:
+    """A megabyte may stand for a gigabyte: nothing of it is made for a caller without a credential."""
+    zipped = "Content-Encoding: gzip"
+    bomb = gzip.compress(b" " * 50_000_000)
+    async with start() as harness:
+        budget = harness.listener.budget
+        async with harness.wire() as wire:
+            wire.ask("PUT", "/", bomb, zipped)
+            assert (await wire.answer()).code == 401
+        assert budget.inflated == 0
+        async with harness.wire() as wire:
+            wire.ask("POST", "/", bomb, zipped, AUTHORIZED)
+            assert (await wire.answer()).code == 413
+        assert 0 < budget.inflated < 5_000_000
+        for coding, body in (("br", b"x"), ("gzip", gzip.compress(b"x") + b"more")):
+            async with harness.wire() as wire:
+                wire.ask("POST", "/", body, f"Content-Encoding: {coding}", AUTHORIZED)
+                assert (await wire.answer()).code in (400, 415)
+        assert harness.handler.seen == []
+
+
 async def test_body_that_cannot_be_decoded_is_a_bad_request(
     start: Start, records: list[tuple[str, dict[str, object]]]
 ) -> None:

@@ -1,12 +1,15 @@
 """Bodies of requests as they arrive: bounded each by itself, in time, and all of them together."""
 
+import zlib
+
 from aiohttp import web
 
-from grange.api.status import BadRequest, Timeout, TooLarge, TooManyRequests
+from grange.api.status import BadRequest, Timeout, TooLarge, TooManyRequests, UnsupportedMediaType
 from grange.apiserver.protocol import MALFORMED
 from grange.base.clock import Clock
 
 _RETRY_AFTER_S = 1
+_WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
 class BodyBudget:
@@ -14,11 +17,16 @@ class BodyBudget:
 
     Args:
         most: how many bytes.
+
+    Attributes:
+        held: how many there are now.
+        inflated: bytes made by decompression so far (a work counter).
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.held = 0
+        self.inflated = 0
 
     def take(self, count: int) -> None:
         """Hold so many more bytes.
@@ -90,7 +98,7 @@ class Body:
             raise _malformed(error) from error
         if len(body) > self._limit:
             raise self._too_large()
-        return body
+        return self._decompressed(body)
 
     async def read(self) -> bytes:
         """A body that is still on its way.
@@ -122,7 +130,30 @@ class Body:
             raise Timeout(
                 f"the body did not arrive within {self._within_s:g} s; nothing was done"
             ) from None
-        return b"".join(pieces)
+        return self._decompressed(b"".join(pieces))
+
+    def _decompressed(self, body: bytes) -> bytes:
+        """The body without its content coding; no more of it is made than a body may have."""
+        coding = self._incoming.headers.get("content-encoding", "").strip().lower()
+        if not body or coding in ("", "identity"):
+            return body
+        window = _WINDOWS.get(coding)
+        if window is None:
+            raise UnsupportedMediaType(
+                f'the content coding "{coding[:64]}" is not read here; send the body as it is or '
+                f"as one of {', '.join(sorted(_WINDOWS))}"
+            )
+        inflater = zlib.decompressobj(window)
+        try:
+            plain = inflater.decompress(body, self._limit + 1)
+        except zlib.error as error:
+            raise _malformed(error) from error
+        self._budget.inflated += len(plain)
+        if len(plain) > self._limit:
+            raise self._too_large()
+        if not inflater.eof or inflater.unused_data:
+            raise BadRequest(f"cannot read the body of the request: it is not one {coding} stream")
+        return plain
 
     def _too_large(self) -> TooLarge:
         return TooLarge(

@@ -132,6 +132,7 @@ class Server(web.Server):
             read_bufsize=_READ_BUFFER_BYTES,
             access_log=None,
             lingering_time=_LINGERING_S,
+            auto_decompress=False,  # bodies are decompressed within bounds, once the caller is known
         )
         self._body_bytes = body_bytes
         self._head_s = head_s
