@@ -3,8 +3,10 @@
 import re
 
 # C0, DEL and C1; in UTF-8 terminals take C1 for the same commands as ESC with a letter.
-_ANY = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_ALL_BUT_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Marks of direction change the order in which the rest of a line is shown (Unicode, UAX 9).
+_DIRECTION = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_ANY = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}]")
+_ALL_BUT_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -26,4 +28,5 @@ def escape_json(text: str) -> str:
 
 
 def _visible(match: re.Match[str]) -> str:
-    return _SHORT.get(match[0]) or f"\\x{ord(match[0]):02x}"
+    number = ord(match[0])
+    return _SHORT.get(match[0]) or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")

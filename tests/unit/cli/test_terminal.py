@@ -44,6 +44,11 @@ def test_no_control_character_is_left_and_plain_text_is_unchanged(text: str) -> 
         assert shown == text
 
 
+def test_marks_of_direction_are_shown_as_escapes() -> None:
+    """They reorder what follows on the line, file names and commands among it."""
+    assert controls.escape("a\u202egpj.exe\u2069 \u00e9") == "a\\u202egpj.exe\\u2069 \u00e9"
+
+
 def test_control_characters_are_shown_as_escapes() -> None:
     assert controls.escape("a\x1b[2Jb\x9bc\r\n\td\x7f") == "a\\x1b[2Jb\\x9bc\\r\n\td\\x7f"
     assert terminal.cell("a\nb\tc") == "a\\nb\\tc"
