@@ -1,6 +1,7 @@
 """``grange down``: stop the control plane of a data directory."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 
 from grange.app import process
 from grange.app.settings import default_data_dir
+from grange.cli import terminal
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.surroundings import Surroundings
@@ -18,10 +20,11 @@ def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
     """The data directory that is meant where none is named.
 
     That is ``$GRANGE_DATA_DIR``, else the one whose context is current, else the default one; the
-    last is asked about where another program's context is current and somebody can be asked.
+    last needs a confirmation where another program's context is current.
 
     Raises:
         NotConfirmed: the answer was no.
+        UsageError: another program's context is current, and there is no terminal to ask at.
     """
     from grange.client.kubeconfig import current_home  # reads YAML, which takes its time
 
@@ -31,7 +34,12 @@ def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
     current, home = current_home(around.kubeconfig)
     if home:
         return Path(home)
-    if current and around.interactive and sys.stdin.isatty():
+    if current:
+        if not (around.interactive and sys.stdin.isatty()):
+            raise click.UsageError(
+                f"no data directory is named: the current context, {terminal.cell(current)}, is not "
+                f"Grange's; add --data-dir {shlex.quote(str(default))} to stop the default one"
+            )
         confirm(f"The current context, {current}, is not Grange's. Stop {default}?", yes=False)
     return default
 

@@ -185,7 +185,8 @@ async def serve(settings: Settings, *, merge_into: Sequence[Path]) -> None:
         lines.append(
             next_steps(
                 reach,
-                "" if settings.data_dir == default_data_dir(os.environ) else settings.data_dir,
+                settings.data_dir,
+                default=settings.data_dir == default_data_dir(os.environ),
                 terminal=sys.stdin.isatty(),
             )
         )
@@ -212,16 +213,18 @@ def merged_line(context: str, path: Path, *, current: bool) -> str:
     )
 
 
-def next_steps(reach: str, data_dir: Path | str, *, terminal: bool) -> str:
+def next_steps(reach: str, data_dir: Path, *, default: bool, terminal: bool) -> str:
     """The line that says what to type next.
 
     Args:
         reach: the option to give to every verb; empty if the current context will do.
-        data_dir: the directory to name to ``down``; empty if it is the default one.
+        data_dir: the data directory.
+        default: it is the default one.
         terminal: Ctrl-C reaches this process.
     """
     apply = "grange apply -f FILE --wait" + (f" {reach}" if reach else "")
-    down = "grange down" + (f" --data-dir {data_dir}" if data_dir else "")
+    # Without --data-dir, down follows the current context before the default directory.
+    down = "grange down" + ("" if default and not reach else f" --data-dir {data_dir}")
     return f"{NEXT} {apply} · stop with {'Ctrl-C or ' if terminal else ''}{down}"
 
 

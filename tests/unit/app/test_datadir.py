@@ -1,9 +1,12 @@
 """The data directory is its owner's alone, and remembers how many nodes there were."""
 
+import io
 import os
 import signal
+import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from grange.app import pki, process
@@ -17,7 +20,7 @@ from grange.app.datadir import (
 from grange.app.detach import command_line, default_interrupt, rotate
 from grange.app.down import meant
 from grange.app.settings import Settings, SettingsError, default_data_dir
-from grange.app.up import chosen_nodes, merged_line
+from grange.app.up import chosen_nodes, merged_line, next_steps
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -146,6 +149,42 @@ def test_down_means_what_the_current_context_names(tmp_path: Path, clock: Clock)
     assert meant(around, named) == tmp_path / "other"
     kubeconfig.remove(config, "demo")
     assert meant(around, environment) == default
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_down_refuses_a_foreign_context_without_terminal(
+    tmp_path: Path, clock: Clock, interactive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("current-context: prod\ncontexts: [{name: prod, context: {cluster: prod}}]\n")
+    around = Surroundings(
+        clock=clock,
+        rng=Stream(1),
+        log=Logger("test"),
+        kubeconfig=(config,),
+        interactive=interactive,
+        color=False,
+        width=80,
+        run=lambda _: None,
+    )
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # no terminal
+    environment = {"HOME": str(tmp_path)}
+    default = tmp_path / ".local" / "share" / "grange"
+    with pytest.raises(click.UsageError, match=rf"prod, is not .* --data-dir {default} "):
+        meant(around, environment)
+    named = {**environment, "GRANGE_DATA_DIR": str(tmp_path / "other")}
+    assert meant(around, named) == tmp_path / "other"
+
+
+@pytest.mark.parametrize(
+    ("reach", "default", "named"),
+    [("", True, False), ("--context grange", True, True), ("", False, True)],
+)
+def test_next_steps_name_a_directory_down_would_not_find(
+    reach: str, default: bool, named: bool
+) -> None:
+    line = next_steps(reach, Path("/d"), default=default, terminal=False)
+    assert line.endswith("grange down --data-dir /d" if named else "grange down")
 
 
 def test_context_has_the_name_of_the_directory(tmp_path: Path) -> None:
