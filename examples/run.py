@@ -6,6 +6,7 @@ server's log.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -62,13 +63,13 @@ class Stage:
         if words[0] not in {"up", "down", "simulate"}:
             command += ["--kubeconfig", str(self.kubeconfig)]
         if not quiet:
-            self.say(f"$ grange {' '.join(words)}")
+            self.say(f"$ grange {shlex.join(words)}")
         done = subprocess.run(
             command, check=False, stdout=subprocess.PIPE, stderr=None, text=True, timeout=120
         )
         if done.returncode != 0:
             raise ExampleFailed(
-                f"grange {' '.join(words)} exited with {done.returncode}\n{done.stdout}"
+                f"grange {shlex.join(words)} exited with {done.returncode}\n{done.stdout}"
             )
         if not quiet:
             for line in done.stdout.splitlines():

@@ -255,5 +255,6 @@ def test_make_run_does_what_the_readme_says() -> None:
     assert "0 failed, at least 3 replicas ready" in done.stdout
     assert done.stdout.count(" works on vm-") == 6
     assert "over quota of queue training: pods 6 of 3, borrowing none" in done.stdout
+    assert "-l 'scheduling.x-k8s.io/pod-group in (blue,green)'" in done.stdout
     assert "fgd        allocates" in done.stdout
     assert "Summary" in done.stdout
