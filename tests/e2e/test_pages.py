@@ -31,6 +31,7 @@ _SELF = "sets up the environment that this test runs in"
 NOT_RUN = {
     ("README.md", "git clone … grange && cd grange"): _SELF,
     ("README.md", "make run"): _SELF,
+    ("README.md", "kubectl config use-context CLUSTER"): _FOREIGN,
     (
         "README.md",
         "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
