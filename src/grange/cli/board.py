@@ -179,8 +179,10 @@ async def _unready_pod(
         return None  # only a hint: what it explains has been said
     uid = found["metadata"]["uid"]
     for item in decode_document(listing.body).get("items") or []:
+        if readiness.is_terminating(item) or readiness.is_ready(item):
+            continue
         owners = item["metadata"].get("ownerReferences") or []
-        if not readiness.is_ready(item) and any(owner["uid"] == uid for owner in owners):
+        if any(owner["uid"] == uid for owner in owners):
             return _label(POD, item["metadata"]["name"]), await failures.describe(session, item)
     return None
 

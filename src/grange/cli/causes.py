@@ -7,6 +7,7 @@ or why no node was found. A run that ended before the pod was last ready is no c
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from grange.api import timestamps
 from grange.api.meta import Document
@@ -67,6 +68,22 @@ def of_pod(pod: Document) -> Cause | None:
         return Cause("", str(scheduled.get("message") or "unschedulable"))
     if ready.get("status") == "False" and (message := str(ready.get("message") or "")):
         return Cause("", message.partition("; ")[2] or message)
+    return None
+
+
+def of_restart(pod: Document, now: datetime) -> tuple[Cause, int] | None:
+    """Why a container that is ready was restarted, and how often; None where none was lately.
+
+    A run of ``RESET_S`` ends a series of restarts: the agent, too, forgets what was before.
+    """
+    for item in _containers(pod.get("status") or {}):
+        running = (item.get("state") or {}).get("running")
+        last = (item.get("lastState") or {}).get("terminated") or {}
+        if not running or (cause := _end(item, last)) is None:
+            continue
+        started = timestamps.parse_or(running.get("startedAt"), now)
+        if (now - started).total_seconds() < RESET_S:
+            return replace(cause, previous=True), int(item.get("restartCount") or 0)
     return None
 
 

@@ -37,15 +37,30 @@ async def describe(session: Session, pod: Document) -> str:
     """Why the pod is not ready.
 
     Where its status does not say, the latest warning about it does: kubelets put the message of a
-    probe into an Event only.
+    probe into an Event only. The message of a pod that failed as a whole (an eviction, a deadline)
+    comes before the exit of its containers, which follows from it.
     """
+    status = pod.get("status") or {}
+    if status.get("phase") == "Failed" and status.get("message"):
+        return ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
     cause = causes.of_pod(pod)
-    if cause is not None and cause.ended:
-        line = await _last_line(session, pod, cause)
-        return cause.with_output(line) if line else str(cause)
-    if cause is not None and not cause.is_vague:
-        return str(cause)
+    if cause is not None and (cause.ended or not cause.is_vague):
+        return await _with_output(session, pod, cause)
     return await _latest_warning(session, pod) or summary(pod)
+
+
+async def describe_restarts(session: Session, pod: Document, now: datetime) -> str:
+    """How often a ready pod was restarted lately, and why; empty where it was not."""
+    if (found := causes.of_restart(pod, now)) is None:
+        return ""
+    cause, count = found
+    times = "1 restart" if count == 1 else f"{count} restarts"
+    return f"{times}; the last one: {await _with_output(session, pod, cause)}"
+
+
+async def _with_output(session: Session, pod: Document, cause: causes.Cause) -> str:
+    line = await _last_line(session, pod, cause) if cause.ended else ""
+    return cause.with_output(line) if line else str(cause)
 
 
 async def _last_line(session: Session, pod: Document, cause: causes.Cause) -> str:

@@ -46,8 +46,12 @@ def gone(document: Document | None) -> State:
     """Whether the object is no longer there."""
     if document is None:
         return State(done=True, text="gone")
-    deleting = (document.get("metadata") or {}).get("deletionTimestamp")
-    return State(done=False, text="terminating" if deleting else "still there")
+    return State(done=False, text="terminating" if is_terminating(document) else "still there")
+
+
+def is_terminating(document: Document) -> bool:
+    """Whether the object is marked for deletion."""
+    return bool((document.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def has_condition(kind: str, status: str) -> Check:

@@ -140,7 +140,7 @@ def _crash_loop(document: Document, state: State, own: Sequence[Document]) -> St
 
 def _is_active(pod: Document) -> bool:
     ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
-    return not ended and not pod["metadata"].get("deletionTimestamp")
+    return not ended and not readiness.is_terminating(pod)
 
 
 def _is_owned(pod: Document, uid: object) -> bool:

@@ -6,13 +6,15 @@ import pytest
 from tests.unit.cli.sessions import opened
 from tests.unit.controllers.world import World, world
 
+from grange.api import codec, explanation, timestamps
+from grange.api.explanation import Explanation, State
 from grange.api.kinds import EVENT, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import failures
+from grange.cli import board, failures
 from grange.cli.session import Session
 from grange.cli.why import pods, replicationcontrollers
 from grange.sim import builders
@@ -26,9 +28,12 @@ class Logging(World):
 
     logs: bytes = TRACEBACK
     restarted = False
+    explained: Explanation | None = None
     asked: list[dict[str, str]]
 
     async def _handle(self, request: Request) -> Response:
+        if request.path.endswith("/why") and self.explained is not None:
+            return Response(200, codec.encode(explanation.document(self.explained)))
         if not request.path.endswith("/log"):
             return await super()._handle(request)
         self.asked.append(dict(request.query))
@@ -74,6 +79,18 @@ async def add_pod(there: World, name: str, status: Document, *owner: Document) -
     await there.client.create(POD, document, "default")
     await there.client.patch(POD, name, "default", patch={"status": status}, subresource="status")
     return await there.client.get_document(POD, name, "default")
+
+
+async def add_owner(there: World) -> Document:
+    await there.add_controller("web", replicas=3)
+    owner = await there.client.get_document(REPLICATIONCONTROLLER, "web", "default")
+    return {
+        "apiVersion": "grange.dev/v1alpha1",
+        "kind": "ReplicationController",
+        "name": "web",
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
 
 
 async def warn(there: World, about: Document, message: str, at: str) -> None:
@@ -151,15 +168,7 @@ async def test_warnings_from_before_the_last_success_are_not_shown(there: Any) -
 async def test_why_of_a_controller_gives_the_cause_once_for_pods_that_end_alike(
     there: Any,
 ) -> None:
-    await there.add_controller("web", replicas=3)
-    owner = await there.client.get_document(REPLICATIONCONTROLLER, "web", "default")
-    reference = {
-        "apiVersion": "grange.dev/v1alpha1",
-        "kind": "ReplicationController",
-        "name": "web",
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-    }
+    reference = await add_owner(there)
     status = {"conditions": [unready()], "containerStatuses": [CRASHED]}
     for name in ("web-0", "web-1"):
         await add_pod(there, name, status, reference)
@@ -173,3 +182,92 @@ async def test_why_of_a_controller_gives_the_cause_once_for_pods_that_end_alike(
         "  pod/web-0, pod/web-1  c0: ended with exit code 1: ValueError: no port",
         "  pod/web-2  c0: no configmap web",
     ]
+
+
+FINISHED = Explanation(state=State.FINISHED, summary="ran on n and failed", node="n")
+PLACED = Explanation(state=State.PLACED, summary="is on n", node="n")
+READY = {"type": "Ready", "status": "True", "lastTransitionTime": LATE}
+
+
+async def test_why_of_a_failed_pod_gives_its_cause(there: Any) -> None:
+    there.explained = FINISHED
+    ended = container({"terminated": {"exitCode": 3, "reason": "Error"}})
+    await add_pod(there, "p", {"phase": "Failed", "containerStatuses": [ended]})
+    answer = await pods.ask(session(there), POD, "p")
+    assert answer.lines == [
+        "pod/p ran on n and failed",
+        "",
+        "Its programs: failed: c0: ended with exit code 3: ValueError: no port",
+    ]
+    message = container({"terminated": {"exitCode": 3, "message": "no disk"}})
+    await add_pod(there, "q", {"phase": "Failed", "containerStatuses": [message]})
+    answer = await pods.ask(session(there), POD, "q")
+    assert answer.lines[-1] == "Its programs: failed: c0: no disk"
+
+
+async def test_why_of_a_failed_pod_prefers_its_own_message(there: Any) -> None:
+    there.explained = FINISHED
+    killed = container({"terminated": {"exitCode": 137, "signal": 9}})
+    status = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    await add_pod(there, "p", {**status, "containerStatuses": [killed]})
+    answer = await pods.ask(session(there), POD, "p")
+    assert answer.lines[-1] == "Its programs: failed: Evicted: low on memory"
+    await add_pod(there, "q", {"phase": "Failed"})
+    answer = await pods.ask(session(there), POD, "q")
+    assert answer.lines[-1] == "Its programs: failed"
+
+
+async def test_why_of_a_completed_pod_names_no_failure(there: Any) -> None:
+    there.explained = Explanation(state=State.FINISHED, summary="ran on n and ended", node="n")
+    await add_pod(there, "p", {"phase": "Succeeded", "conditions": [unready("completed")]})
+    answer = await pods.ask(session(there), POD, "p")
+    assert answer.lines == ["pod/p ran on n and ended"]
+
+
+async def test_why_without_a_scheduler_gives_the_cause(there: Any) -> None:
+    status = {"conditions": [unready()], "containerStatuses": [CRASHED]}
+    await add_pod(there, "p", status)
+    answer = await pods.ask(session(there), POD, "p")
+    assert answer.lines[0] == "pod/p: not ready: c0: ended with exit code 1: ValueError: no port"
+
+
+async def test_why_of_a_pod_ready_between_crashes_gives_the_cause(there: Any) -> None:
+    there.explained, there.restarted = PLACED, True
+    started = timestamps.rfc3339_micro(there.clock.now())
+    again = {**CRASHED, "ready": True, "restartCount": 3}
+    again["state"] = {"running": {"startedAt": started}}
+    status = {"phase": "Running", "conditions": [READY], "containerStatuses": [again]}
+    await add_pod(there, "p", status)
+    line = (
+        "Its programs: ready after 3 restarts; "
+        "the last one: c0: ended with exit code 1: ValueError: no port"
+    )
+    assert (await pods.ask(session(there), POD, "p")).lines[-1] == line
+    await there.settle(599.0)
+    assert (await pods.ask(session(there), POD, "p")).lines[-1] == line
+    await there.settle(2.0)
+    answer = await pods.ask(session(there), POD, "p")
+    assert answer.lines[-1] == "Its programs: ready.", "it has run for long enough"
+
+
+async def test_terminating_pods_are_not_listed_as_not_ready(there: Any) -> None:
+    reference = await add_owner(there)
+    status = {"conditions": [unready()], "containerStatuses": [CRASHED]}
+    await add_pod(there, "web-0", status, reference)
+    await there.client.delete(POD, "web-0", "default")
+    deleted = await there.client.get_document(POD, "web-0", "default")
+    assert deleted["metadata"]["deletionTimestamp"]
+    answer = await replicationcontrollers.ask(session(there), REPLICATIONCONTROLLER, "web")
+    assert not any("web-0" in line or "Not ready" in line for line in answer.lines)
+
+
+async def test_wait_that_times_out_names_no_terminating_pod(there: Any, capsys: Any) -> None:
+    reference = await add_owner(there)
+    status = {"conditions": [unready()], "containerStatuses": [CRASHED]}
+    for name in ("web-0", "web-1"):
+        await add_pod(there, name, status, reference)
+    await there.client.delete(POD, "web-0", "default")
+    targets = [(REPLICATIONCONTROLLER, "web", "default")]
+    assert await board.wait_ready(session(there), targets, timeout_s=5.0) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "next: grange describe pod/web-1"

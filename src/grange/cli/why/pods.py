@@ -1,5 +1,7 @@
 """A pod: what its scheduler says, and once it has a node, what its programs say."""
 
+from datetime import datetime
+
 from grange.api import codec, explanation as wire
 from grange.api.explanation import Explanation, State
 from grange.api.meta import Document
@@ -24,11 +26,13 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
         found = await explanation(opened, kind, name)
     except _NOBODY as error:
         fallback = await anything.ask(opened, kind, name)
+        text = await _describe(opened, document, now)
         note = f"(No scheduler answers: {error.message})"
-        return Answer(document, [*fallback.lines, "", note])
+        return Answer(document, [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], "", note])
     lines = printer.render(f"pod/{name}", found, now=now)
-    if found.state is State.PLACED:
-        lines += await _programs(opened, document, now.timestamp())
+    is_failed = found.state is State.FINISHED and not readiness.ready(document).done
+    if found.state is State.PLACED or is_failed:
+        lines += await _programs(opened, document, now)
     return Answer(wire.document(found), lines)
 
 
@@ -42,10 +46,23 @@ async def explanation(opened: Session, kind: AnyKind, name: str, within: str = "
     return codec.decode_view((await opened.fetch(Request("GET", path))).body, Explanation)
 
 
-async def _programs(opened: Session, document: Document, now: float) -> list[str]:
+async def _programs(opened: Session, document: Document, now: datetime) -> list[str]:
+    state = readiness.ready(document)
+    text = await _describe(opened, document, now)
+    if state.done:
+        return ["", f"Its programs: {text}{'.' if text == state.text else ''}"]
+    warnings = await failures.latest_warnings(opened, document)
+    lines = ["", f"Its programs: {text}", *anything.unmet_lines(document)]
+    return lines + anything.warning_lines(warnings, now.timestamp())
+
+
+async def _describe(opened: Session, document: Document, now: datetime) -> str:
+    """Whether the pod is ready, and the cause of what failed."""
     state = readiness.ready(document)
     if state.done:
-        return ["", f"Its programs: {state.text}."]
-    warnings = await failures.latest_warnings(opened, document)
-    lines = ["", f"Its programs: not ready: {await failures.describe(opened, document)}"]
-    return lines + anything.unmet_lines(document) + anything.warning_lines(warnings, now)
+        restarts = await failures.describe_restarts(opened, document, now)
+        return f"{state.text} after {restarts}" if restarts else state.text
+    cause = await failures.describe(opened, document)
+    if state.failed:
+        return cause if cause == state.text else f"failed: {cause}"
+    return f"not ready: {cause}"

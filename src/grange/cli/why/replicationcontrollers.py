@@ -65,14 +65,21 @@ def waiting_lines(document: Document) -> list[str]:
 
 
 async def _unready(opened: Session, document: Document) -> tuple[list[Document], list[Document]]:
-    """Its pods without a node, and those that are not ready where they are."""
+    """Its pods without a node, and those that are not ready where they are.
+
+    Terminating pods are left out: nothing waits for them to become ready.
+    """
     meta = document["metadata"]
     request = Request("GET", POD.path(meta.get("namespace") or "default"))
     listed = codec.decode_document((await opened.fetch(request)).body).get("items") or []
-    mine = [item for item in listed if _controlled(item, str(meta["uid"]))]
+    mine = [item for item in listed if _is_active(item, str(meta["uid"]))]
     pending = [item for item in mine if not readiness.ready({"kind": "Pod", **item}).done]
     waiting = [item for item in pending if not item["spec"].get("nodeName")]
     return waiting, [{"kind": "Pod", **item} for item in pending if item["spec"].get("nodeName")]
+
+
+def _is_active(item: Document, uid: str) -> bool:
+    return not readiness.is_terminating(item) and _controlled(item, uid)
 
 
 def _controlled(item: Document, uid: str) -> bool:

@@ -90,7 +90,7 @@ def belonging(
 
 def _stays(pod: Document) -> bool:
     ended = lookup(pod, "status.phase") in {"Succeeded", "Failed"}
-    return not ended and not pod["metadata"].get("deletionTimestamp")
+    return not ended and not readiness.is_terminating(pod)
 
 
 async def _crew(opened: session.Session) -> list[Member] | None:
