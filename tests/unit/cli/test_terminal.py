@@ -29,8 +29,11 @@ HOSTILE = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x07\r\x7f
 
 
 def commands_in(text: str) -> list[str]:
-    """Its control characters but line breaks and tabs."""
-    return [c for c in text if (ord(c) < 32 or 127 <= ord(c) < 160) and c not in "\n\t"]
+    """Its control characters and marks of direction, but line breaks and tabs."""
+    marks = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    return [
+        c for c in text if (ord(c) < 32 or 127 <= ord(c) < 160 or c in marks) and c not in "\n\t"
+    ]
 
 
 @given(text=HOSTILE)
