@@ -3,7 +3,7 @@
 The Lease is renewed often and is small, and the Node is read with it. The Node's status is written
 every few minutes, and as soon as the server says something else about the node than the agent does:
 a control plane that lost sight of it marks it Unknown, and only the agent can say that this is over.
-A Node that somebody deleted is registered again. Conditions are patched by their type, so that those
+A deleted Node is registered again. Conditions are patched by their type, so that those
 which others have set on the Node stay.
 """
 
