@@ -10,6 +10,8 @@ SRC = ROOT / "src" / "grange"
 
 HARD_LIMIT_LINES = 600
 TEST_LIMIT_LINES = 800
+TEST_NAME = re.compile(r"test(_[a-z0-9]+){2,}")  # test_<thing>_<behaviour>
+TEST_NAME_LIMIT = 60
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "misc", "consts", "core"}
 HEADINGS = ("Owns:", "Never:", "Flow:", "Concurrency:", "Start reading at:")
 MAY_START_TASKS = (
@@ -52,6 +54,18 @@ def test_modules_stay_small_enough_to_hold_in_mind() -> None:
 def test_modules_are_named_after_what_they_hold() -> None:
     named = [inside(p) for p in sources() if FORBIDDEN_NAMES & {p.stem, *p.relative_to(SRC).parts}]
     assert not named, listed(named)
+
+
+def test_names_of_tests_are_short_identifiers() -> None:
+    wrong = [
+        f"{inside(path)}:{node.lineno}: {node.name} ({len(node.name)} characters)"
+        for path in sources(ROOT / "tests")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name.startswith("test")
+        and (len(node.name) > TEST_NAME_LIMIT or not TEST_NAME.fullmatch(node.name))
+    ]
+    assert not wrong, listed(wrong)
 
 
 def test_every_module_opens_with_what_it_owns() -> None:

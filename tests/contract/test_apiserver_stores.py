@@ -121,7 +121,7 @@ async def test_nothing_slips_into_a_namespace_that_is_going(server: Server) -> N
     assert set(calls.codes) == {201, 403}
 
 
-async def test_watch_resumed_anywhere_misses_nothing_and_repeats_nothing(server: Server) -> None:
+async def test_resumed_watch_misses_and_repeats_nothing(server: Server) -> None:
     begin = server.store.revision
     for step in range(12):
         name = f"c-{step % 3}"

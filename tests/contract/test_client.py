@@ -233,7 +233,7 @@ async def test_one_binding_and_none(client: Client) -> None:
     assert isinstance(refused, status.Conflict)
 
 
-async def test_group_of_bindings_is_seen_by_a_watch_in_the_order_of_its_answers(
+async def test_bindings_of_a_group_are_watched_in_order(
     client: Client,
 ) -> None:
     group = []

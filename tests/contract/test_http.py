@@ -109,7 +109,7 @@ async def test_unknown_token_is_an_answer_that_does_not_show_it(clock: Clock, lo
             assert secret not in f"{answer}"
 
 
-async def test_token_that_no_header_can_carry_is_refused_without_showing_it() -> None:
+async def test_unsendable_token_is_refused_without_showing_it() -> None:
     with pytest.raises(BadRequest) as caught:
         HTTP("http://127.0.0.1:1", "s3cret\r\nx: y")
     assert "s3cret" not in str(caught.value)
@@ -178,7 +178,7 @@ async def test_no_answer_in_time_is_a_timeout() -> None:
                 await transport.send(request)
 
 
-async def test_write_whose_connection_breaks_has_an_unknown_outcome_and_is_sent_once() -> None:
+async def test_write_on_broken_connection_is_sent_once() -> None:
     """Sent again, a create would answer AlreadyExists and a delete NotFound: both wrong."""
     heads: list[bytes] = []
 
@@ -193,7 +193,7 @@ async def test_write_whose_connection_breaks_has_an_unknown_outcome_and_is_sent_
     assert len(heads) == 4
 
 
-async def test_read_on_a_connection_that_was_closed_meanwhile_is_sent_again() -> None:
+async def test_read_on_closed_connection_is_sent_again() -> None:
     heads: list[bytes] = []
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

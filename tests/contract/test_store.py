@@ -299,7 +299,7 @@ async def test_group_is_seen_whole_or_not_at_all(store: Store) -> None:
     assert seen <= {0, 20, 40, 60}
 
 
-async def test_what_a_value_raises_passes_through_and_the_store_goes_on(store: Store) -> None:
+async def test_value_errors_pass_through_and_store_goes_on(store: Store) -> None:
     def broken(revision: int) -> bytes:
         raise LookupError(revision)
 
@@ -559,7 +559,7 @@ async def test_watch_works_after_the_last_of_its_prefix_closed(store: Store) -> 
 
 
 @pytest.mark.parametrize("unread", [0, 1])
-async def test_what_comes_after_the_end_of_a_subscription_is_not_its_progress(
+async def test_subscription_progress_excludes_what_follows_its_end(
     store: Store, unread: int
 ) -> None:
     """Who resumes from there would never hear of it, nor of what was unread (simulation, seed 203)."""

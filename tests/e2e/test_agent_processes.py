@@ -137,7 +137,7 @@ async def bench(clock: Clock, rng: Stream, tmp_path: Path) -> Bench:
     return made
 
 
-async def test_two_servers_share_a_port_and_are_probed_at_their_own_address(bench: Bench) -> None:
+async def test_two_servers_share_a_port_at_their_own_addresses(bench: Bench) -> None:
     probe = {"readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}}}
     async with bench.agent() as runtime:
         for name in ("one", "two"):

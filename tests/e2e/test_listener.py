@@ -373,7 +373,7 @@ async def test_bug_is_logged_and_told_apart_from_an_end(
     assert [event for event, _ in records].count("request failed") == 2
 
 
-async def test_client_that_goes_away_while_it_is_written_to_is_no_failure(
+async def test_client_that_leaves_during_a_write_is_no_failure(
     start: Start, clock: Clock, records: list[tuple[str, dict[str, object]]]
 ) -> None:
     async with start() as harness:
@@ -387,7 +387,7 @@ async def test_client_that_goes_away_while_it_is_written_to_is_no_failure(
     assert "request failed" not in [event for event, _ in records]
 
 
-async def test_older_client_gets_a_stream_that_ends_with_the_connection(start: Start) -> None:
+async def test_older_client_gets_stream_that_ends_with_connection(start: Start) -> None:
     async with start() as harness, harness.wire() as wire:
         harness.handler.stop.set()
         wire.send(b"GET /stream HTTP/1.0\r\n\r\n")

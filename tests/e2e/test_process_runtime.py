@@ -223,7 +223,7 @@ async def test_a_nul_byte_in_an_argument_is_an_answer(runtime: ProcessRuntime) -
     assert (run.reason, run.exit_code) == ("StartError", 126)
 
 
-async def test_stop_all_leaves_nothing_running_and_the_records_in_place(
+async def test_stop_all_leaves_no_process_and_keeps_records(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:
     polite = await runtime.start(attempt(0, "polite"), shell("exec sleep 600"), ())
@@ -426,7 +426,7 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-async def test_a_machine_without_room_starts_nothing_and_may_be_asked_again(
+async def test_full_machine_starts_nothing_and_can_be_asked_again(
     runtime: ProcessRuntime, tmp_path: Path
 ) -> None:
     first = await runtime.start(attempt(0, "one"), shell("exec sleep 600"), ())
@@ -594,7 +594,7 @@ def finish(owner: subprocess.Popen[bytes]) -> None:
     owner.wait()
 
 
-async def test_programs_survive_the_sigkill_of_their_server_and_are_taken_over(
+async def test_programs_survive_server_sigkill_and_are_taken_over(
     tmp_path: Path, clock: Clock, log: Logger, offload: Threads
 ) -> None:
     owner = await start_owner(tmp_path, clock)

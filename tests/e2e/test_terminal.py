@@ -71,7 +71,7 @@ def on_terminal(
     return shown.decode()
 
 
-def test_a_board_is_redrawn_in_place_and_has_colors_unless_they_are_unwanted(plane: Plane) -> None:
+def test_board_is_redrawn_in_place_with_optional_colors(plane: Plane) -> None:
     colored = seen(plane, "one")
     assert "pod/one" in colored
     assert "✔" in colored

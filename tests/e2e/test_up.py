@@ -40,7 +40,7 @@ def up(*words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedP
     )
 
 
-def test_up_prints_where_it_serves_and_writes_a_private_kubeconfig(plane: Plane) -> None:
+def test_up_prints_address_and_writes_private_kubeconfig(plane: Plane) -> None:
     line = plane.start()
     config = yaml.safe_load(plane.kubeconfig.read_text())
     assert config["clusters"][0]["cluster"]["server"] in line

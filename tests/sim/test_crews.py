@@ -54,7 +54,7 @@ async def bearers(world: World) -> dict[str, str]:
     return found
 
 
-async def test_crews_share_what_is_to_be_done_and_survive_an_unlucky_week(
+async def test_crews_share_work_and_survive_faults(
     seed: int, log: Logger, records: Records
 ) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)

@@ -219,7 +219,7 @@ async def ordinary_day(users: Users, luck: Stream) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["", "held"])
-async def test_gangs_are_bound_whole_or_not_at_all_and_everything_settles(
+async def test_gangs_are_bound_whole_and_settle(
     clock: Clock, rng: Stream, log: Logger, seed: int, held: bool
 ) -> None:
     luck = Stream(seed, "test")

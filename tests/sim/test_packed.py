@@ -166,7 +166,7 @@ async def judge_audit(world: World, births: Births, *, taken_over: bool) -> None
 
 
 @pytest.mark.seeds(10)
-async def test_packed_services_leave_nodes_and_lose_pods_as_they_are_told(
+async def test_packed_services_survive_drains_and_removals(
     seed: int, log: Logger, records: Records
 ) -> None:
     """Nodes are drained and closed, and pods ordered to go, while templates change and owners crash."""

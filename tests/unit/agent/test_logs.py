@@ -105,7 +105,7 @@ async def two_attempts(clock: Clock) -> FakeRuntime:
     return runtime
 
 
-async def test_the_newest_attempt_is_read_unless_the_previous_is_asked_for(clock: Clock) -> None:
+async def test_newest_attempt_is_read_unless_previous_is_asked(clock: Clock) -> None:
     source = AgentLogs(await two_attempts(clock), clock)
     assert await read(source, pod_document(), Options()) == "first\nsecond\n"
     stamped = await read(source, pod_document(), Options(previous=True, timestamps=True))

@@ -143,9 +143,7 @@ async def started(there: World, count: int) -> bool:
 
 
 @pytest.mark.parametrize("probed", [False, True])
-async def test_a_pod_that_broke_while_nothing_could_be_written_is_ready_since_it_recovered(
-    tools: Tools, probed: bool
-) -> None:
+async def test_ready_time_is_the_recovery_during_an_outage(tools: Tools, probed: bool) -> None:
     async with world(*tools) as there:
         created = await there.create(document(container(**(READINESS if probed else {}))))
         await there.until_ready()
@@ -270,7 +268,7 @@ async def test_deletion_stops_the_programs_and_then_the_object_goes(tools: Tools
         assert there.machine.pods == {}
 
 
-async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(tools: Tools) -> None:
+async def test_program_that_ignores_sigterm_is_killed_after_grace(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(
             document(container(program="stubborn"), terminationGracePeriodSeconds=12)
@@ -339,7 +337,7 @@ async def test_a_ready_pod_is_seen_within_a_tenth_of_a_second(tools: Tools) -> N
         assert len(there.prober.asked) - asked == 6  # the usual period from here on
 
 
-async def test_a_probe_that_never_passes_is_told_on_the_pod_and_in_few_events(
+async def test_failing_probe_is_reported_with_few_events(
     tools: Tools,
 ) -> None:
     async with world(*tools) as there:
@@ -543,7 +541,7 @@ async def test_a_lease_says_until_when_the_news_of_pods_are_written(tools: Tools
         assert (await there.main()).restart_count == 1
 
 
-async def test_a_pod_that_the_api_refuses_for_good_holds_back_no_others(tools: Tools) -> None:
+async def test_pod_that_the_api_refuses_holds_back_no_others(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(document())
         await there.until_ready()
@@ -679,7 +677,7 @@ async def test_a_lost_container_is_restarted_by_policy(tools: Tools) -> None:
         assert (last.reason, last.exit_code) == ("ContainerStatusUnknown", 137)
 
 
-async def test_a_pod_that_the_runtime_forgot_is_not_run_twice_when_it_must_not(
+async def test_forgotten_pod_is_not_run_twice_when_forbidden(
     tools: Tools,
 ) -> None:
     """A machine that lost its disk: what ran with Never has failed, and is not run again."""

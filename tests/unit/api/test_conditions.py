@@ -21,7 +21,7 @@ def test_set_condition_moves_the_time_when_the_status_changes() -> None:
     assert held == (OTHER, Condition(type="Ready", status="False", last_transition_time="t1"))
 
 
-def test_set_condition_appends_a_new_type_and_leaves_the_old_ones_alone() -> None:
+def test_set_condition_appends_type_and_keeps_the_others() -> None:
     before = [OTHER]
     held = conditions.set_condition(before, Condition(type="Ready", status="True"), "t1")
     assert [item.type for item in held] == ["Other", "Ready"]

@@ -135,7 +135,7 @@ def test_a_definition_fits_where_kubectl_apply_keeps_it(info: AnyKind) -> None:
 
 
 @every_kind
-def test_a_definition_shares_nothing_with_what_our_server_checks_by(info: AnyKind) -> None:
+def test_definition_shares_nothing_with_server_schema(info: AnyKind) -> None:
     before = msgspec.json.encode(info.definitions)
 
     def spoil(value: Any) -> None:
@@ -209,7 +209,7 @@ def test_a_schema_that_breaks_a_rule_is_found_out(rule: str, broken: Document) -
     assert [found for found in violations(broken) if found.startswith(rule)]
 
 
-def test_a_schema_that_contains_itself_is_cut_where_it_begins_again() -> None:
+def test_recursive_schema_is_cut_at_its_recursion() -> None:
     name = "dev.grange.v1.Tree"
     kind: AnyKind = KindInfo(
         group="grange.dev",
@@ -280,7 +280,7 @@ def ways_out(document: Any, part: Document) -> Iterator[str]:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data(), wrong=st.sampled_from([0.0, 0.0, 0.02, 0.2]))
-def test_kubernetes_refuses_what_our_schema_refuses_and_takes_what_we_take(
+def test_definition_accepts_and_refuses_what_our_schema_does(
     info: AnyKind, data: st.DataObject, wrong: float
 ) -> None:
     """Between our schema and our rules: what it takes fits the schema, what we take it takes."""
@@ -435,7 +435,7 @@ def test_what_only_kubernetes_refuses(info: AnyKind, document: Document) -> None
 @example("1e060")
 @example("1e61")
 @example("1" * 41)
-def test_quantities_that_a_schema_takes_are_those_that_we_can_read(text: str) -> None:
+def test_quantities_of_a_schema_are_readable(text: str) -> None:
     part = at_path(told(QUEUE), "spec.capacity.cpu")
     try:
         quantity.parse(text)

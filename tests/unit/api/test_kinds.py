@@ -680,7 +680,7 @@ def test_an_unchanged_template_is_not_judged_again() -> None:
     assert faults(REPLICATIONCONTROLLER, new, old) == []
 
 
-def test_replicas_are_required_even_where_the_schema_was_not_asked() -> None:
+def test_replicas_are_required_without_asking_the_schema() -> None:
     document = controller()
     del document["spec"]["replicas"]
     found = [cause.field for cause in validate(document, None, REPLICATIONCONTROLLER)]
@@ -710,7 +710,7 @@ def test_groups_that_could_never_run_are_refused(spec: Document, field: str, mes
     assert message in found[0][1]
 
 
-def test_the_schema_wants_to_know_how_many_members_and_which_mode() -> None:
+def test_rolling_update_schema_requires_members_and_mode() -> None:
     [none] = schema.check(make(PODGROUP, spec={"minMember": 0}), PODGROUP)
     assert none.field == "spec.minMember"
     assert none.message.endswith("must be greater than or equal to 1")

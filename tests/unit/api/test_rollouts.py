@@ -68,7 +68,7 @@ def test_a_rolling_update_that_can_be_done_is_accepted() -> None:
         ({"new": "Web"}, "spec.new", "lower-case"),
     ],
 )
-def test_bad_input_for_a_rolling_update_names_the_field_and_the_remedy(
+def test_bad_rolling_update_input_names_field_and_remedy(
     spec: Document, field: str, part: str
 ) -> None:
     found = faults(ROLLINGUPDATE, rolling_update(**spec))
@@ -126,7 +126,7 @@ HISTORY = tuple(
 )
 
 
-def test_undo_goes_to_the_latest_template_that_is_not_the_present_one() -> None:
+def test_undo_returns_to_the_latest_other_template() -> None:
     assert rollouts.revision_to_undo(HISTORY, "hash-4").revision == 2
     assert rollouts.revision_to_undo(HISTORY, "hash-2").revision == 4
     assert rollouts.revision_to_undo(HISTORY, "hash-4", to=1).revision == 1

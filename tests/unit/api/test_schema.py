@@ -262,7 +262,7 @@ def values(part: Schema) -> st.SearchStrategy[Any]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_the_compiled_type_accepts_exactly_what_the_reporter_finds_faultless(
+def test_compiled_type_accepts_what_the_reporter_accepts(
     data: st.DataObject,
 ) -> None:
     part = data.draw(SCHEMAS)
@@ -284,7 +284,7 @@ def test_the_compiled_type_accepts_exactly_what_the_reporter_finds_faultless(
     assert accepted is (not reporter.causes and value == before)
 
 
-def test_definitions_that_refer_to_themselves_are_checked_thoroughly() -> None:
+def test_recursive_definitions_are_checked_thoroughly() -> None:
     tree: Schema = {
         "type": "object",
         "properties": {
@@ -308,7 +308,7 @@ def test_definitions_that_refer_to_themselves_are_checked_thoroughly() -> None:
     schema.apply_defaults({"below": []}, info)
 
 
-def test_enumerations_of_other_things_than_text_are_checked_thoroughly() -> None:
+def test_enumerations_of_non_strings_are_checked_thoroughly() -> None:
     definitions = Definitions({"T": {"enum": [1, 2]}})
     assert not checking._compile("T", definitions).exact
     for value, right in ((1, True), (3, False), (True, False), ("1", False)):

@@ -136,7 +136,7 @@ def test_labels_of_reads_views_and_documents_alike() -> None:
     assert str(Labels.of(view)) == "a=1,b=2,c notin (x,y)"
 
 
-def test_labels_of_nothing_matches_nothing_and_of_empty_everything() -> None:
+def test_missing_selector_matches_nothing_and_empty_everything() -> None:
     assert not Labels.of(None).matches({})
     assert not Labels.of(None).empty
     assert Labels.of({}).matches({"a": "1"})

@@ -358,7 +358,7 @@ def test_without_lists_it_is_a_merge_patch(document: Document, patch: Document) 
 
 @settings(max_examples=200, deadline=None)
 @given(LISTS, LISTS)
-def test_the_patch_that_kubectl_computes_leads_from_one_list_to_the_other(
+def test_kubectl_patch_leads_from_one_list_to_the_other(
     before: list[Document], after: list[Document]
 ) -> None:
     """Delete what is gone, merge what is left, set the order: the list is then the wanted one."""

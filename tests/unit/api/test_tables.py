@@ -203,7 +203,7 @@ def test_restarts_are_counted_with_the_time_of_the_last() -> None:
     assert row(POD, pod_with(broken, phase="Running"))["Restarts"] == "2"
 
 
-def test_restarts_of_init_containers_count_until_they_are_through() -> None:
+def test_restarts_count_init_containers_until_they_are_through() -> None:
     init = waiting("CrashLoopBackOff", name="i", restartCount=4)
     assert row(POD, pod_with(init=[init], phase="Pending"))["Restarts"] == "4"
     done = {**ended(0), "name": "i", "restartCount": 4}
@@ -233,7 +233,7 @@ def test_wide_cells_of_pods() -> None:
     assert row(POD, pod())["Readiness Gates"] == "<none>"
 
 
-def test_an_initialized_pod_shows_its_containers_even_beside_a_late_sidecar() -> None:
+def test_initialized_pod_shows_containers_with_late_sidecar() -> None:
     late = waiting("PodInitializing", name="s", spec={"restartPolicy": "Always"})
     document = pod_with(running(), init=[late], phase="Running", conditions=INITIALIZED)
     assert row(POD, document)["Ready"] == "1/2"

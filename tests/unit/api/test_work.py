@@ -128,7 +128,7 @@ def test_values_are_never_counted_for_more_than_they_are(value: object) -> None:
     ],
     ids=["items", "documents", "anchors", "keys", "starts"],
 )
-def test_yaml_with_too_many_values_is_refused_before_it_is_composed(text: str) -> None:
+def test_yaml_with_too_many_values_is_refused_before_composing(text: str) -> None:
     with pytest.raises(TooLarge, match="more than 100000 values"):
         load(text)
 

@@ -13,7 +13,7 @@ async def test_missing_namespace_is_not_found_by_name(server: Server) -> None:
     assert answer.body["details"] == {"kind": "namespaces", "name": "nowhere"}
 
 
-async def test_terminating_namespace_takes_nothing_new_but_lets_things_go(server: Server) -> None:
+async def test_terminating_namespace_refuses_creates_allows_deletes(server: Server) -> None:
     await server.made(NAMESPACES, {"metadata": {"name": "team"}})
     inside = "/api/v1/namespaces/team/configmaps"
     await server.made(inside, configmap("old"))

@@ -80,7 +80,7 @@ def test_finalizers_hold_an_object_whatever_its_grace() -> None:
 @pytest.mark.parametrize(
     ("propagation", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])]
 )
-def test_propagation_becomes_the_finalizer_that_garbage_collection_works_off(
+def test_propagation_becomes_a_garbage_collection_finalizer(
     propagation: str, finalizers: list[str]
 ) -> None:
     plain: Document = {"metadata": {"name": "x"}}
@@ -90,7 +90,7 @@ def test_propagation_becomes_the_finalizer_that_garbage_collection_works_off(
     assert plain == {"metadata": {"name": "x"}}
 
 
-def test_background_deletion_of_what_waits_in_the_foreground_lets_it_go() -> None:
+def test_background_deletion_ends_foreground_waiting() -> None:
     waiting: Document = {
         "metadata": {
             "name": "x",

@@ -49,7 +49,7 @@ async def leaving(server: Server, name: str) -> bool:
     return "deletionTimestamp" in meta
 
 
-async def test_an_eviction_takes_one_from_the_budget_and_says_why_on_the_pod(
+async def test_eviction_uses_the_budget_and_sets_a_condition(
     server: Server,
 ) -> None:
     await running(server, "a")
@@ -200,7 +200,7 @@ async def test_a_budget_must_be_in_order(server: Server, spec: Document, fields:
     assert (answer.code, answer.fields) == (422, fields)
 
 
-async def test_columns(server: Server) -> None:
+async def test_budget_columns_are_those_of_kubernetes(server: Server) -> None:
     await budget(server, status=allowing(2), minAvailable="50%")
     table = (await server.get(f"{BUDGETS}/web", accept=TABLE)).body
     names = [column["name"] for column in table["columnDefinitions"]]

@@ -100,7 +100,7 @@ async def test_bindings_of_one_group_see_each_other(server: Server) -> None:
     assert (await bind_all(server, "c"))[0]["message"].endswith("1000m requested, 0m free")
 
 
-async def test_two_that_ask_at_the_same_time_do_not_both_get_the_last_place(
+async def test_concurrent_bindings_do_not_share_the_last_place(
     server: Server,
 ) -> None:
     await add_node(server)
@@ -176,7 +176,7 @@ async def test_what_nobody_says_sets_no_limit(server: Server) -> None:
         assert (await server.bind(f"p{number}", node)).code == 201
 
 
-async def test_node_has_none_of_the_plain_resources_that_it_does_not_name(server: Server) -> None:
+async def test_node_has_none_of_a_resource_it_does_not_name(server: Server) -> None:
     """Once it names any; as for schedulers, which send such a pod elsewhere."""
     await add_node(server, "bare", cpu="2")
     await add_node(server, "n1", pods="5")

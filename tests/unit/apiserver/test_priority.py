@@ -143,7 +143,7 @@ async def test_what_pods_carry_may_not_change(server: Server) -> None:
     assert (await server.patch(f"{CLASSES}/urgent", {"description": "very"})).code == 200
 
 
-async def test_columns(server: Server) -> None:
+async def test_priority_class_columns_are_those_of_kubernetes(server: Server) -> None:
     await server.made(CLASSES, ranked("urgent", 100))
     table = (await server.get(f"{CLASSES}/urgent", accept=TABLE)).body
     names = [column["name"] for column in table["columnDefinitions"]]

@@ -95,7 +95,7 @@ async def test_list_of_all_namespaces_is_sorted_by_namespace_and_name(server: Se
     assert answer.names == ["a", "b", "c"]
 
 
-async def test_list_does_not_mix_up_kinds_and_namespaces_of_similar_names(server: Server) -> None:
+async def test_list_separates_similar_kinds_and_namespaces(server: Server) -> None:
     await server.made("/api/v1/namespaces", {"metadata": {"name": "default2"}})
     await server.made("/api/v1/namespaces/default2/configmaps", configmap("other"))
     await server.made(CONFIGMAPS, configmap("mine"))
@@ -224,7 +224,7 @@ async def test_list_can_show_an_exact_revision(server: Server) -> None:
     assert newest.names == ["a", "b"]
 
 
-async def test_list_that_must_be_newer_than_the_store_asks_to_come_back(server: Server) -> None:
+async def test_list_newer_than_the_store_is_retriable(server: Server) -> None:
     """After a restore of an older copy a client may know more than the server does."""
     answer = await server.get(CONFIGMAPS, resourceVersion="999")
     assert (answer.code, answer.headers["Retry-After"]) == (504, "1")

@@ -50,7 +50,7 @@ def test_path_names_verb_kind_place_and_part(
     assert read(method, path) == expected
 
 
-def test_watch_parameter_makes_a_watch_of_a_list_and_of_an_object() -> None:
+def test_watch_parameter_applies_to_lists_and_objects() -> None:
     assert read("GET", "/api/v1/pods", watch="true")[0] == "watch"
     assert read("GET", "/api/v1/namespaces/d/pods/p", watch="1")[0] == "watch"
     assert read("GET", "/api/v1/pods", watch="0")[0] == "list"

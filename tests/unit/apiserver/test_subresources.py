@@ -189,9 +189,7 @@ async def test_log_hands_on_all_options(logging: Server, source: Source) -> None
     ]
 
 
-async def test_log_that_cannot_be_read_is_an_error_and_not_an_empty_log(
-    logging: Server, source: Source
-) -> None:
+async def test_unreadable_log_is_an_error_not_an_empty_log(logging: Server, source: Source) -> None:
     source.fault = BadRequest("previous terminated container not found")
     answer = await logging.get(f"{PODS}/web/log", previous="true")
     assert (answer.code, answer.message) == (400, "previous terminated container not found")

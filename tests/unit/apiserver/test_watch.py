@@ -48,7 +48,7 @@ async def test_watch_without_a_revision_begins_with_the_state(
     await watcher.close()
 
 
-async def test_watch_after_a_revision_gives_what_came_since_and_nothing_twice(
+async def test_watch_after_a_revision_gives_each_change_once(
     server: Server,
 ) -> None:
     await server.made(CONFIGMAPS, configmap("a"))
@@ -88,7 +88,7 @@ async def test_watch_of_one_cluster_scoped_object_by_its_name(server: Server) ->
     await watcher.close()
 
 
-async def test_initial_events_on_request_end_with_an_annotated_bookmark(server: Server) -> None:
+async def test_requested_initial_events_end_with_annotated_bookmark(server: Server) -> None:
     await server.made(CONFIGMAPS, configmap("a"))
     watcher = await server.watch(
         CONFIGMAPS,
@@ -191,7 +191,7 @@ async def test_initial_events_of_the_future_ask_to_come_back(server: Server) -> 
 # --- selection ---------------------------------------------------------------------------------
 
 
-async def test_entering_and_leaving_a_selection_are_additions_and_deletions(
+async def test_selection_changes_are_additions_and_deletions(
     server: Server,
 ) -> None:
     await server.made(CONFIGMAPS, labelled("a", "x"))
@@ -425,7 +425,7 @@ async def test_ending_all_streams_ends_them_in_good_order(server: Server) -> Non
 
 
 @pytest.mark.parametrize("unread", [0, 1])
-async def test_a_slow_reader_is_not_told_that_it_heard_what_came_after_the_end(
+async def test_slow_reader_gets_no_bookmark_beyond_its_end(
     server: Server, clock: Clock, unread: int
 ) -> None:
     """A bookmark that was due since before the end would let it resume past what it never saw."""

@@ -23,7 +23,7 @@ def controller(replicas: int = 1) -> Document:
 # --- create ------------------------------------------------------------------------------------
 
 
-async def test_create_gives_identity_defaults_and_the_revision_of_the_write(server: Server) -> None:
+async def test_create_sets_identity_defaults_and_revision(server: Server) -> None:
     made = await server.made(PODS, pod())
 
     meta = made["metadata"]
@@ -57,7 +57,7 @@ async def test_create_ignores_what_only_the_server_sets(server: Server) -> None:
     assert made["status"]["phase"] == "Pending"
 
 
-async def test_node_is_created_with_its_status_because_agents_register_so(server: Server) -> None:
+async def test_node_is_created_with_its_status(server: Server) -> None:
     made = await server.made(
         NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}}
     )
@@ -193,7 +193,7 @@ async def test_what_is_missing_is_told_with_what_the_rules_advise(
     assert told in answer.message
 
 
-async def test_rules_that_stumble_over_a_document_that_does_not_fit_are_left_out(
+async def test_rules_that_fail_on_a_misfit_document_are_left_out(
     server: Server,
 ) -> None:
     asked = pod()
@@ -220,7 +220,7 @@ async def test_unknown_field_is_dropped_with_a_warning(
     assert "nodeNam" not in answer.body["spec"]
 
 
-async def test_status_patched_onto_a_configmap_is_dropped_with_a_warning(server: Server) -> None:
+async def test_status_patch_of_a_configmap_is_dropped_with_warning(server: Server) -> None:
     """Operators keep a status on what they watch; on a kind without one it must not fail."""
     await server.made(CONFIGMAPS, configmap())
     change = {"status": {"seen": "yes"}, "metadata": {"annotations": {"a": "b"}}}
@@ -385,7 +385,7 @@ class Slow:
         return getattr(self._store, name)
 
 
-async def test_unchanged_object_that_is_not_on_disk_yet_is_written_again(server: Server) -> None:
+async def test_unchanged_object_not_yet_on_disk_is_written_again(server: Server) -> None:
     """Otherwise the answer would vouch for a state that a crash can still take back."""
     await server.made(CONFIGMAPS, configmap())
     before = server.store.revision
@@ -405,7 +405,7 @@ async def test_generation_counts_changes_of_what_is_desired(server: Server) -> N
     assert reported.body["metadata"]["generation"] == 2
 
 
-async def test_status_changes_only_through_its_own_path_and_spec_only_outside_it(
+async def test_status_changes_only_through_its_subresource(
     server: Server,
 ) -> None:
     made = await server.made(GRCS, controller(1))
@@ -512,7 +512,7 @@ async def test_patch_in_dry_run_shows_the_outcome_only(server: Server) -> None:
 # --- work --------------------------------------------------------------------------------------
 
 
-async def test_a_write_decodes_its_body_once_and_encodes_what_it_stores_once(
+async def test_write_decodes_once_and_encodes_once(
     server: Server,
 ) -> None:
     before = (server.work.decodes, server.work.encodes)

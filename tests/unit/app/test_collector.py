@@ -28,7 +28,7 @@ class Ring:
         Ring.gone = True
 
 
-def test_settling_keeps_no_garbage_and_looks_at_nothing_old_again() -> None:
+def test_settling_keeps_no_garbage_and_skips_old_objects() -> None:
     """Garbage that is frozen would stay for ever."""
     Ring()
     frozen = gc.get_freeze_count()

@@ -20,7 +20,7 @@ async def test_a_directory_that_is_served_is_refused_and_its_log_stays(
     assert (tmp_path / "up.log").read_text() == "what the server says\n"
 
 
-def test_an_address_that_may_hold_a_secret_is_not_among_the_words(tmp_path: Path) -> None:
+def test_address_with_a_possible_secret_is_not_an_argument(tmp_path: Path) -> None:
     """Anybody can read the words of a process; its environment is its owner's."""
     settings = Settings(data_dir=tmp_path, alert_webhook="https://host/secret")
     assert "secret" not in " ".join(command_line(settings, no_switch=False))

@@ -44,7 +44,7 @@ def pod() -> Document:
 # --- what is printed ---------------------------------------------------------------------------
 
 
-def test_what_is_printed_is_what_was_made_and_the_same_every_time() -> None:
+def test_printed_manifest_is_the_one_made_every_time() -> None:
     first, second = install("--image", IMAGE), install("--image", IMAGE)
     assert first.exit_code == 0
     assert first.stdout == second.stdout
@@ -59,7 +59,7 @@ def test_our_own_reader_takes_what_is_printed() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_parts_are_printed_alone_and_together_they_are_everything(part: str) -> None:
+def test_printed_parts_add_up_to_the_whole(part: str) -> None:
     alone = install("--only", part, *(["--image", IMAGE] if part == "deployment" else []))
     assert alone.exit_code == 0, alone.output
     assert [*yaml.safe_load_all(alone.stdout)] == documents(EVERYTHING, part)
@@ -123,7 +123,7 @@ def test_a_namespace_of_somebody_else_is_not_printed() -> None:
         (("--controllers", ",", "--only", "rbac"), "--controllers: name one at least"),
     ],
 )
-def test_what_cannot_be_installed_is_a_usage_error_that_says_what_can(
+def test_uninstallable_part_is_a_usage_error_with_choices(
     words: tuple[str, ...], message: str
 ) -> None:
     done = install(*words)
@@ -209,7 +209,7 @@ def test_the_farm_finds_its_leases_where_it_may() -> None:
     assert role["metadata"]["namespace"] == FarmConfig(member="a").namespace
 
 
-def test_people_of_the_cluster_may_use_our_kinds_and_not_forge_the_audit() -> None:
+def test_cluster_users_may_use_kinds_and_not_forge_audit() -> None:
     view, edit = (one for one in found("ClusterRole") if "aggregate" in str(one["metadata"]))
     assert {rule["resources"][0] for rule in view["rules"]} == {
         info.plural for info in crds.told(BUILT_IN)

@@ -23,7 +23,7 @@ def test_keys_are_private_and_stable(tmp_path: Path) -> None:
     assert (tmp_path / "pki").stat().st_mode & 0o077 == 0
 
 
-def test_server_certificate_is_signed_by_the_authority_and_names_every_address(
+def test_server_certificate_is_signed_and_names_every_address(
     tmp_path: Path,
 ) -> None:
     keys = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
@@ -35,7 +35,7 @@ def test_server_certificate_is_signed_by_the_authority_and_names_every_address(
     assert [str(item) for item in names.get_values_for_type(x509.IPAddress)] == NAMES[1:]
 
 
-def test_server_certificate_is_renewed_near_its_end_but_the_authority_stays(
+def test_server_certificate_is_renewed_and_authority_stays(
     tmp_path: Path,
 ) -> None:
     first = keymaking.ensure(tmp_path, names=NAMES, now=NOW)

@@ -83,9 +83,7 @@ def test_identity_differs_by_directory_and_not_by_spelling(tmp_path: Path) -> No
         ("h" * 70, "h" * 58),
     ],
 )
-def test_a_node_is_named_after_the_host_in_letters_that_names_may_have(
-    host: str, name: str
-) -> None:
+def test_node_is_named_after_the_host_in_valid_letters(host: str, name: str) -> None:
     assert machine.node_name(host) == name
 
 

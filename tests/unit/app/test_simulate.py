@@ -146,7 +146,7 @@ def test_manifests_and_a_configuration_file(around: Surroundings, tmp_path: Path
     assert run["waitSeconds"]["max"] == pytest.approx(4.0, abs=1.1)
 
 
-def test_a_crowd_that_waits_for_one_pod_is_placed_after_its_backoff(
+def test_pods_waiting_for_one_pod_are_placed_after_backoff(
     around: Surroundings, tmp_path: Path
 ) -> None:
     """More pods than may leave backoff early in a second, and nothing else happens any more."""

@@ -76,7 +76,7 @@ async def test_cleanup_that_overruns_is_logged_and_cancelled(
     assert clock.monotonic() == 5.0
 
 
-async def test_cleanup_that_ignores_cancellation_is_bounded_all_the_same(
+async def test_cleanup_that_ignores_cancellation_is_bounded(
     clock: Clock, log: Logger, records: Records
 ) -> None:
     ended = asyncio.Event()
@@ -103,7 +103,7 @@ async def test_failure_of_the_cleanup_is_raised(clock: Clock, log: Logger) -> No
         await cleanup(broken(), limit_s=5, clock=clock, log=log)
 
 
-async def test_timeout_raised_by_the_cleanup_is_its_failure_and_no_overrun(
+async def test_timeout_raised_by_cleanup_is_a_failure_not_an_overrun(
     clock: Clock, log: Logger, records: Records
 ) -> None:
     async def times_out() -> None:

@@ -37,7 +37,7 @@ async def test_timeout_of_none_never_ends_a_block(clock: Clock) -> None:
     assert clock.monotonic() == 1e6
 
 
-def test_system_time_is_aware_utc_and_monotonic_time_does_not_go_back() -> None:
+def test_clock_is_aware_utc_and_monotonic() -> None:
     clock = LoopClock()
     assert clock.now().tzinfo is UTC
     assert clock.now() > EPOCH - timedelta(days=365)

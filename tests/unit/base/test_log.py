@@ -85,7 +85,7 @@ def test_unknown_level_is_refused_by_name() -> None:
         configure(level="loud")
 
 
-def test_json_line_has_fixed_keys_first_and_facts_cannot_replace_them() -> None:
+def test_json_line_starts_with_fixed_keys_facts_cannot_replace() -> None:
     line = json.loads(record("hi", {"level": "x", "n": 1.5, "ok": True}).split("\n")[0])
     assert list(line) == ["ts", "level", "logger", "msg", "level_", "n", "ok"]
     assert line["ts"] == "2026-01-01T00:00:00.250+00:00"

@@ -79,7 +79,7 @@ async def test_first_failure_cancels_the_rest_youngest_first(clock: Clock) -> No
     assert clock.monotonic() == 1.0
 
 
-async def test_failure_interrupts_the_body_and_leaves_the_owner_uncancelled(clock: Clock) -> None:
+async def test_failure_interrupts_body_and_leaves_owner_uncancelled(clock: Clock) -> None:
     with pytest.raises(ExceptionGroup):
         async with Nursery() as nursery:
             nursery.start(fail(clock, 1, Boom()))
@@ -109,7 +109,7 @@ async def test_error_of_the_body_comes_first(clock: Clock) -> None:
     assert [type(error) for error in caught.value.exceptions] == [Boom, Bang]
 
 
-async def test_body_that_turns_the_cancellation_into_an_error_is_uncancelled(
+async def test_body_that_converts_cancellation_is_uncancelled(
     clock: Clock,
 ) -> None:
     with pytest.raises(ExceptionGroup) as caught:
@@ -145,7 +145,7 @@ async def test_cancel_from_the_body_lets_the_body_finish(clock: Clock) -> None:
     assert trace == ["child cancelled", "body"]
 
 
-async def test_cancel_from_a_child_ends_body_and_siblings_without_error(clock: Clock) -> None:
+async def test_cancel_from_a_child_ends_all_without_error(clock: Clock) -> None:
     trace: list[str] = []
 
     async def stop() -> None:
@@ -191,7 +191,7 @@ async def test_owner_s_cancellation_cancels_children_and_passes_on(clock: Clock)
     assert trace == ["body cancelled", "child cancelled"]
 
 
-async def test_owner_s_cancellation_while_waiting_for_children_passes_on(clock: Clock) -> None:
+async def test_owner_cancellation_while_waiting_passes_on(clock: Clock) -> None:
     trace: list[str] = []
 
     async def slow_child() -> None:
@@ -214,7 +214,7 @@ async def test_owner_s_cancellation_while_waiting_for_children_passes_on(clock: 
     assert clock.monotonic() == 6.0
 
 
-async def test_second_cancellation_reaches_children_that_are_slow_to_clean_up(
+async def test_second_cancellation_reaches_slow_children(
     clock: Clock,
 ) -> None:
     async def stubborn() -> None:
@@ -237,7 +237,7 @@ async def test_second_cancellation_reaches_children_that_are_slow_to_clean_up(
     assert clock.monotonic() == 2.0
 
 
-async def test_cancellation_answered_with_an_error_arrives_at_the_next_await(
+async def test_converted_cancellation_arrives_at_the_next_await(
     clock: Clock,
 ) -> None:
     """A worker that survives errors must still end when it is cancelled."""
@@ -261,7 +261,7 @@ async def test_cancellation_answered_with_an_error_arrives_at_the_next_await(
     assert clock.monotonic() == 1.0
 
 
-async def test_timeout_around_a_failing_nursery_leaves_no_stray_cancellation(
+async def test_timeout_around_failing_nursery_leaves_no_cancellation(
     clock: Clock,
 ) -> None:
     with pytest.raises(ExceptionGroup):
@@ -280,7 +280,7 @@ async def test_timeout_around_a_nursery_is_a_timeout(clock: Clock) -> None:
     assert trace == ["child cancelled"]
 
 
-async def test_own_and_foreign_cancellation_at_once_passes_the_foreign_one_on(
+async def test_own_and_foreign_cancellation_at_once_pass_the_foreign(
     clock: Clock,
 ) -> None:
     async def owner() -> None:
@@ -315,7 +315,7 @@ async def test_nursery_in_the_cleanup_of_a_cancelled_owner_works(clock: Clock) -
     assert trace == ["kept done", "stopped cancelled"]
 
 
-async def test_body_that_awaits_a_cancelled_future_raises_its_cancellation() -> None:
+async def test_body_awaiting_cancelled_future_raises_cancellation() -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -349,7 +349,7 @@ async def test_failure_outside_cancels_the_nursery_inside(clock: Clock) -> None:
     assert [type(error) for error in caught.value.exceptions] == [Boom]
 
 
-async def test_failure_outside_and_failing_cleanup_inside_leave_no_stray_cancellation(
+async def test_outer_failure_and_failing_cleanup_leave_no_cancellation(
     clock: Clock,
 ) -> None:
     with pytest.raises(ExceptionGroup) as caught:
@@ -418,7 +418,7 @@ async def test_generator_with_a_nursery_closes_bare(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_interpreter_s_own_errors_pass_bare_after_the_children_ended(
+def test_interpreter_errors_pass_bare_after_children_ended(
     error: type[BaseException],
 ) -> None:
     trace: list[str] = []

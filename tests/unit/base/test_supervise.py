@@ -60,7 +60,7 @@ async def test_cancellation_passes_through(clock: Clock, log: Logger, records: R
     assert records == []
 
 
-async def test_service_that_answers_cancellation_with_a_crash_is_not_started_again(
+async def test_service_that_crashes_on_cancellation_is_not_restarted(
     clock: Clock, log: Logger, records: Records
 ) -> None:
     async def service() -> None:

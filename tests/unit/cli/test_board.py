@@ -50,7 +50,7 @@ def done(found: object) -> readiness.State:
     return readiness.State(done=replicas == 3, text=f"{replicas} wanted")
 
 
-async def test_a_server_that_does_not_answer_is_told_and_what_was_seen_last(
+async def test_silent_server_is_reported_with_the_last_state(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Else a wait whose server is gone looks like one where nothing happens."""

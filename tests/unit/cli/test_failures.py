@@ -165,7 +165,7 @@ async def test_warnings_from_before_the_last_success_are_not_shown(there: Any) -
     assert not any("old" in line for line in answer.lines)
 
 
-async def test_why_of_a_controller_gives_the_cause_once_for_pods_that_end_alike(
+async def test_why_of_controller_gives_a_common_cause_once(
     there: Any,
 ) -> None:
     reference = await add_owner(there)

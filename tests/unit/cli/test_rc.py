@@ -112,9 +112,7 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
         ("rollout start web --from grc/web --desired 1 --minimum 0", "to itself"),
     ],
 )
-def test_what_is_wrong_with_the_words_is_said_before_anything_is_done(
-    words: str, told: str
-) -> None:
+def test_usage_errors_come_before_any_change(words: str, told: str) -> None:
     outcome = CliRunner().invoke(command, shlex.split(words), obj=object())
     assert (outcome.exit_code, told in outcome.output) == (2, True), outcome.output
 

@@ -26,7 +26,7 @@ async def told(
 
 
 @pytest.mark.parametrize("waiting", [True, False])
-async def test_a_refused_rollout_has_failed_whichever_controller_is_named(
+async def test_refused_rollout_has_failed_by_either_name(
     tools: Tools, capsys: pytest.CaptureFixture[str], *, waiting: bool
 ) -> None:
     async with world(*tools) as there:
@@ -86,7 +86,7 @@ async def test_pausing_by_the_name_of_either_controller_stops_the_move(
         assert not (await there.controller("one")).spec.rollout.paused
 
 
-async def test_a_complete_one_is_complete_and_another_template_is_a_rollout_of_its_own(
+async def test_complete_rollout_is_complete_and_new_template_another(
     tools: Tools, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(*tools) as there:
@@ -99,7 +99,7 @@ async def test_a_complete_one_is_complete_and_another_template_is_a_rollout_of_i
         assert (code, "gru/roll" in said, "Complete" in said) == (0, True, True), said
 
 
-async def test_another_template_after_a_refusal_is_followed_in_its_place(
+async def test_template_after_a_refusal_is_followed_instead(
     tools: Tools, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(*tools) as there:
@@ -114,7 +114,7 @@ async def test_another_template_after_a_refusal_is_followed_in_its_place(
         assert (await told(there, capsys, "two"))[0] == 1, "of that nothing has changed"
 
 
-def test_the_latest_counts_and_of_one_second_the_one_that_goes_on() -> None:
+def test_latest_rollout_counts_and_of_ties_the_active_one() -> None:
     def made(name: str, second: int, phase: str, **ends: str) -> RollingUpdate:
         document: Document = {
             "metadata": {"name": name, "creationTimestamp": f"2026-01-01T00:00:0{second}Z"},
@@ -143,7 +143,7 @@ async def gone(there: World, name: str) -> bool:
     return False
 
 
-async def test_status_of_a_controller_that_does_not_exist_does_not_wait(tools: Tools) -> None:
+async def test_status_of_missing_controller_does_not_wait(tools: Tools) -> None:
     async with world(*tools, hands=False) as there:
         for waiting in (True, False):
             with pytest.raises(NotFound):

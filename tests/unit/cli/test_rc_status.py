@@ -84,7 +84,7 @@ async def test_pods_that_are_still_to_be_adopted_are_named(there: World) -> None
     assert not any("READY" in line for line in page), "they are not its own"
 
 
-async def test_replicas_are_on_their_way_until_their_transfer_is_given_up(there: World) -> None:
+async def test_replicas_in_transfer_count_until_it_is_given_up(there: World) -> None:
     order = Transfer(id="t1", to="web-2", to_uid="u", to_start=0, add=2, remove=1)
     await annotate(there, **{TRANSFER_ANNOTATION: written(order) or ""})
     assert "Replicas on their way: 2 more for web-2, then 1 fewer here (t1)" in await lines(there)

@@ -45,7 +45,7 @@ async def test_a_node_that_is_left_is_followed_on_the_board(
         assert told(capsys) == ["… grc/web 1 pod still on a", "✔ grc/web no pod on a"]
 
 
-async def test_what_keeps_pods_on_a_node_is_told_and_so_is_a_server_that_is_away(
+async def test_waiting_reports_pods_on_a_node_and_an_absent_server(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(clock, rng, log) as there:

@@ -64,7 +64,7 @@ async def restarted(there: World, seen: ReplicationController) -> None:
 
 
 @pytest.mark.parametrize("write", [new_template, restarted])
-async def test_what_changed_while_a_person_was_asked_is_not_overwritten(
+async def test_change_during_a_prompt_is_not_overwritten(
     there: World, write: Callable[[World, ReplicationController], Awaitable[None]]
 ) -> None:
     await there.add_controller("web", replicas=1)

@@ -160,7 +160,7 @@ def test_a_move_of_replicas_is_ready_when_it_is_complete(
     assert state == readiness.State(done=done, text=told, failed=failed)
 
 
-def test_a_rollout_says_what_holds_it_up_although_its_phase_does_not() -> None:
+def test_rollout_names_its_obstacle_unlike_its_phase() -> None:
     said = {"type": "Progressing", "status": "False", "reason": "OrderUnreadable"}
     state = readiness.ready(
         {
@@ -178,7 +178,7 @@ def test_a_rollout_says_what_holds_it_up_although_its_phase_does_not() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("30s", 30), ("2m", 120), ("1h", 3600), ("-1s", 604800)]
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations_are_read_as_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 

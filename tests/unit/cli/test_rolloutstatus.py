@@ -78,7 +78,7 @@ def controller(have: int = 2, *, phase: str = "Complete", **status: Any) -> Docu
 OLD = [pod("a", running(60)), pod("b", running(60))]
 
 
-def test_rollout_is_over_when_all_replicas_are_updated_and_available() -> None:
+def test_rollout_ends_when_replicas_are_updated_and_available() -> None:
     assert rollout_status(controller(), OLD, NOW).done
     for changed in (
         {"observedGeneration": 1},
@@ -338,7 +338,7 @@ async def test_who_may_not_list_pods_waits_for_the_controller_alone(
         assert await waiting == 0
 
 
-def test_crash_loop_of_the_new_controller_ends_the_wait_for_a_move() -> None:
+def test_crash_loop_of_new_controller_ends_the_wait() -> None:
     move: Document = {
         "kind": "RollingUpdate",
         "metadata": {"name": "m", "generation": 1},

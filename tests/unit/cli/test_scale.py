@@ -15,7 +15,7 @@ def test_only_the_number_is_changed() -> None:
     assert after == {"spec": {"replicas": 5}, "status": {"replicas": 1}}
 
 
-def test_expected_number_is_tested_by_the_server_in_the_same_write() -> None:
+def test_expected_number_is_tested_in_the_same_write() -> None:
     assert json_patch.apply({"spec": {"replicas": 2}}, scale.operations(0, 2)) == {
         "spec": {"replicas": 0}
     }

@@ -37,7 +37,7 @@ def commands_in(text: str) -> list[str]:
 
 
 @given(text=HOSTILE)
-def test_no_control_character_is_left_and_plain_text_is_unchanged(text: str) -> None:
+def test_control_characters_are_removed_and_plain_text_kept(text: str) -> None:
     shown = controls.escape(text)
     assert not commands_in(shown)
     assert not commands_in(terminal.cell(text))

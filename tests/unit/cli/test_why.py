@@ -149,14 +149,14 @@ def test_a_hint_comes_early() -> None:
     ]
 
 
-def test_a_controller_that_nobody_has_looked_at_says_where_to_look() -> None:
+def test_unobserved_controller_points_to_the_logs() -> None:
     fresh = {"metadata": {"generation": 1}}
     assert "grange farm status" in replicationcontrollers.unseen_lines(fresh)[0]
     seen = {**fresh, "status": {"observedGeneration": 1}}
     assert replicationcontrollers.unseen_lines(seen) == []
 
 
-def test_a_rollout_that_stopped_where_it_was_told_to_says_how_it_goes_on() -> None:
+def test_rollout_stopped_on_purpose_names_the_next_step() -> None:
     def lines(phase: str, **spec: object) -> list[str]:
         status = {"rollout": {"phase": phase}}
         found = {"metadata": {"name": "web"}, "spec": spec, "status": status}

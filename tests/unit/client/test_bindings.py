@@ -97,12 +97,12 @@ async def test_failure_of_the_request_is_the_answer_to_each(error: status.ApiErr
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"items":[{"status":"Success"}]}'])
-async def test_answer_that_does_not_say_it_for_each_is_an_internal_error(body: bytes) -> None:
+async def test_incomplete_binding_answer_is_an_internal_error(body: bytes) -> None:
     outcomes = await Client(Scripted(Response(200, body))).bind(GROUP)
     assert [type(each) for each in outcomes] == [status.InternalError] * 3
 
 
-async def test_answers_are_errors_of_their_kind_with_what_they_are_about() -> None:
+async def test_binding_answers_are_errors_with_their_subject() -> None:
     conflict = status.Conflict("bound already", kind="pods", name="b")
     items = [{"status": "Success", "code": 201}, conflict.status().document(), {"code": 507}]
     body = msgspec.json.encode({"kind": "StatusList", "apiVersion": "v1", "items": items})

@@ -129,7 +129,7 @@ async def test_watch_yields_events_and_returns_at_an_orderly_end() -> None:
     assert transport.open_streams == 0
 
 
-async def test_watch_raises_expired_from_the_stream_after_earlier_events() -> None:
+async def test_watch_raises_expired_after_earlier_events() -> None:
     transport = Scripted()
     transport.script(transport.stream([event(b"ADDED") + event(b"ERROR", GONE)]))
     types = []

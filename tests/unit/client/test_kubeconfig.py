@@ -52,7 +52,7 @@ def test_paths_are_separated_as_in_path() -> None:
     assert kubeconfig.paths_of("") == []
 
 
-def test_first_file_to_have_an_entry_wins_and_missing_files_are_skipped(tmp_path: Path) -> None:
+def test_first_file_with_an_entry_wins_and_missing_are_skipped(tmp_path: Path) -> None:
     first = save(tmp_path / "1", config(**{"current-context": None}))
     second = save(
         tmp_path / "2",
@@ -101,7 +101,7 @@ def test_inline_data_wins_over_files(tmp_path: Path) -> None:
     assert kubeconfig.load([path]).ca_pem == CA
 
 
-def test_config_as_kubectl_leaves_it_after_removing_all_is_readable(tmp_path: Path) -> None:
+def test_config_emptied_by_kubectl_is_readable(tmp_path: Path) -> None:
     path = save(
         tmp_path / "config",
         {
@@ -194,7 +194,7 @@ def test_merge_keeps_what_others_wrote(tmp_path: Path) -> None:
     assert kubeconfig.load([path], "grange").server == "https://g"
 
 
-def test_merge_switches_when_asked_or_when_there_is_no_current_context(tmp_path: Path) -> None:
+def test_merge_switches_when_asked_or_without_current_context(tmp_path: Path) -> None:
     path = save(tmp_path / "config", config())
     kubeconfig.merge(path, "grange", "https://g", CA, "t", switch=True)
     assert kubeconfig.load([path]).context == "grange"
@@ -242,7 +242,7 @@ def test_remove_takes_only_our_entries(tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
-def test_owner_of_is_the_file_that_holds_the_context_else_the_first(tmp_path: Path) -> None:
+def test_owner_is_the_file_with_the_context_else_the_first(tmp_path: Path) -> None:
     first, second = tmp_path / "1", save(tmp_path / "2", config())
     assert kubeconfig.owner_of([first, second], "x") == second
     assert kubeconfig.owner_of([first, second], "new") == first
@@ -281,7 +281,7 @@ def test_a_pod_without_a_kubeconfig_uses_its_service_account(tmp_path: Path) -> 
         kubeconfig.find([missing], "", None)
 
 
-def test_a_kubeconfig_or_a_context_counts_before_the_service_account(tmp_path: Path) -> None:
+def test_kubeconfig_or_context_precedes_service_account(tmp_path: Path) -> None:
     """A pod may work for another cluster, and a context that is meant is never replaced in silence."""
     account = ServiceAccount(tmp_path, "10.0.0.1", "443")
     path = save(tmp_path / "config", config())

@@ -64,7 +64,7 @@ def test_watch_always_asks_for_bookmarks() -> None:
     }
 
 
-def test_create_completes_kind_and_takes_the_namespace_of_the_object() -> None:
+def test_create_sets_kind_and_takes_namespace_of_object() -> None:
     """Items of lists carry no kind, and a view made from one must still be a whole object."""
     view = ConfigMap(metadata=ObjectMeta(name="a", namespace="ns"), data={"k": "v"})
     request = requests.create(CONFIGMAP, view)
@@ -93,7 +93,7 @@ def test_patch_types_have_their_media_types() -> None:
     assert media("strategic") == wire.STRATEGIC_MERGE_PATCH
 
 
-def test_delete_carries_its_preconditions_and_a_grace_period_of_zero() -> None:
+def test_delete_carries_preconditions_and_zero_grace_period() -> None:
     request = requests.delete(POD, "a", "ns", uid="u", grace_period_s=0, propagation="Background")
     assert msgspec.json.decode(request.body) == {
         "kind": "DeleteOptions",
@@ -154,7 +154,7 @@ def test_success_is_no_failure() -> None:
     assert requests.failure(Response(201, b"{}")) is None
 
 
-def test_unreadable_answer_is_an_internal_error_that_names_the_field() -> None:
+def test_unreadable_answer_is_internal_error_naming_the_field() -> None:
     with pytest.raises(status.InternalError, match=r"metadata\.name"):
         requests.decode_object(Pod, b'{"metadata":{"name":3}}', "pod")
     with pytest.raises(status.InternalError):

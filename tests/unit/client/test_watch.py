@@ -68,7 +68,7 @@ def test_error_event_comes_after_the_events_before_it() -> None:
     assert frames.feed(line("ADDED", "c")) == []
 
 
-def test_error_event_is_seen_for_kinds_whose_view_would_take_a_status() -> None:
+def test_error_event_is_seen_for_kinds_with_status_views() -> None:
     frames = Frames(CONFIGMAP)
     assert frames.feed(ERROR) == []
     assert isinstance(frames.error, Expired)

@@ -64,7 +64,7 @@ async def test_the_status_follows_pods_and_the_scale_of_their_owner(
         assert (await status(there)).desired_healthy == 2
 
 
-async def test_evictions_go_as_far_as_the_budget_and_on_when_pods_are_replaced(
+async def test_evictions_stop_at_the_budget_until_pods_are_replaced(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -81,7 +81,7 @@ async def test_evictions_go_as_far_as_the_budget_and_on_when_pods_are_replaced(
         assert await evict(there, second)
 
 
-async def test_an_allowance_for_an_eviction_that_never_happens_comes_back(
+async def test_allowance_of_an_eviction_that_never_happens_returns(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -99,7 +99,7 @@ async def test_an_allowance_for_an_eviction_that_never_happens_comes_back(
         assert (await status(there)).disruptions_allowed == 1
 
 
-async def test_owners_without_a_scale_allow_nothing_and_the_budget_says_so(
+async def test_owners_without_scale_allow_nothing_and_budget_reports(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:

@@ -93,7 +93,7 @@ async def test_shrinking_takes_a_pod_that_has_lost_its_labels(
     assert mine.metadata.uid in doomed(again), "the first order is not forgotten"
 
 
-async def test_what_is_counted_before_a_drain_is_what_belongs_to_the_controller(
+async def test_drain_counts_the_pods_of_the_controller(
     there: World,
 ) -> None:
     await impostor(there, "like-web", owner="somebody")
@@ -121,7 +121,7 @@ async def test_nothing_asks_for_all_pods_of_the_namespace(there: World) -> None:
     assert [r for r in asked if not {"fieldSelector", "labelSelector"} & set(r.query)] == []
 
 
-async def test_an_order_that_is_done_is_forgotten_and_one_that_names_no_pod_is_not(
+async def test_done_order_is_forgotten_and_order_without_pod_is_kept(
     there: World, ops: ReplicationControllers
 ) -> None:
     """Somebody's hand may leave the name out; whether that pod is there cannot be asked."""
@@ -158,7 +158,7 @@ async def test_packed_pods_leave_a_node_and_are_not_sent_back_to_it(
     await there.until(lambda: settled_on(there, *"aabbbbbb"))
 
 
-async def test_packed_pods_without_a_node_follow_what_is_drained_meanwhile(
+async def test_unbound_packed_pods_follow_a_later_drain(
     there: World, ops: ReplicationControllers
 ) -> None:
     await there.add_node("c", labels={"disk": "ssd"})
@@ -179,7 +179,7 @@ async def test_packed_pods_without_a_node_follow_what_is_drained_meanwhile(
 
 
 @pytest.mark.parametrize("shrink", [False, True], ids=["remove-pod", "drain-node --shrink"])
-async def test_a_pod_that_was_ordered_to_go_waits_while_the_minimum_needs_it(
+async def test_pod_ordered_to_go_waits_for_the_minimum(
     there: World, ops: ReplicationControllers, *, shrink: bool
 ) -> None:
     """One account for everything that takes pods on purpose: an order is such a purpose."""

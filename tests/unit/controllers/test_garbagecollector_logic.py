@@ -58,7 +58,7 @@ def test_the_dependents_of_an_object_that_went_are_looked_at() -> None:
     assert graph.remove("owner") == ["a", "b"]
 
 
-def test_an_owner_that_waits_is_looked_at_when_a_dependent_goes_or_lets_go() -> None:
+def test_waiting_owner_is_checked_when_a_dependent_goes() -> None:
     graph = Graph()
     waiting = entry("owner", deleting=True, finalizers=(FOREGROUND,))
     assert graph.put(waiting) == ["owner"]
@@ -72,7 +72,7 @@ def test_an_owner_that_waits_is_looked_at_when_a_dependent_goes_or_lets_go() -> 
     assert graph.dependents("owner") == []
 
 
-def test_a_reference_that_does_not_name_what_has_its_uid_is_looked_at() -> None:
+def test_reference_with_another_name_for_its_uid_is_checked() -> None:
     graph = Graph()
     graph.put(entry("owner"))
     renamed = replace(entry("a", "owner"), key=ObjectKey("elsewhere", "a"))

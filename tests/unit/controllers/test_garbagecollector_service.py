@@ -90,7 +90,7 @@ async def test_orphaned_dependents_stay_and_are_free(
         assert not child.metadata.owner_references
 
 
-async def test_dependents_that_the_cache_has_not_shown_are_orphaned_too(
+async def test_dependents_not_yet_cached_are_orphaned_too(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:
@@ -251,7 +251,7 @@ async def test_a_cache_that_lags_condemns_nobody(clock: Clock, rng: Stream, log:
         assert (await there.client.get(SECRET, "s", "default")).metadata.name == "s"
 
 
-async def test_deleting_a_replication_controller_takes_its_pods_or_leaves_them(
+async def test_deleted_replicationcontroller_takes_or_leaves_its_pods(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """As kubectl asks: Background by default, Orphan on request, Foreground to wait for them."""

@@ -298,7 +298,7 @@ async def test_late_create_is_a_pod_too_many_for_a_moment(
         await there.until(lambda: rests(there, 3))
 
 
-async def test_late_create_of_a_deleted_controller_is_collected_by_its_owner(
+async def test_late_create_of_deleted_controller_is_collected(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """It names its owner by uid: one that is made again under the name does not take it for its own."""
@@ -384,7 +384,7 @@ async def test_late_release_of_a_pod_put_back_is_refused(
 
 
 @pytest.mark.parametrize("part", ["/replicationcontrollers/web/status", "/replicationcontrollers/"])
-async def test_late_write_of_a_former_owner_on_its_controller_is_refused(
+async def test_late_write_of_former_owner_on_controller_is_refused(
     part: str, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Status, intent and finalizer alike: who takes over has written on the controller."""

@@ -20,7 +20,7 @@ def monitor(**settings: float) -> Monitor:
 # --- heartbeats ---------------------------------------------------------------------------------
 
 
-def test_a_node_is_silent_when_its_lease_has_not_changed_for_the_grace_period() -> None:
+def test_node_is_silent_when_its_lease_is_stale_for_the_grace() -> None:
     watch, node = monitor(), builders.node("a")
     watch.beat("a", "one", 0.0)
     watch.beat("a", "one", 30.0)
@@ -51,7 +51,7 @@ def test_a_monitor_that_comes_late_forgives_everybody() -> None:
     ("share", "silent", "disrupted"),
     [(1.0, "abc", True), (1.0, "ab", False), (0.55, "ab", True), (0.0, "", False)],
 )
-def test_a_cluster_is_disrupted_when_too_many_nodes_are_unhealthy_at_once(
+def test_cluster_is_disrupted_when_too_many_nodes_are_unhealthy(
     share: float, silent: str, disrupted: bool
 ) -> None:
     watch, nodes = monitor(disruption_share=share), [builders.node(name) for name in "abc"]
@@ -156,7 +156,7 @@ def test_finished_pods_beyond_the_bound_go_oldest_first() -> None:
     assert podgc.surplus(ended, 3) == []
 
 
-def test_pods_on_their_way_out_of_a_node_out_of_service_are_collected() -> None:
+def test_terminating_pods_of_out_of_service_node_are_collected() -> None:
     owner = builders.controller()
     going = builders.pod(owner, node="a", deleted=True)
     staying = builders.pod(owner, node="a", name="staying")

@@ -44,7 +44,7 @@ async def status(there: World, node: str) -> str:
     return next(item.status for item in found if item.type == "Ready")
 
 
-async def test_a_node_that_falls_silent_is_marked_tainted_and_forgiven_when_it_returns(
+async def test_silent_node_is_tainted_and_cleared_when_it_returns(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -192,7 +192,7 @@ async def test_taints_of_an_operator_evict_at_once(clock: Clock, rng: Stream, lo
         assert await there.names() == ["db"]
 
 
-async def test_late_eviction_of_a_pod_that_was_heard_of_since_is_refused(
+async def test_late_eviction_of_a_recovered_pod_is_refused(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:

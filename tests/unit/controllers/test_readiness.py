@@ -48,7 +48,7 @@ async def test_a_pod_that_broke_unseen_starts_over(clock: Clock) -> None:
     assert health.wait_for_available(owner, second, clock.now(), readiness) == 10.0
 
 
-async def test_a_pod_that_was_ready_before_we_came_is_believed_if_it_is_long_ago(
+async def test_pod_ready_long_before_start_is_believed(
     clock: Clock,
 ) -> None:
     owner = builders.controller(rollout={"minReadySeconds": 10})

@@ -92,7 +92,7 @@ async def counts(there: World) -> tuple[int, int]:
     return giver.spec.replicas, receiver.spec.replicas
 
 
-async def test_whose_order_was_given_up_is_told_although_a_later_one_was_carried_out(
+async def test_given_up_order_is_reported_before_a_later_completed_one(
     there: World, clock: Clock
 ) -> None:
     async def others() -> None:
@@ -106,7 +106,7 @@ async def test_whose_order_was_given_up_is_told_although_a_later_one_was_carried
     assert await counts(there) == (4, 4)
 
 
-async def test_whose_order_was_carried_out_is_told_although_a_later_one_was_given_up(
+async def test_completed_order_is_reported_before_a_later_given_up_one(
     there: World, clock: Clock
 ) -> None:
     async def others() -> None:

@@ -158,7 +158,7 @@ async def enough(there: World) -> None:
 
 
 @pytest.mark.parametrize("age_s", [1.0, UNSURE_S])
-async def test_a_trouble_that_changes_owners_is_told_once_and_its_end_once(
+async def test_alert_that_changes_owners_is_raised_and_cleared_once(
     clock: Clock, rng: Stream, log: Logger, age_s: float
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -179,7 +179,7 @@ async def test_a_trouble_that_changes_owners_is_told_once_and_its_end_once(
 
 
 @pytest.mark.parametrize(("age_s", "said"), [(1.0, ["raised"]), (UNSURE_S, [])])
-async def test_what_began_just_before_its_owner_died_is_told_again_and_nothing_else(
+async def test_alert_begun_before_owner_died_alone_is_repeated(
     clock: Clock, rng: Stream, log: Logger, age_s: float, said: list[str]
 ) -> None:
     """Nobody knows what the dead had still to deliver; what is older people know of."""
@@ -195,7 +195,7 @@ async def test_what_began_just_before_its_owner_died_is_told_again_and_nothing_e
 
 
 @pytest.mark.parametrize("others", [True, False])
-async def test_a_new_process_takes_an_old_trouble_for_told_if_anybody_was_there_to_tell(
+async def test_new_process_takes_old_alert_as_sent_if_sender_lived(
     clock: Clock, rng: Stream, log: Logger, *, others: bool
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -230,7 +230,7 @@ async def test_what_ends_while_nobody_owns_it_is_told_to_be_over(
         assert two.memory.active == []
 
 
-async def test_deleted_controller_is_over_for_its_owner_and_nobody_else_speaks(
+async def test_deleted_controller_clears_its_alert_at_its_owner_only(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -255,7 +255,7 @@ def condition(reason: str, status: str = "True") -> Condition:
     )
 
 
-async def test_only_pods_that_cannot_move_alert_and_each_trouble_by_its_own_name(
+async def test_only_immovable_pods_alert_each_under_its_own_name(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """A transfer that goes its way is no trouble; one that is refused is another than one rolled back."""
@@ -316,7 +316,7 @@ async def test_a_pod_that_cannot_be_moved_is_told_of_until_it_is(
         assert memory.active == []
 
 
-def test_every_reason_for_which_something_is_left_undone_is_counted_once_while_it_lasts() -> None:
+def test_each_reason_for_undone_work_is_counted_once() -> None:
     static = condition("Static")
     failed = Condition(type="Reconciled", status="False", reason="WriteFailed")
     scaling = Condition(type="Reconciled", status="False", reason="Scaling")
@@ -347,7 +347,7 @@ def told_of_rollouts(there: World) -> MemoryAlerter:
     return memory
 
 
-async def test_failed_rollout_between_two_controllers_alerts_once_and_names_who_is_paused(
+async def test_failed_rollout_of_two_alerts_once_and_names_the_paused(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -410,7 +410,7 @@ async def test_rollout_that_goes_back_by_policy_alerts_as_well(
         assert memory.active == []
 
 
-async def test_refused_rollout_between_two_controllers_alerts_once_until_it_is_deleted(
+async def test_refused_rollout_of_two_alerts_once_until_deleted(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Nothing is harmed, but what somebody asked for is not being done, and never will be."""

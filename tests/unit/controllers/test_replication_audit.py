@@ -257,7 +257,7 @@ async def test_a4_t4_a_change_that_is_not_announced_is_not_made(
 
 
 @pytest.mark.parametrize("crash_after", range(1, 6))
-async def test_a_crash_after_any_write_leaves_change_and_record_together(
+async def test_crash_after_any_write_leaves_change_and_record_together(
     crash_after: int, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """The first owner dies after so many writes; the second one finds everything out."""
@@ -283,7 +283,7 @@ async def test_a_crash_after_any_write_leaves_change_and_record_together(
 
 
 @pytest.mark.parametrize("crash_after", range(5))
-async def test_a_crash_while_a_pod_makes_room_for_one_of_its_name_is_told_as_it_was(
+async def test_crash_while_a_name_is_reused_is_recorded_as_it_was(
     crash_after: int, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """One without a node that would not be made like this any more: out and in with one entry."""
@@ -367,7 +367,7 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
         assert sorted(told) == ["web-a", "web-b"]
 
 
-def test_a_pod_on_its_way_out_is_not_the_one_that_was_announced_under_its_name() -> None:
+def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     plan = logic.Plan(create=(logic.Addition("web-a", "a"),))
     announced = audit.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
@@ -375,7 +375,7 @@ def test_a_pod_on_its_way_out_is_not_the_one_that_was_announced_under_its_name()
     assert audit.settled(announced, [leaving]) is None
 
 
-def test_a_pod_that_was_announced_to_go_is_not_the_one_that_was_announced_under_its_name() -> None:
+def test_pod_announced_to_go_is_not_the_new_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     before = builders.pod(owner, node="a", bound=False)
     plan = logic.Plan(
@@ -417,7 +417,7 @@ async def test_a_pod_that_takes_the_name_of_another_is_recorded_once(
         assert [m.uid for one in found for m in one.spec.removed] == [before.metadata.uid]
 
 
-async def test_a_pod_that_cannot_go_yet_is_not_recorded_as_its_successor(
+async def test_pod_that_cannot_go_yet_is_not_recorded_as_successor(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Each try announces both, and finds the name taken."""
@@ -435,7 +435,7 @@ async def test_a_pod_that_cannot_go_yet_is_not_recorded_as_its_successor(
         assert (names(came.spec.added), names(came.spec.removed)) == (["web-a"], [])
 
 
-async def test_a_pod_whose_name_is_given_up_in_a_later_pass_is_not_recorded_before(
+async def test_pod_whose_name_is_freed_later_is_not_recorded_before(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """One pod goes in a pass, and another one's successor would come: it finds its name taken."""

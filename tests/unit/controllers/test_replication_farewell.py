@@ -39,7 +39,7 @@ async def removed(there: World) -> list[list[str]]:
     return [sorted(one) for one in found]
 
 
-async def test_a_controller_deleted_just_after_it_was_scaled_down_leaves_the_record(
+async def test_controller_deleted_after_scale_down_leaves_the_record(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there, Nursery("owner") as owner:
@@ -78,7 +78,7 @@ async def test_records_that_the_server_refuses_for_good_hold_nobody(
         assert "never" in (await there.events("FailedAudit"))[-1].message
 
 
-async def test_one_record_that_is_refused_for_good_takes_no_other_along(
+async def test_record_refused_for_good_takes_no_other_along(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -101,7 +101,7 @@ async def empty(there: World) -> bool:
 
 
 @pytest.mark.parametrize("crash_after", range(6))
-async def test_the_owner_dies_after_any_write_of_the_last_change_and_the_controller_is_deleted(
+async def test_owner_crash_after_any_write_then_deletion_keeps_records(
     crash_after: int, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Whatever was done is recorded once, nothing else is, and the controller goes."""

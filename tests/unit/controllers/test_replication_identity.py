@@ -96,7 +96,7 @@ def test_r14_every_pod_carries_the_labels_of_its_controller() -> None:
     ]
 
 
-def test_pod_document_pins_the_node_in_every_alternative_of_the_template() -> None:
+def test_pod_document_pins_the_node_in_every_alternative() -> None:
     terms = [{"matchExpressions": [{"key": "x", "operator": "Exists"}]}, {}]
     affinity = {
         "nodeAffinity": {
@@ -127,7 +127,7 @@ def test_pod_document_pins_the_node_in_every_alternative_of_the_template() -> No
     ]["nodeSelectorTerms"] == [{"matchExpressions": [{"key": "x", "operator": "Exists"}]}, {}]
 
 
-def test_pod_document_of_a_packed_controller_without_selector_has_no_affinity() -> None:
+def test_packed_pod_document_without_selector_has_no_affinity() -> None:
     made = podtemplate.pod_document(builders.controller(placement="Packed"), name="web-0")
     assert "affinity" not in made["spec"]
 

@@ -60,7 +60,7 @@ def test_r3_only_the_eligible_node_gets_a_pod() -> None:
     assert plan.short == 0
 
 
-def test_r4_two_wanted_and_one_eligible_places_one_and_is_one_short() -> None:
+def test_r4_two_wanted_one_eligible_places_one_and_is_one_short() -> None:
     plan = decide(builders.controller(replicas=2), eligible=["a"])
     assert created(plan) == ["a"]
     assert plan.short == 1
@@ -86,7 +86,7 @@ def test_r7_shrinking_to_zero_removes_the_pod() -> None:
     assert deleted(decide(owner, on_nodes(owner, "a"), ["a"])) == ["web-a"]
 
 
-def test_r8_of_a_thousand_pods_exactly_the_one_on_the_ineligible_node_goes() -> None:
+def test_r8_of_thousand_pods_only_the_ineligible_one_goes() -> None:
     nodes = [f"n{index:04}" for index in range(1000)]
     owner = builders.controller(replicas=999)
     plan = decide(owner, on_nodes(owner, *nodes), [n for n in nodes if n != "n0417"])
@@ -103,7 +103,7 @@ def test_r9_scaling_to_seven_and_back_crosses_every_batch() -> None:
     )
 
 
-def test_r15_static_members_do_not_move_when_their_node_is_ineligible() -> None:
+def test_r15_static_members_stay_when_their_node_is_ineligible() -> None:
     owner = builders.controller(replicas=1)
     assert decide(owner, on_nodes(owner, "a"), ["b"]) == logic.Plan()
 
@@ -112,7 +112,7 @@ def test_r16_adding_five_to_nothing_places_five() -> None:
     assert len(decide(builders.controller(replicas=5), eligible=list("abcde")).create) == 5
 
 
-def test_r17_r19_a_paused_controller_neither_adds_nor_removes_nor_repairs() -> None:
+def test_r17_r19_paused_controller_changes_nothing() -> None:
     assert decide(builders.controller(replicas=5, paused=True), eligible=list("abcde")).create == ()
     owner = builders.controller(replicas=3, paused=True)
     stripped = builders.pod(owner, node="a", labels={})
@@ -150,7 +150,7 @@ def test_a_terminating_pod_holds_its_node_but_not_its_place() -> None:
     assert created(decide(owner, owned, ["a", "b", "c"])) == ["c"]
 
 
-def test_waiting_for_a_terminating_pod_to_leave_is_not_a_shortage() -> None:
+def test_waiting_for_a_terminating_pod_is_not_a_shortage() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node="a", deleted=True), builders.pod(owner, node="b")]
     plan = decide(owner, owned, ["a", "b"])
@@ -177,7 +177,7 @@ def test_two_pods_on_one_node_leave_the_better() -> None:
     assert plan.create == ()
 
 
-def test_an_unbound_pod_on_an_ineligible_node_moves_to_a_spare_one() -> None:
+def test_unbound_pod_on_ineligible_node_moves_to_a_spare_one() -> None:
     """It runs nowhere, so moving it breaks no promise and loses nothing."""
     owner = builders.controller(replicas=1)
     stranded = builders.pod(owner, node="a", bound=False)
@@ -212,7 +212,7 @@ def test_packed_pods_take_the_smallest_free_ordinals() -> None:
     assert plan.create == tuple(logic.Addition(f"web-{n}") for n in (0, 3, 4))
 
 
-def test_packed_pods_are_created_without_an_eligible_node_and_the_shortage_is_told() -> None:
+def test_packed_pods_without_eligible_node_are_made_and_reported() -> None:
     """The scheduler says on each pod why it waits; the controller says that there is no node."""
     plan = decide(builders.controller(replicas=2, placement="Packed"))
     assert len(plan.create) == 2
@@ -257,7 +257,7 @@ def test_held_places_go_first_when_shrinking() -> None:
     assert deleted(plan) == ["web-a"]
 
 
-def test_a_changed_template_replaces_waiting_pods_and_keeps_running_ones() -> None:
+def test_changed_template_replaces_waiting_pods_keeps_running() -> None:
     """W11: an edit of the template must never restart the fleet at once."""
     before = builders.controller(replicas=2)
     owned = [builders.pod(before, node="a"), builders.pod(before, node="b", bound=False)]
@@ -278,7 +278,7 @@ def test_a_changed_node_selector_replaces_waiting_packed_pods() -> None:
     assert len(plan.create) == 1
 
 
-def test_a_rollout_has_a_count_for_each_template_and_makes_what_is_missing_of_either() -> None:
+def test_rollout_counts_each_template_and_makes_what_is_missing() -> None:
     before = builders.controller(replicas=3)
     owner = builders.controller(replicas=3, template=OTHER)
     owned = [*on_nodes(before, "a", "b"), *on_nodes(owner, "c")]
@@ -288,7 +288,7 @@ def test_a_rollout_has_a_count_for_each_template_and_makes_what_is_missing_of_ei
     assert decide(owner, owned, list("abcd"), sides=sides).create == (logic.Addition("web-d", "d"),)
 
 
-def test_a_rollout_takes_old_pods_by_rank_and_only_while_enough_are_available() -> None:
+def test_rollout_takes_old_pods_by_rank_while_enough_available() -> None:
     before = builders.controller(replicas=4)
     owner = builders.controller(replicas=4, template=OTHER)
     sick = builders.pod(before, node="d", ready=False)
@@ -299,21 +299,21 @@ def test_a_rollout_takes_old_pods_by_rank_and_only_while_enough_are_available() 
         assert deleted(decide(owner, owned, list("abcd"), sides=gone, limits=limits)) == names
 
 
-def test_old_pods_that_die_are_not_made_anew_where_no_good_template_is_known() -> None:
+def test_dead_old_pods_are_not_remade_without_a_good_template() -> None:
     owner = builders.controller(replicas=3, template=OTHER)
     owned = on_nodes(builders.controller(replicas=3), "a")
     plan = decide(owner, owned, list("abc"), sides=rollout.Sides(new=0, old=2))
     assert plan.create == ()
 
 
-def test_scaling_down_takes_the_ineligible_first_but_never_below_the_minimum() -> None:
+def test_scale_down_takes_ineligible_first_and_keeps_minimum() -> None:
     """One budget for whatever the reason is: the unready one goes although its node is fine."""
     owner = builders.controller(replicas=2)
     owned = [*on_nodes(owner, "a", "b"), builders.pod(owner, node="c", ready=False)]
     assert deleted(decide(owner, owned, ["b", "c"])) == ["web-c"]
 
 
-def test_w14_a_pod_without_news_goes_only_while_the_minimum_holds_without_it() -> None:
+def test_w14_silent_pod_goes_only_while_the_minimum_holds() -> None:
     """When every node is out of sight its pods may well be serving."""
     before = builders.controller(replicas=3)
     owner = builders.controller(replicas=3, template=OTHER, rollout={"maxUnavailable": 1})
@@ -403,7 +403,7 @@ def test_claim_adopts_orphans_with_our_label_only() -> None:
     assert claim.owned == ()
 
 
-def test_w8_a_pod_of_another_controller_is_never_ours_whatever_its_labels() -> None:
+def test_w8_pod_of_another_controller_is_never_ours() -> None:
     """In P2 the label decided, so a pod taken over in between was removed all the same."""
     owner, other = builders.controller(), builders.controller("other", uid="other-uid")
     theirs = builders.pod(other, node="a", labels=identity.labels_of(owner))

@@ -65,7 +65,7 @@ async def made_again(there: World, placement: str) -> list[str]:
 
 @PLACEMENTS
 @pytest.mark.parametrize("by_another", [True, False])
-async def test_pods_that_a_late_cache_shows_as_the_earlier_controllers_are_not_doubled(
+async def test_pods_cached_under_an_earlier_controller_are_not_doubled(
     clock: Clock, rng: Stream, log: Logger, placement: str, by_another: bool
 ) -> None:
     """Whether another member has adopted them, or nobody yet (simulation, seed 135)."""
@@ -123,7 +123,7 @@ async def test_a_pod_that_was_adopted_without_an_answer_is_not_doubled(
         assert await there.names() == names
 
 
-async def test_a_node_is_not_taken_twice_while_a_pod_of_ours_leaves_it_unseen(
+async def test_node_is_not_taken_twice_while_an_unseen_pod_leaves(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """The pod that was adopted, and is going since, is shown as the earlier controller's."""
@@ -143,7 +143,7 @@ async def test_a_node_is_not_taken_twice_while_a_pod_of_ours_leaves_it_unseen(
 
 
 @PLACEMENTS
-async def test_pods_that_are_the_earlier_controllers_still_hold_nobody_up(
+async def test_pods_still_of_an_earlier_controller_delay_nothing(
     clock: Clock, rng: Stream, log: Logger, placement: str
 ) -> None:
     """They are deleted with it, some day; ours come beside them."""

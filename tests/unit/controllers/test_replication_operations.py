@@ -62,7 +62,7 @@ async def replicas(there: World, name: str = "web") -> int:
 # --- create, find, change ---------------------------------------------------------------------
 
 
-async def test_check_s8_a_new_controller_asks_for_nothing_and_has_exactly_its_labels(
+async def test_check_s8_new_controller_wants_zero_and_has_its_labels(
     there: World, ops: ReplicationControllers
 ) -> None:
     dry = await ops.create("web", SPEC, labels={"tier": "front"}, dry_run=True)
@@ -76,7 +76,7 @@ async def test_check_s8_a_new_controller_asks_for_nothing_and_has_exactly_its_la
         await ops.create("web", SPEC)
 
 
-async def test_a_new_controller_removes_no_pods_that_an_earlier_one_left(
+async def test_new_controller_removes_no_pods_of_an_earlier_one(
     there: World, ops: ReplicationControllers
 ) -> None:
     for name, labels in (("web-0", {NAME_LABEL: "web"}), ("else-0", {NAME_LABEL: "else"})):
@@ -104,7 +104,7 @@ async def test_check_s7_labels_find_the_one_controller(
         await ops.find("app=y")
 
 
-async def test_check_s2_missing_replicas_are_refused_and_an_explicit_zero_is_not(
+async def test_check_s2_missing_replicas_are_refused_and_zero_is_not(
     there: World,
 ) -> None:
     document: Document = {"metadata": {"name": "web"}, "spec": {"template": builders.TEMPLATE}}
@@ -143,7 +143,7 @@ async def test_check_s12_enable_and_disable_take_effect_when_written(
     assert not (await ops.enable("web")).spec.paused
 
 
-async def test_check_s11_what_was_built_on_another_state_is_refused_whole(
+async def test_check_s11_write_on_another_state_is_refused_whole(
     there: World, ops: ReplicationControllers
 ) -> None:
     seen = await ops.create("web", SPEC)
@@ -186,7 +186,7 @@ async def test_adding_at_once_from_many_places_loses_nothing(
     assert await replicas(there) == 10
 
 
-async def test_template_and_strategy_are_changed_with_the_servers_judgement(
+async def test_template_and_strategy_changes_are_judged_by_the_server(
     ops: ReplicationControllers,
 ) -> None:
     await ops.create("web", SPEC)
@@ -204,7 +204,7 @@ async def test_template_and_strategy_are_changed_with_the_servers_judgement(
 # --- delete -----------------------------------------------------------------------------------
 
 
-async def test_check_s10_delete_is_refused_above_zero_unless_forced_and_orphans_the_pods(
+async def test_check_s10_delete_above_zero_needs_force_and_orphans(
     there: World, ops: ReplicationControllers
 ) -> None:
     await there.add_node("a")
@@ -300,7 +300,7 @@ async def test_remove_pod_holds_also_while_pods_are_missing(
     assert pods["web-a"] != going, "but that is another pod"
 
 
-async def test_remove_pod_is_refused_where_it_could_not_do_what_it_says(
+async def test_remove_pod_is_refused_where_it_could_not_be_done(
     there: World, ops: ReplicationControllers
 ) -> None:
     for name in ("a", "b"):

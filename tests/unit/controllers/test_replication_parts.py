@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 # --- eligible nodes -----------------------------------------------------------------------------
 
 
-async def test_eligible_nodes_are_selected_ready_open_tolerated_and_sorted() -> None:
+async def test_eligible_nodes_are_selected_ready_tolerated_and_sorted() -> None:
     dedicated = Taint(key="dedicated", value="db", effect="NoSchedule")
     there = [
         builders.node("z", labels={"zone": "a"}),
@@ -82,7 +82,7 @@ def message(result: status.Outcome, kind: str) -> str:
     return next(item.message for item in made.conditions if item.type == kind)
 
 
-def test_status_of_a_complete_controller_is_available_and_reconciled() -> None:
+def test_complete_controller_status_is_available_and_reconciled() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
     result = outcome(logic.Situation(owner, owned, ["a", "b"]))
@@ -205,7 +205,7 @@ def test_share_of_replicas_rounds_down_or_up(
 # --- held places --------------------------------------------------------------------------------
 
 
-def test_places_of_pods_that_keep_finishing_are_held_longer_and_longer() -> None:
+def test_places_of_finishing_pods_are_held_longer_and_longer() -> None:
     owner = builders.controller()
     replacements = Replacements(Exponential(initial_s=1.0, cap_s=4.0), reset_s=100.0)
     now, waits = 1000.0, []
@@ -234,7 +234,7 @@ def test_pods_that_finish_together_are_one_round() -> None:
 # --- slow start ---------------------------------------------------------------------------------
 
 
-async def test_slow_start_doubles_and_stops_at_the_first_batch_with_an_error() -> None:
+async def test_slow_start_doubles_and_stops_at_the_first_error_batch() -> None:
     tried: list[int] = []
 
     async def act(item: int) -> None:

@@ -61,7 +61,7 @@ async def is_labelled(there: World, name: str) -> bool:
 # --- W10: the rest of the pass goes on -----------------------------------------------------------
 
 
-async def test_w10_a_service_heals_repairs_and_scales_while_the_pool_is_silent(
+async def test_w10_service_heals_and_scales_while_the_pool_is_silent(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     pool = SimulatedPool(["p"])
@@ -78,7 +78,7 @@ async def test_w10_a_service_heals_repairs_and_scales_while_the_pool_is_silent(
         await there.until(lambda: there.ready(1), limit_s=5)
 
 
-async def test_w10_a_failing_allocation_is_told_and_keeps_nothing_else_from_being_done(
+async def test_w10_failing_allocation_is_reported_and_blocks_nothing(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     pool = SimulatedPool(["p"])
@@ -97,7 +97,7 @@ async def test_w10_a_failing_allocation_is_told_and_keeps_nothing_else_from_bein
         await there.until(lambda: moved(there, "b", "p"))
 
 
-async def test_w10_a_process_that_starts_without_the_pool_repairs_and_moves_nothing(
+async def test_w10_process_started_without_pool_repairs_moves_nothing(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Which nodes may be used is not known, so nothing is placed; it is said, and tried again."""
@@ -148,7 +148,7 @@ async def test_w10_what_nobody_can_see_is_not_said_to_be_over(
         assert memory.active == []
 
 
-async def test_w10_a_pool_that_never_answers_does_not_stop_the_controller(
+async def test_w10_pool_that_never_answers_stops_no_controller(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
 
@@ -168,7 +168,7 @@ async def test_w10_a_pool_that_never_answers_does_not_stop_the_controller(
         await there.until(lambda: there.ready(2), limit_s=60)
 
 
-async def test_w10_many_controllers_do_not_wait_for_a_silent_pool_one_after_another(
+async def test_w10_controllers_wait_for_a_silent_pool_in_parallel(
     clock: Clock,
 ) -> None:
 
@@ -236,7 +236,7 @@ async def test_no_pod_is_made_on_a_machine_that_is_being_given_back(
             await there.settle(0.05)
 
 
-async def test_a_machine_whose_transfer_does_not_know_that_it_was_lent_is_given_back(
+async def test_machine_unknown_to_its_transfer_is_given_back(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """An owner died between being lent the machine and writing it down; the next one finds it spare."""
@@ -326,7 +326,7 @@ async def test_machines_of_controllers_that_are_there_stay_lent(
         assert await pool.holders() == {"p": uid}
 
 
-async def test_news_of_a_node_asks_the_pool_once_however_many_controllers_there_are(
+async def test_node_event_asks_the_pool_once_for_all_controllers(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """One question for all of them, and a pass only for whom the node concerns."""
@@ -362,7 +362,7 @@ async def bound(there: World, node: str) -> bool:
 # --- nothing begins for a controller that goes ---------------------------------------------------
 
 
-def test_a_controller_that_is_being_deleted_makes_no_pod_for_its_transfer() -> None:
+def test_controller_under_deletion_makes_no_transfer_pod() -> None:
     owner = builders.controller(replicas=1, deleted=True)
     situation = logic.Situation(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
     now = LoopClock().now()
@@ -371,7 +371,7 @@ def test_a_controller_that_is_being_deleted_makes_no_pod_for_its_transfer() -> N
     assert plan == logic.Plan()
 
 
-def test_a_spare_node_that_is_lost_before_the_pod_is_bound_ends_the_attempt_at_once() -> None:
+def test_spare_node_lost_before_binding_ends_the_attempt() -> None:
     """Otherwise the old pod would stay where it must not be until the deadline."""
     owner = builders.controller(replicas=1)
     now = LoopClock().now()
@@ -385,7 +385,7 @@ def test_a_spare_node_that_is_lost_before_the_pod_is_bound_ends_the_attempt_at_o
     assert transfer.happened(lent, before, (), now) is None, "a machine may be on its way"
 
 
-def test_growth_does_not_take_a_node_before_the_old_pod_of_a_transfer_is_gone() -> None:
+def test_growth_waits_for_the_node_of_a_transferred_pod() -> None:
     """Its name is still held, so what would be made there would not be what was asked for."""
     owner = builders.controller(replicas=2)
     old = builders.pod(owner, node="a", uid="u", deleted=True)

@@ -95,7 +95,7 @@ async def test_packed_pods_run_on_the_selected_nodes(
         assert {p.spec.node_name for p in await there.pods()} == {"big"}
 
 
-async def test_r1_a_controller_at_zero_without_nodes_creates_nothing_and_complains_of_nothing(
+async def test_r1_controller_at_zero_without_nodes_creates_nothing(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -122,7 +122,7 @@ async def test_r2_no_eligible_node_is_said_at_once_and_once(
         assert service.loop.statistics().failed == 0
 
 
-async def test_r4_a_short_controller_places_what_it_can_and_more_when_a_node_comes(
+async def test_r4_short_controller_places_more_when_a_node_comes(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """W3: a node that appears wakes the controller; in P2 it waited for about five minutes."""
@@ -148,7 +148,7 @@ async def test_r5_negative_replicas_are_refused_by_the_api(
         assert await there.names() == ["web-a"]
 
 
-async def test_r6_r7_growing_keeps_pods_and_shrinking_to_zero_removes_them(
+async def test_r6_r7_growth_keeps_pods_and_zero_removes_them(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -180,7 +180,7 @@ async def test_r8_w3_w9_shrinking_takes_the_pod_on_the_ineligible_node(
         assert [p.spec.node_name for p in await there.pods()] == [n for n in nodes if n != "n07"]
 
 
-async def test_r9_r10_scaling_to_seven_and_back_crosses_the_batches_without_an_error(
+async def test_r9_r10_scaling_to_seven_and_back_crosses_batches(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -204,7 +204,7 @@ async def test_r15_static_pods_stay_on_a_node_that_became_ineligible(
         assert [p.spec.node_name for p in await there.pods()] == ["a"]
 
 
-async def test_r17_r19_paused_controllers_are_left_alone_and_go_on_when_resumed(
+async def test_r17_r19_paused_controllers_stay_until_resumed(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -238,7 +238,7 @@ async def test_a_deleted_pod_is_replaced_on_its_node(
         assert await there.until(replaced) < 2.0
 
 
-async def test_a_pod_that_keeps_failing_is_replaced_more_and_more_slowly(
+async def test_failing_pod_is_replaced_with_growing_delays(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -258,7 +258,7 @@ async def test_a_pod_that_keeps_failing_is_replaced_more_and_more_slowly(
         assert await there.until(lambda: there.ready(1), limit_s=120.0) <= 61.0
 
 
-async def test_w2_a_failed_write_is_tried_again_soon_and_said_in_the_status(
+async def test_w2_failed_write_is_retried_and_shown_in_the_status(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """In P2 a failed pass waited for an unrelated change, or about five minutes."""
@@ -435,7 +435,7 @@ async def test_another_queue_in_the_labels_holds_for_new_pods(
         assert [p.metadata.labels[QUEUE_LABEL] for p in await there.pods()] == ["two", "one"]
 
 
-async def test_a_controller_made_again_with_another_queue_adopts_and_replaces(
+async def test_recreated_controller_with_new_queue_adopts_and_replaces(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -492,7 +492,7 @@ async def test_a_changed_template_keeps_running_pods_and_counts_them(
         assert status.rollout.phase == "Waiting"
 
 
-async def test_w14_pods_of_a_node_that_is_not_ready_do_not_count_as_ready(
+async def test_w14_pods_of_a_node_not_ready_do_not_count_as_ready(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -606,7 +606,7 @@ async def test_a_terminating_namespace_is_left_in_peace(
         assert await there.events("FailedCreate") == []
 
 
-async def test_r12_a_pod_that_is_not_what_was_asked_for_is_made_anew_within_the_budget(
+async def test_r12_divergent_pod_is_recreated_within_the_budget(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """P2 wrote the intent again; a pod here keeps what it was made from, so it is replaced."""

@@ -44,7 +44,7 @@ async def says(there: World, reason: str, name: str = "web") -> bool:
 
 
 @pytest.mark.parametrize("note", ["order", "received"])
-async def test_an_order_that_cannot_be_read_is_a_condition_until_it_is_gone(
+async def test_malformed_order_is_a_condition_until_it_is_gone(
     note: str, clock: Clock, rng: Stream, log: Logger, records: Records
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -67,7 +67,7 @@ async def test_an_order_that_cannot_be_read_is_a_condition_until_it_is_gone(
         await there.until(lambda: says(there, "AsWanted"), limit_s=5.0)
 
 
-async def test_a_giver_is_healed_while_the_notes_of_its_receiver_cannot_be_read(
+async def test_source_is_healed_while_target_annotation_is_malformed(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Its order waits, and nothing else."""
@@ -90,7 +90,7 @@ async def test_a_giver_is_healed_while_the_notes_of_its_receiver_cannot_be_read(
 
 
 @pytest.mark.parametrize("note", ["order", "received", "given_up"])
-async def test_a_rollout_says_which_order_holds_it_up_and_goes_on_without(
+async def test_rollout_names_the_malformed_order_and_goes_on(
     note: str, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -120,7 +120,7 @@ async def held_up(there: World) -> bool:
     return said is not None and said.reason == "OrderUnreadable"
 
 
-async def test_a_controller_that_nobody_can_act_on_says_so_until_it_is_corrected(
+async def test_invalid_controller_reports_it_until_corrected(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, kind=Foreign) as there:

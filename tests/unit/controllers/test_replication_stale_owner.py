@@ -78,7 +78,7 @@ async def owned(there: World, by: str) -> None:
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=change)
 
 
-async def test_a_machine_lent_to_a_stale_owner_after_its_successor_went_back_is_given_back(
+async def test_machine_allocated_by_stale_owner_is_released(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """The claim arrives when the transfer that it was for is over: nobody asks for it, nobody leaks it."""
@@ -113,7 +113,7 @@ async def asked(slow: Slow) -> bool:
     return bool(slow.late)
 
 
-async def test_a_stale_owner_does_not_take_back_what_its_successor_was_lent(
+async def test_stale_owner_does_not_release_its_successors_machine(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Same controller, same machine, another transfer: the name of the holder does not tell them apart."""

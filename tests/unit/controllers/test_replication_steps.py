@@ -53,7 +53,7 @@ class Writes:
 # --- T: what is announced together ----------------------------------------------------------------
 
 
-async def test_check_t1_one_write_announces_so_many_changes_and_the_rest_follows(
+async def test_check_t1_one_write_announces_a_bounded_batch(
     tools: Tools,
 ) -> None:
     """As many as ``burst`` in one; one more is not an error but the next write's."""
@@ -68,7 +68,7 @@ async def test_check_t1_one_write_announces_so_many_changes_and_the_rest_follows
         assert sorted(told) == [["web-a", "web-b"], ["web-c", "web-d"], ["web-e"]]
 
 
-async def test_check_t2_what_is_announced_is_done_in_order_and_nothing_else(tools: Tools) -> None:
+async def test_check_t2_announced_changes_are_done_in_order(tools: Tools) -> None:
     async with world(*tools) as there:
         writes = Writes(there)
         await start(there, "a", "b", "c", replicas=3)
@@ -143,7 +143,7 @@ async def test_check_t6_trouble_is_retried_until_somebody_says_stop(tools: Tools
         assert [names(item.spec.added) for item in await records(there)] == [["web-a"]]
 
 
-async def test_check_t7_what_one_announces_is_apart_from_what_another_does(tools: Tools) -> None:
+async def test_check_t7_announcements_of_two_owners_are_separate(tools: Tools) -> None:
     """The guard that every operation carries is the owner's claim: see W1."""
     async with world(*tools) as there:
         for name in ("a", "b"):
@@ -227,7 +227,7 @@ async def test_check_u13_no_step_is_taken_on_what_is_not_so_any_more(tools: Tool
 # --- X8: what a transfer waits for -------------------------------------------------------------------
 
 
-async def test_check_x8_a_transfer_waits_for_those_who_need_time_and_calls_it_no_error(
+async def test_check_x8_transfer_waits_for_slow_pods_without_error(
     tools: Tools,
 ) -> None:
     """Upstream asks service discovery whether it has heard; here ``minReadySeconds`` is given to it."""

@@ -216,7 +216,7 @@ async def test_x4_a_node_is_allocated_when_there_is_no_spare_one(
         assert await pool.holders() == {"p": "", "q": uid}, "what is left is given back"
 
 
-async def test_what_was_allocated_is_given_back_when_the_service_shrinks(
+async def test_allocated_machines_are_given_back_on_scale_down(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     pool = SimulatedPool(["p"])
@@ -231,7 +231,7 @@ async def test_what_was_allocated_is_given_back_when_the_service_shrinks(
         assert await pool.holders() == {"p": ""}
 
 
-async def test_y3_x6_a_refused_allocation_is_told_and_tried_again_under_the_same_id(
+async def test_y3_x6_refused_allocation_is_retried_under_the_same_id(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -286,7 +286,7 @@ async def test_y3_allocation_with_lost_answer_claims_one_machine(
         await there.until(lambda: moved(there, "p"))
 
 
-async def test_x7_a_node_that_cannot_be_released_is_told_and_never_forgotten(
+async def test_x7_unreleasable_node_is_reported_and_never_forgotten(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     pool = SimulatedPool(["p", "q"])
@@ -337,7 +337,7 @@ async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
         await there.until(lambda: moved(there, "b", "c"))
 
 
-async def test_a_new_pod_that_fails_while_the_old_one_waits_is_rolled_back_at_the_deadline(
+async def test_new_pod_failing_during_transfer_is_rolled_back(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Whatever it says meanwhile; the old pod is needed still, and another node is tried."""
@@ -411,7 +411,7 @@ async def test_x5_an_old_pod_that_is_down_itself_holds_nothing_up(
         await there.until(lambda: moved(there, "b", "c"))
 
 
-async def test_w13_a_new_pod_that_never_gets_well_is_rolled_back_at_the_deadline(
+async def test_w13_new_pod_never_healthy_is_rolled_back_at_deadline(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """However much it chatters; what was allocated for it is released, and it is tried again."""
@@ -507,7 +507,7 @@ async def test_y5_a_paused_controller_still_finishes_its_transfers(
         await there.until(lambda: moved(there, "b"))
 
 
-async def test_y6_y11_y12_shrinking_leaves_both_pods_until_the_transfer_is_over(
+async def test_y6_y11_y12_scale_down_keeps_both_pods_during_transfer(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -668,7 +668,7 @@ async def test_packed_pods_move_where_the_scheduler_sends_them(
         assert await there.names() == ["web-0", "web-1", "web-2"] or len(await there.names()) == 3
 
 
-async def test_an_old_node_that_fits_again_calls_off_what_has_not_begun(
+async def test_old_node_that_fits_again_cancels_unstarted_transfers(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:

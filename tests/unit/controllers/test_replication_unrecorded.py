@@ -77,7 +77,7 @@ async def test_a_service_goes_on_while_the_server_refuses_its_records(
         }
 
 
-async def test_what_is_missing_is_told_by_the_first_record_that_is_taken(tools: Tools) -> None:
+async def test_missing_records_are_named_by_the_next_accepted_one(tools: Tools) -> None:
     async with world(*tools) as there:
         memory = alarms(there)
         there.gate = lambda request: Invalid("never") if recorded(request) else None
@@ -156,7 +156,7 @@ async def test_what_is_refused_does_not_vanish_when_its_owner_crashes(
         assert any(names(one.spec.members) == ["web-a", "web-b"] for one in told)
 
 
-async def test_a_controller_that_is_deleted_makes_a_last_try_to_tell_what_is_missing(
+async def test_deleted_controller_tries_once_more_to_name_missing(
     tools: Tools,
 ) -> None:
     async with world(*tools) as there:
@@ -172,9 +172,7 @@ async def test_a_controller_that_is_deleted_makes_a_last_try_to_tell_what_is_mis
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
-async def test_an_entry_that_an_earlier_owner_left_is_given_up_and_told_of_in_one_write(
-    writes: int, tools: Tools
-) -> None:
+async def test_earlier_owners_entry_is_given_up_in_one_write(writes: int, tools: Tools) -> None:
     async with world(*tools) as there:
         async with Nursery("owner") as owner:
             for name in ("a", "b"):
@@ -203,7 +201,7 @@ async def test_an_entry_that_an_earlier_owner_left_is_given_up_and_told_of_in_on
         assert missing or [one for one in told if one.metadata.name.endswith("-left")]
 
 
-async def test_a_service_goes_on_with_an_event_in_its_outbox_that_only_another_version_knows(
+async def test_service_goes_on_with_an_unknown_event_in_its_outbox(
     tools: Tools,
 ) -> None:
     async with world(*tools) as there:

@@ -107,7 +107,7 @@ async def within(there: World, name: str, wanted: str) -> bool:
 # --- the whole way ----------------------------------------------------------------------------
 
 
-async def test_check_u8_three_replicas_move_with_at_least_two_available(tools: Tools) -> None:
+async def test_check_u8_three_replicas_move_with_two_available(tools: Tools) -> None:
     async with world(*tools) as there:
         watchman = Watchman(there)
         await begun(there, 3)
@@ -129,7 +129,7 @@ async def test_check_u8_three_replicas_move_with_at_least_two_available(tools: T
         assert [event.count for event in await there.events("RolloutComplete")] == [1]
 
 
-async def test_w14_a_watch_that_hangs_takes_no_replica_for_pods_that_are_dead(tools: Tools) -> None:
+async def test_w14_stalled_watch_takes_no_replica_for_dead_pods(tools: Tools) -> None:
     """What was available when it was last heard of is asked about before the other side shrinks."""
     async with world(*tools) as there:
         await begun(there, 3)
@@ -148,7 +148,7 @@ async def test_w14_a_watch_that_hangs_takes_no_replica_for_pods_that_are_dead(to
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-async def test_what_is_taken_because_it_serves_nobody_is_what_serves_nobody(
+async def test_pods_taken_for_serving_nobody_do_serve_nobody(
     tools: Tools, *, cordoned: bool
 ) -> None:
     """And it is taken once, also while it is still there.
@@ -182,7 +182,7 @@ async def test_what_is_taken_because_it_serves_nobody_is_what_serves_nobody(
             assert left.count("n0") == 2, "whoever scales it has the usual order"
 
 
-async def test_check_u10_a_rollout_from_nothing_leaves_the_old_one_at_zero(tools: Tools) -> None:
+async def test_check_u10_rollout_from_nothing_leaves_old_at_zero(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 0)
         await roll(there, leaveOld=True)
@@ -198,7 +198,7 @@ async def test_a_rollout_without_an_old_controller_grows_the_new_one(tools: Tool
         assert await counts(there) == (0, 3)
 
 
-async def test_check_u11_an_unhealthy_new_controller_stalls_fails_and_can_be_undone(
+async def test_check_u11_unhealthy_rollout_stalls_fails_and_is_undone(
     tools: Tools,
 ) -> None:
     async with world(*tools, kind=Sick) as there:
@@ -223,7 +223,7 @@ async def test_w19_a_rollout_that_gets_no_further_goes_back_by_policy(tools: Too
         await there.until(lambda: there.ready(3, "one"))
 
 
-async def test_one_that_goes_back_by_policy_does_so_after_a_pause_as_well(tools: Tools) -> None:
+async def test_rollback_by_policy_happens_after_a_pause_as_well(tools: Tools) -> None:
     """Else it would go on with what has just failed, until the deadline passes once more."""
     async with world(*tools, kind=Sick) as there:
         await begun(there, 3, healthy=False)
@@ -306,7 +306,7 @@ async def test_one_replica_is_made_before_the_other_is_broken(tools: Tools) -> N
         assert watchman.least == 1
 
 
-async def test_check_u12_the_old_controller_goes_when_it_is_empty_and_not_before(
+async def test_check_u12_old_controller_goes_only_when_empty(
     tools: Tools,
 ) -> None:
     async with world(*tools) as there:
@@ -353,7 +353,7 @@ async def test_the_old_controller_goes_when_its_last_pods_are_recorded(tools: To
         assert sorted(removed) == ["one-0", "one-1", "one-2"]
 
 
-async def test_check_u15_a_second_rollout_of_a_controller_is_refused_by_name(tools: Tools) -> None:
+async def test_check_u15_second_rollout_of_a_controller_is_refused(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, paused=True)
@@ -387,7 +387,7 @@ async def test_a_rollout_waits_for_its_controllers(tools: Tools) -> None:
         await there.until(lambda: phase(there, "Complete"))
 
 
-async def test_a_rollout_whose_new_controller_is_gone_fails_in_its_time(tools: Tools) -> None:
+async def test_rollout_whose_new_controller_is_gone_fails_in_time(tools: Tools) -> None:
     """Else it said for ever that it progresses, and nobody heard of it."""
     async with world(*tools) as there:
         await begun(there, 3)

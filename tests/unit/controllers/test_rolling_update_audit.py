@@ -70,7 +70,7 @@ def nothing(request: Request) -> ApiError | None:
     return None
 
 
-async def test_check_u8_a_complete_rollout_leaves_one_record_of_its_end(tools: Tools) -> None:
+async def test_check_u8_complete_rollout_leaves_one_record_of_its_end(tools: Tools) -> None:
     """It names both controllers, their counts and the members; it outlives old one and rollout."""
     async with world(*tools) as there:
         await begun(there, 3)
@@ -131,7 +131,7 @@ async def test_a_rollout_that_never_began_leaves_no_record(tools: Tools) -> None
         assert await records(there) == []
 
 
-async def test_check_u9_a_record_that_cannot_be_written_is_told_and_written_later(
+async def test_check_u9_unwritable_record_is_reported_and_retried(
     tools: Tools,
 ) -> None:
     """No record, one warning, and the rollout stays until there is one; it is not written twice."""
@@ -155,7 +155,7 @@ async def test_check_u9_a_record_that_cannot_be_written_is_told_and_written_late
         assert await events(there) == [STARTED, COMPLETED]
 
 
-async def test_a_rollout_that_is_deleted_while_nothing_can_be_recorded_waits(tools: Tools) -> None:
+async def test_rollout_deleted_while_audit_is_refused_waits(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, canary=1)
@@ -169,7 +169,7 @@ async def test_a_rollout_that_is_deleted_while_nothing_can_be_recorded_waits(too
         assert await events(there) == [STARTED, CANCELLED]
 
 
-async def test_a_rollout_whose_records_are_refused_for_good_can_be_deleted(tools: Tools) -> None:
+async def test_rollout_with_records_refused_for_good_can_be_deleted(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, canary=1)
@@ -181,7 +181,7 @@ async def test_a_rollout_whose_records_are_refused_for_good_can_be_deleted(tools
         assert "never" in (await there.events("FailedAudit"))[-1].message
 
 
-async def test_a_rollout_goes_on_and_ends_while_the_server_refuses_its_records(
+async def test_rollout_ends_while_the_server_refuses_its_records(
     tools: Tools,
 ) -> None:
     """It waited for its first record for ever, and its service with it."""
@@ -213,7 +213,7 @@ async def test_a_rollout_goes_on_and_ends_while_the_server_refuses_its_records(
             await there.controller("one")
 
 
-async def test_another_rollout_may_begin_while_one_that_was_deleted_is_recorded(
+async def test_new_rollout_may_begin_while_a_deleted_one_is_recorded(
     tools: Tools,
 ) -> None:
     """Deleting is the end: what is left of it is only its record."""
@@ -266,7 +266,7 @@ async def test_a_namespace_that_goes_does_not_wait_for_records(tools: Tools) -> 
 # --- how long a rollout that is over is kept ------------------------------------------------------
 
 
-async def test_a_rollout_that_is_over_goes_by_itself_and_its_records_stay(tools: Tools) -> None:
+async def test_finished_rollout_is_removed_and_its_records_stay(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 3)
         await roll(there, ttlSecondsAfterFinished=100)
@@ -278,7 +278,7 @@ async def test_a_rollout_that_is_over_goes_by_itself_and_its_records_stay(tools:
         assert await events(there) == [STARTED, COMPLETED]
 
 
-async def test_a_rollout_that_is_over_is_kept_for_a_day_unless_told_otherwise(tools: Tools) -> None:
+async def test_finished_rollout_is_kept_for_a_day_by_default(tools: Tools) -> None:
     async with world(*tools, hands=False) as there:
         for name in ("one", "two"):
             await there.add_controller(name, replicas=0, template=version(1))

@@ -96,7 +96,7 @@ def test_check_u7_a_step_is_judged_anew_by_what_is_healthy_now(
     assert shift(old, new, 3, 2) == expected
 
 
-def test_check_u7_a_new_side_that_meets_the_minimum_gets_all_that_remains() -> None:
+def test_check_u7_new_side_at_the_minimum_gets_all_remaining() -> None:
     assert shift((2, 2), (3, 2), 5, 2) == (2, 2)
 
 
@@ -128,13 +128,13 @@ def test_a_canary_that_is_lowered_gives_its_place_back() -> None:
     assert rolling.step(Side(1, 1), Side(2, 2), goal) == Split(2, 1)
 
 
-def test_while_paused_growth_is_of_the_old_template_and_surge_is_let_go() -> None:
+def test_paused_growth_is_of_old_template_and_surge_is_removed() -> None:
     """A goal that is where we are."""
     assert rolling.step(Side(3, 3), Side(1, 0), Goal(6, 1, 5, 7)) == Split(5, 1)
     assert rolling.step(Side(3, 3), Side(1, 1), Goal(3, 1, 3, 4)) == Split(2, 1)
 
 
-def test_old_pods_that_serve_nobody_are_replaced_although_too_few_are_healthy() -> None:
+def test_old_unavailable_pods_are_replaced_despite_few_healthy() -> None:
     """A fix must reach a service that is down."""
     assert rolling.step(Side(3, 0, broken=3), Side(0), Goal(3, 3, 2, 3)) == Split(2, 1)
     assert rolling.step(Side(3, 0, broken=0), Side(0), Goal(3, 3, 2, 3)) == Split(3, 0)
@@ -302,7 +302,7 @@ class Fleet:
 
 
 @pytest.mark.parametrize("overwrite", [True, False], ids=["overwrite", "strict removal"])
-def test_check_u5_never_under_the_minimum_nor_over_the_target_and_always_an_end(
+def test_check_u5_counts_keep_bounds_and_always_end(
     overwrite: bool,
 ) -> None:
     """While pods come, go, fail and are lost sight of; paused, scaled and with canaries as well."""
@@ -318,7 +318,7 @@ def test_a_move_of_nothing_is_the_default() -> None:
     assert Move() == Move(remove=0, add=0)
 
 
-def test_a_replica_that_both_sides_lack_is_made_although_too_few_are_healthy() -> None:
+def test_replica_missing_on_both_sides_is_made_anyway() -> None:
     """Else nobody makes it, where the minimum waits for it: found by a simulation's seed 598."""
     assert rolling.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Split(old=0, new=3)
     assert rolling.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Split(old=1, new=2)

@@ -52,7 +52,7 @@ async def places(there: World) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("strategy", ["Static", "Dynamic"])
 @pytest.mark.parametrize("back", [True, False], ids=["rolled back", "failed"])
-async def test_a_template_that_no_node_fits_does_not_keep_pods_from_being_replaced(
+async def test_template_no_node_fits_keeps_no_pod_from_replacement(
     tools: Tools, strategy: str, *, back: bool
 ) -> None:
     """They are made anew from the last good template, which has nodes: the minimum holds."""
@@ -69,7 +69,7 @@ async def test_a_template_that_no_node_fits_does_not_keep_pods_from_being_replac
         assert (await there.said("Misplaced")).status == "False"
 
 
-async def test_a_rollout_that_turns_back_makes_no_pod_where_the_good_template_has_no_node(
+async def test_rollback_makes_no_pod_where_good_template_has_no_node(
     tools: Tools,
 ) -> None:
     """Not even in the pass in which it turns."""
@@ -104,7 +104,7 @@ async def test_each_side_of_a_rollout_is_placed_by_its_own_template(tools: Tools
         assert await places(there) == [("a", "soft"), ("b", "soft")]
 
 
-async def test_a_pod_of_the_old_side_moves_to_a_node_of_its_own_template(tools: Tools) -> None:
+async def test_pod_of_the_old_side_moves_to_a_node_of_its_template(tools: Tools) -> None:
     async with world(*tools) as there:
         disks = {"a": "soft", "b": "soft", "c": "hard", "d": "hard", "e": "hard"}
         await started(there, disks, strategy="Dynamic")

@@ -173,7 +173,7 @@ async def test_a_plain_zero_of_max_unavailable_is_a_promise(
         assert watchman.least == 2
 
 
-async def test_check_u11_a_template_that_never_becomes_healthy_stalls_and_fails(
+async def test_check_u11_never_healthy_template_stalls_and_fails(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with sick_world(clock, rng, log) as there:
@@ -196,7 +196,7 @@ async def test_check_u11_a_template_that_never_becomes_healthy_stalls_and_fails(
         assert await versions(there) == ["3"] * 4
 
 
-async def test_a_rollout_that_was_scaled_on_the_way_fails_only_when_it_gets_no_further(
+async def test_rollout_scaled_on_the_way_fails_only_without_progress(
     tools: Tools,
 ) -> None:
     """Growing looked like getting far; going on from there, though steadily, like standing still."""
@@ -392,7 +392,7 @@ async def test_w14_a_watch_that_hangs_does_not_make_dead_pods_count(tools: Tools
         assert await versions(there) == ["2"] * 4
 
 
-async def test_a_pod_that_stays_because_another_is_not_heard_of_is_told_of(tools: Tools) -> None:
+async def test_pod_kept_because_of_a_silent_one_is_reported(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 1, 3, PACKED, maxUnavailable=0)
         there.deaf.add(POD.path())
@@ -406,7 +406,7 @@ async def test_a_pod_that_stays_because_another_is_not_heard_of_is_told_of(tools
         await there.until(lambda: there.ready(2))
 
 
-async def test_a_pod_counts_when_its_node_was_heard_of_since_it_is_available(tools: Tools) -> None:
+async def test_pod_counts_when_its_node_reported_since_available(tools: Tools) -> None:
     """While agents cannot write, the server shows pods as they were: heartbeats vouch for them."""
     async with world(*tools) as there:
         rollout = {"minReadySeconds": 15, "maxUnavailable": 0, "maxSurge": 1}

@@ -111,7 +111,7 @@ async def test_a_rollout_between_two_controllers_says_why_it_failed(
             assert (await moves.update(there)).status.message == ""
 
 
-async def test_a_rollout_that_went_back_says_why_its_pods_were_not_available(tools: Tools) -> None:
+async def test_rolled_back_rollout_names_why_pods_were_unavailable(tools: Tools) -> None:
     async with world(*tools, kind=Sick) as there:
         await begun(there, 2, 4, PACKED, progressDeadlineSeconds=60, autoRollback=True)
         await there.change(template=version(2, ready=False))

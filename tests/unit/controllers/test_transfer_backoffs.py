@@ -85,7 +85,7 @@ async def test_the_next_owner_waits_as_long_and_avoids_the_same_nodes(
             third.cancel()
 
 
-async def test_what_failed_is_forgotten_when_no_pod_has_to_leave_any_more(
+async def test_failures_are_forgotten_when_no_pod_has_to_leave(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
@@ -104,7 +104,7 @@ async def test_what_failed_is_forgotten_when_no_pod_has_to_leave_any_more(
         assert await known(there) == (), "and nothing is left to write later"
 
 
-def test_patience_doubles_to_ten_minutes_and_a_clock_that_is_wrong_adds_nothing() -> None:
+def test_backoff_doubles_to_ten_minutes_despite_a_wrong_clock() -> None:
     found: tuple[TransferBackoff, ...] = ()
     waits = []
     for _ in range(7):

@@ -74,7 +74,7 @@ async def complete(there: World, count: int, number: int) -> bool:
 # --- a template that changes while a pod moves ----------------------------------------------------
 
 
-async def test_a_template_that_changes_in_the_middle_of_a_transfer_reaches_every_pod(
+async def test_template_changed_during_transfer_reaches_every_pod(
     tools: Tools,
 ) -> None:
     """The new pod was made from the template of before, and is replaced like any other."""
@@ -96,7 +96,7 @@ async def made(there: World, node: str) -> bool:
     return node in await on(there)
 
 
-async def test_a_bad_template_does_not_hold_up_a_transfer_nor_come_with_it(tools: Tools) -> None:
+async def test_bad_template_neither_delays_nor_joins_a_transfer(tools: Tools) -> None:
     """The rollout is stuck; the pod that moves stays what it is, so its service goes on."""
     async with world(*tools, kind=Sick) as there:
         watchman = await begun(
@@ -117,7 +117,7 @@ async def test_a_bad_template_does_not_hold_up_a_transfer_nor_come_with_it(tools
         assert watchman.least >= 2
 
 
-async def test_a_transfer_under_way_is_no_reason_for_another_pod_to_stay(tools: Tools) -> None:
+async def test_running_transfer_keeps_no_other_pod_in_place(tools: Tools) -> None:
     """The pod that comes up is one too many, and yet nobody is in excess."""
     async with world(*tools) as there:
         await begun(there, *"abcdef", replicas=4, rollout={"maxSurge": 2})
@@ -130,7 +130,7 @@ async def test_a_transfer_under_way_is_no_reason_for_another_pod_to_stay(tools: 
         assert [item.old for item in await transfers(there)] == ["a", "b"]
 
 
-async def test_a_pod_in_excess_is_removed_and_not_moved_in_a_rollout_too(tools: Tools) -> None:
+async def test_excess_pod_is_removed_not_moved_in_a_rollout(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, *"abcdef", replicas=4, rollout={"canary": 1})
         await there.change(template=version(2))
@@ -142,7 +142,7 @@ async def test_a_pod_in_excess_is_removed_and_not_moved_in_a_rollout_too(tools: 
         assert await records(there, TRANSFER_STARTED) == []
 
 
-async def test_pods_that_move_while_a_rollout_is_rolled_back_go_back_too(tools: Tools) -> None:
+async def test_pods_moved_during_a_rollback_go_back_too(tools: Tools) -> None:
     """``spec.template`` still says what was refused: nothing may be made from it."""
     async with world(*tools, kind=Sick) as there:
         watchman = await begun(
@@ -168,7 +168,7 @@ async def test_pods_that_move_while_a_rollout_is_rolled_back_go_back_too(tools: 
         assert watchman.least >= 2
 
 
-async def test_undoing_in_the_middle_of_a_transfer_comes_to_rest_at_the_old_template(
+async def test_undo_during_transfer_settles_at_the_old_template(
     tools: Tools,
 ) -> None:
     async with world(*tools) as there:
@@ -238,7 +238,7 @@ async def test_a_paused_controller_moves_pods_and_keeps_their_template(tools: To
 # --- OnDelete -----------------------------------------------------------------------------------
 
 
-async def test_on_delete_a_pod_that_moves_is_made_from_the_present_template(tools: Tools) -> None:
+async def test_on_delete_moved_pod_is_made_from_present_template(tools: Tools) -> None:
     """Moving it makes it anew, as deleting it would; the others stay as they are."""
     async with world(*tools) as there:
         watchman = await begun(there, "a", "b", "c", replicas=2, rollout={"type": "OnDelete"})
@@ -291,7 +291,7 @@ async def test_a_rollout_in_the_middle_of_a_transfer_loses_no_machine(tools: Too
 
 @pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
 @pytest.mark.parametrize("number", range(5))
-async def test_whatever_happens_the_minimum_is_kept_and_all_comes_to_rest(
+async def test_transfers_in_rollouts_keep_the_minimum_and_settle(
     number: int, placement: str, tools: Tools
 ) -> None:
     """Templates, pauses, canaries, policies and nodes that come and go, in any order."""

@@ -132,9 +132,7 @@ def test_an_old_pod_that_is_there_yet_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize(("placement", "names"), [("Packed", ["web-2"]), ("OnePerNode", [])])
-def test_a_pod_that_was_ordered_to_go_keeps_its_name_and_its_node_until_it_has_gone(
-    placement: str, names: list[str]
-) -> None:
+def test_pod_ordered_to_go_keeps_name_and_node_until_gone(placement: str, names: list[str]) -> None:
     owner = builders.controller(replicas=2, placement=placement)
     pods = [
         builders.pod(owner, name=f"web-{at}" if placement == "Packed" else "", node=node)

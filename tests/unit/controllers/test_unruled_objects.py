@@ -38,7 +38,7 @@ class Foreign(World):
     kinds = tuple(map(unruled, BUILT_IN))
 
 
-async def test_a_rollout_from_a_controller_to_itself_moves_and_deletes_nothing(
+async def test_rollout_from_a_controller_to_itself_changes_nothing(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, kind=Foreign) as there:
@@ -79,7 +79,7 @@ async def test_counts_that_contradict_each_other_cost_no_pod(
         assert least >= floor, f"{least} ready"
 
 
-async def test_controllers_of_a_rollout_that_change_are_no_others_afterwards(
+async def test_controllers_changed_in_a_rollout_stay_the_same_ones(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, kind=Foreign) as there:
@@ -136,7 +136,7 @@ async def test_pods_that_the_server_refuses_are_told_of(
         assert "nvalid" in said.message
 
 
-async def test_programs_that_shall_not_be_restarted_are_replaced_ever_later(
+async def test_never_restarted_programs_are_replaced_ever_later(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log, kind=Foreign) as there:

@@ -61,7 +61,7 @@ async def told_by(alerter: WebhookAlerter, clock: Clock, for_s: float) -> None:
         ((500,) * 12, 13, 1, {"failed": 12, "ok": 1}),
     ],
 )
-async def test_check_p2_webhook_tries_again_what_may_help_and_counts_it(
+async def test_check_p2_webhook_retries_what_may_help_and_counts(
     clock: Clock,
     rng: Stream,
     log: Logger,
@@ -119,7 +119,7 @@ async def test_check_p4_of_each_alert_the_last_word_waits_and_no_other(
     assert sorted(receiver.taken) == [("firing", "stays"), ("resolved", "ends")]
 
 
-async def test_an_end_that_comes_while_the_beginning_is_sent_is_told_after_it(
+async def test_end_during_sending_of_the_beginning_follows_it(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     receiver = Receiver()
@@ -139,7 +139,7 @@ async def test_an_end_that_comes_while_the_beginning_is_sent_is_told_after_it(
     assert [status for status, _ in receiver.taken] == ["firing", "resolved"]
 
 
-async def test_one_that_the_receiver_cannot_take_does_not_hold_up_the_others(
+async def test_undeliverable_alert_does_not_hold_up_others(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     receiver = Receiver()
@@ -155,7 +155,7 @@ async def test_one_that_the_receiver_cannot_take_does_not_hold_up_the_others(
 
 
 @pytest.mark.parametrize(("answer", "abandoned"), [(200, 0), (500, 2)])
-async def test_what_waits_when_the_process_stops_is_tried_once_more_and_else_counted(
+async def test_alerts_waiting_at_stop_are_tried_once_more_or_counted(
     clock: Clock, rng: Stream, log: Logger, answer: int, abandoned: int
 ) -> None:
     receiver, counts = Receiver(*(500,) * 3, *(answer,) * 10), metrics.registry()
@@ -205,7 +205,7 @@ async def test_webhook_tells_the_end_of_what_another_process_told(
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-async def test_what_was_left_to_another_while_nobody_answered_is_told_unless_it_is_over(
+async def test_alert_left_while_receiver_was_away_is_sent_unless_over(
     clock: Clock, rng: Stream, log: Logger, *, is_over: bool
 ) -> None:
     receiver = Receiver(503, 503, 503, 503)

@@ -66,7 +66,7 @@ def test_check_f3_everything_at_zero_holds_deletions_and_alerts(
     assert alerter.active == []
 
 
-def test_check_f3_everything_at_zero_at_startup_holds_deletions_while_pods_live(
+def test_check_f3_all_at_zero_at_startup_holds_deletions(
     alerter: MemoryAlerter,
 ) -> None:
     """A process that has only just begun has no earlier view to compare with."""
@@ -82,7 +82,7 @@ def test_check_f3_everything_at_zero_at_startup_holds_deletions_while_pods_live(
     assert alerter.active == []
 
 
-def test_check_f3_at_startup_an_operator_may_say_that_zero_is_meant(
+def test_check_f3_operator_may_confirm_zero_at_startup(
     alerter: MemoryAlerter,
 ) -> None:
     failsafe = Failsafe("farm/x", Alerts(alerter), population=lambda: 400)
@@ -94,7 +94,7 @@ def test_check_f3_at_startup_an_operator_may_say_that_zero_is_meant(
     assert alerter.active == []
 
 
-def test_first_look_is_judged_when_it_is_known_what_lives_and_only_then(
+def test_first_look_is_judged_when_live_pods_are_known(
     alerter: MemoryAlerter,
 ) -> None:
     known: list[int | None] = [None]
@@ -150,7 +150,7 @@ def test_weakness_w5_store_that_goes_back_is_alarming(
     assert alerter.active == []
 
 
-def test_more_deletions_than_the_budget_are_held_until_nobody_insists(
+def test_deletions_beyond_the_budget_are_held_until_withdrawn(
     failsafe: Failsafe, alerter: MemoryAlerter
 ) -> None:
     for _ in range(10):
@@ -239,7 +239,7 @@ def test_deletions_that_were_refused_do_not_use_up_the_budget(failsafe: Failsafe
         failsafe.permit_deletion(1 + CALM_S)
 
 
-def test_an_answer_after_an_operators_word_gives_nothing_back_twice(failsafe: Failsafe) -> None:
+def test_answer_after_confirmation_refunds_nothing_twice(failsafe: Failsafe) -> None:
     before = failsafe.permit_deletion(0)
     failsafe.resume(1)
     failsafe.spared(before)
@@ -262,7 +262,7 @@ LACKS = [Danger.ORPHANED, Danger.NODELESS]
 
 
 @pytest.mark.parametrize("lack", LACKS)
-def test_check_f1_owners_or_nodes_that_are_all_missing_at_startup_hold_deletions(
+def test_check_f1_all_owners_or_nodes_missing_holds_deletions(
     alerter: MemoryAlerter, lack: Danger
 ) -> None:
     """What the collectors of garbage would delete: they have no earlier view to compare with."""

@@ -112,7 +112,7 @@ async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, cloc
     assert (await client.get(CONFIGMAP, "x", "default")).metadata.name == "x"
 
 
-async def test_deletion_that_the_api_refused_is_given_back_and_one_without_an_answer_is_not(
+async def test_refused_deletion_is_refunded_and_unanswered_one_is_not(
     world: World, clock: Clock
 ) -> None:
     class Budget:
@@ -147,7 +147,7 @@ async def test_deletion_that_the_api_refused_is_given_back_and_one_without_an_an
     assert budget.left == 3
 
 
-async def test_weakness_w1_pass_in_flight_writes_nothing_after_its_session(
+async def test_weakness_w1_pass_in_flight_writes_nothing_after_session(
     world: World, clock: Clock, one_writer: OneWriter
 ) -> None:
     told: list[tuple[float, str]] = []
@@ -235,9 +235,7 @@ async def test_intent_is_compared_and_set_on_the_claimed_object(world: World, cl
         await a.farm.client.compare_and_set(REPLICATIONCONTROLLER, obj, {})
 
 
-async def test_intent_of_a_pass_loses_to_whoever_claimed_the_object_meanwhile(
-    world: World, clock: Clock
-) -> None:
+async def test_intent_of_a_pass_loses_to_a_later_claim(world: World, clock: Clock) -> None:
     """Even if the pass does not know yet, and believes in its session: the object knows."""
     session = Session(Token("a", "x", 1), clock, clock.elapsed() + 10)
     await create(world, "s")
@@ -260,7 +258,7 @@ async def test_intent_of_a_pass_loses_to_whoever_claimed_the_object_meanwhile(
         await client.compare_and_set(REPLICATIONCONTROLLER, live, change)
 
 
-async def test_deleted_lease_is_no_licence_for_others_until_its_session_must_have_stopped(
+async def test_deleted_lease_frees_nothing_until_its_session_is_over(
     world: World, clock: Clock
 ) -> None:
     a = join(world, "a", busy_s=1, again_s=0.3)
@@ -333,7 +331,7 @@ class Hanging:
         return
 
 
-async def test_object_is_not_released_while_a_write_that_was_cut_off_may_arrive(
+async def test_object_is_not_released_while_a_cut_off_write_may_arrive(
     world: World, clock: Clock
 ) -> None:
     async def act(hand: Hand, key: ObjectKey) -> Result:
@@ -355,7 +353,7 @@ async def test_object_is_not_released_while_a_write_that_was_cut_off_may_arrive(
     assert await owned_by(world, "")
 
 
-async def test_lease_is_not_given_back_while_a_write_that_was_cut_off_may_arrive(
+async def test_lease_is_not_released_while_a_cut_off_write_may_arrive(
     world: World, clock: Clock
 ) -> None:
     async def act(hand: Hand, key: ObjectKey) -> Result:

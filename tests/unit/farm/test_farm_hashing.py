@@ -68,7 +68,7 @@ def test_leaver_moves_only_what_it_had(items: list[str], members: set[str]) -> N
 
 @quick
 @given(ITEMS, MEMBERS)
-def test_one_item_more_moves_nothing_and_one_less_moves_one_at_most(
+def test_one_item_more_moves_nothing_and_one_less_at_most_one(
     items: list[str], members: set[str]
 ) -> None:
     settled = assign(dict.fromkeys(items, ""), members)

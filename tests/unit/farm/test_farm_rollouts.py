@@ -25,7 +25,7 @@ class Process:
                 nursery.start(role.run(), name=role.name)
 
 
-async def test_one_member_tells_of_a_failed_rollout_and_the_next_goes_on_with_it(
+async def test_one_member_reports_a_failed_rollout_and_next_continues(
     world: World, clock: Clock
 ) -> None:
     told = {"a": MemoryAlerter(), "b": MemoryAlerter()}

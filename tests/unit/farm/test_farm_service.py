@@ -39,7 +39,7 @@ async def owned(world: World, *members: str) -> bool:
     return set((await owners(world)).values()) <= set(members)
 
 
-async def test_weakness_w4_every_object_has_an_owner_soon_after_a_member_died(
+async def test_weakness_w4_objects_of_a_dead_member_get_owners_soon(
     world: World, clock: Clock
 ) -> None:
     for name in "abc":
@@ -118,7 +118,7 @@ async def test_weakness_w7_crash_of_one_pass_costs_that_object_alone(
     assert a.held == NAMES
 
 
-async def test_weakness_w16_selector_is_judged_again_when_labels_change(
+async def test_weakness_w16_selector_is_judged_again_on_label_change(
     world: World, clock: Clock
 ) -> None:
     front = join(world, "front", selector="tier=front")
@@ -153,9 +153,7 @@ async def test_selectors_that_overlap_share_what_both_want(world: World, clock: 
 @pytest.mark.parametrize(
     "text", ["", "tier=front", "tier!=front", "tier in (front,back),!old", "tier", "a=b"]
 )
-async def test_check_f4_selector_means_to_the_farm_what_it_means_to_the_api(
-    world: World, text: str
-) -> None:
+async def test_check_f4_selector_means_the_same_to_farm_and_api(world: World, text: str) -> None:
     for number, labels in enumerate(
         ({}, {"tier": "front"}, {"tier": "back", "old": "yes"}, {"a": "b", "tier": "x"})
     ):
@@ -166,9 +164,7 @@ async def test_check_f4_selector_means_to_the_farm_what_it_means_to_the_api(
     assert [obj.key for obj in listed] == [obj.key for obj in matched]
 
 
-async def test_claim_held_elsewhere_is_skipped_and_taken_when_it_is_freed(
-    world: World, clock: Clock
-) -> None:
+async def test_claim_held_elsewhere_is_taken_when_it_is_freed(world: World, clock: Clock) -> None:
     """Non-blocking: one object that cannot be had does not hold up the others."""
     a = join(world, "a", selector="tier=x")
     await create(world, "s", tier="x")
@@ -188,7 +184,7 @@ async def test_claim_held_elsewhere_is_skipped_and_taken_when_it_is_freed(
     assert a.held == []
 
 
-async def test_annotation_that_somebody_removed_is_put_back_by_its_owner(
+async def test_removed_owner_annotation_is_restored_by_the_owner(
     world: World, clock: Clock
 ) -> None:
     hands = [join(world, name, busy_s=1, again_s=0.2) for name in "ab"]
@@ -243,7 +239,7 @@ async def test_leases_that_nobody_held_for_long_are_deleted(world: World, clock:
     assert [one.metadata.name for one in (await world.client.list(LEASE)).items] == ["grange-a"]
 
 
-async def test_weakness_w6_view_that_empties_alarms_and_a_new_cluster_does_not(
+async def test_weakness_w6_emptied_view_alerts_new_cluster_does_not(
     world: World, clock: Clock
 ) -> None:
     a = join(world, "a", act=nothing)
@@ -361,7 +357,7 @@ async def test_hand_without_its_session_holds_nothing(world: World, clock: Clock
     assert a.held == NAMES
 
 
-async def test_weakness_w5_nothing_is_claimed_for_a_term_after_the_store_went_back(
+async def test_weakness_w5_nothing_is_claimed_for_a_term_after_restore(
     world: World, clock: Clock
 ) -> None:
     """A restored store may not know sessions that go on: they have time to notice."""

@@ -67,7 +67,7 @@ async def lease(world: World, name: str = "a") -> Lease:
     return await world.client.get(LEASE, f"grange-{name}", "kube-system")
 
 
-async def test_check_t8_keeper_yields_a_session_and_gives_it_back_at_the_end(
+async def test_check_t8_keeper_yields_a_session_and_returns_it(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     keeper = keeper_of(world, rng, log)
@@ -137,7 +137,7 @@ async def test_check_t11_crash_of_the_body_is_not_swallowed(
     assert caught.group_contains(ZeroDivisionError, depth=None)
 
 
-async def test_check_t12_lease_names_the_session_and_is_renewed_for_one_at_a_time(
+async def test_check_t12_lease_names_the_session_and_has_one_holder(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     first, second = (keeper_of(world, rng, log, life=life) for life in "12")
@@ -208,7 +208,7 @@ async def test_check_t13_session_is_good_while_held_and_never_again(
         session.check()
 
 
-async def test_member_that_is_cut_off_stops_before_its_lease_can_be_taken(
+async def test_isolated_member_stops_before_its_lease_can_be_taken(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     keeper = keeper_of(world, rng, log)
@@ -243,7 +243,7 @@ async def test_answers_that_are_lost_do_not_cost_the_session(
         assert current.token.epoch >= session.token.epoch
 
 
-async def test_crashed_life_is_waited_for_unless_the_name_has_one_bearer(
+async def test_crashed_session_is_awaited_unless_its_name_is_unique(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     for sole, wait_s in ((False, TTL_S), (True, 0)):
@@ -260,7 +260,7 @@ async def test_crashed_life_is_waited_for_unless_the_name_has_one_bearer(
             assert session.token.epoch == 2
 
 
-async def test_somebody_elses_word_on_the_lease_does_not_end_the_session(
+async def test_foreign_write_on_the_lease_does_not_end_the_session(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     keeper = keeper_of(world, rng, log)
@@ -283,7 +283,7 @@ async def test_skewed_clock_counts_its_own_seconds(clock: Clock) -> None:
         session.check()
 
 
-async def test_session_is_over_after_a_suspension_though_no_timer_has_fired(
+async def test_session_is_over_after_suspension_without_a_timer(
     world: World, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Others have waited while the machine slept; its own timers stood still."""

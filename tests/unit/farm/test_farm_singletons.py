@@ -129,9 +129,7 @@ async def test_services_go_on_where_they_were_after_a_lost_session(
     assert workers(log, 40, 46) == {"one": {"a"}, "two": {"a"}}
 
 
-async def test_a_member_says_on_its_lease_what_it_owns_and_what_troubles_it(
-    world: World, clock: Clock
-) -> None:
+async def test_member_lists_its_objects_and_alerts_on_its_lease(world: World, clock: Clock) -> None:
     made: list[Process] = []
 
     def factory(deps: Deps) -> Process:

@@ -79,7 +79,7 @@ async def test_one_that_joins_in_the_middle_goes_on_without_a_word(
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_the_next_one_tells_what_the_dead_one_told_or_that_it_is_over(
+async def test_successor_repeats_or_clears_alerts_of_the_dead_leader(
     world: World, clock: Clock, *, ends: bool
 ) -> None:
     """It may have died before people heard; and what they heard must not stand for ever."""
@@ -96,9 +96,7 @@ async def test_the_next_one_tells_what_the_dead_one_told_or_that_it_is_over(
     assert all(hand.alerts.active == [] for hand in hands[1:])
 
 
-async def test_leases_that_vanish_with_the_rest_give_nobody_else_the_word(
-    world: World, clock: Clock
-) -> None:
+async def test_vanished_leases_make_nobody_else_the_leader(world: World, clock: Clock) -> None:
     """An API that was emptied: the members come back under their names within a term."""
     hands = await together(world, clock, "a", "b")
     for name in ("a", "b"):

@@ -52,7 +52,7 @@ def pod_of(owner: ObjectMeta) -> Document:
     }
 
 
-async def test_check_f3_new_process_that_finds_all_at_zero_deletes_nothing_until_a_word(
+async def test_check_f3_new_process_with_all_at_zero_deletes_nothing(
     world: World, clock: Clock
 ) -> None:
     memory = MemoryAlerter()
@@ -72,7 +72,7 @@ async def test_check_f3_new_process_that_finds_all_at_zero_deletes_nothing_until
     assert memory.active == []
 
 
-async def test_pods_of_others_alarm_nobody_where_services_begin_at_zero(
+async def test_pods_of_others_raise_no_alert_where_all_is_at_zero(
     world: World, clock: Clock
 ) -> None:
     memory = MemoryAlerter()
@@ -87,7 +87,7 @@ async def test_pods_of_others_alarm_nobody_where_services_begin_at_zero(
 
 
 @pytest.mark.parametrize("others", [(), ("replication",)])
-async def test_check_f1_new_process_that_finds_no_owners_collects_no_garbage_until_a_word(
+async def test_check_f1_new_process_without_owners_collects_nothing(
     world: World, clock: Clock, others: tuple[str, ...]
 ) -> None:
     """A restore that went half-way, a kind that was deleted: the pods that live are all there is."""
@@ -107,7 +107,7 @@ async def test_check_f1_new_process_that_finds_no_owners_collects_no_garbage_unt
     assert memory.active == []
 
 
-async def test_garbage_of_one_controller_of_many_is_collected_at_startup(
+async def test_garbage_of_one_of_many_controllers_goes_at_startup(
     world: World, clock: Clock
 ) -> None:
     memory = MemoryAlerter()
@@ -145,7 +145,7 @@ async def pods(world: World) -> int:
     return len((await world.client.list(POD)).items)
 
 
-async def test_check_f1_new_process_that_finds_no_nodes_removes_no_pods_of_theirs_until_a_word(
+async def test_check_f1_new_process_without_nodes_removes_no_pods(
     world: World, clock: Clock
 ) -> None:
     """A store that was restored without its nodes: the pods run, and their agents may be back soon."""

@@ -67,7 +67,7 @@ def test_check_106_requested_to_capacity_ratio_follows_the_line(cpu: str, expect
     assert both(strategy, request(cpu=cpu)) == expected
 
 
-def test_check_106_the_ratio_leaves_out_what_scores_nothing_and_rounds() -> None:
+def test_check_106_ratio_leaves_out_zero_scores_and_rounds() -> None:
     strategy = RequestedToCapacityRatio((Weighted("cpu", 1), Weighted("memory", 2)), SHAPE)
     assert both(strategy, request(cpu="1", memory="0")) == 50
     # (50 + 2 * 6) / 3 = 20.67: rounded, not truncated.

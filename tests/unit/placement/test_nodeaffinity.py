@@ -143,7 +143,7 @@ def test_preferred_terms_add_their_weights() -> None:
     assert nodeaffinity.preference(found, "n", {}) == 0
 
 
-def test_required_names_are_known_only_when_every_term_names_them() -> None:
+def test_required_names_need_every_term_to_name_them() -> None:
     def name_in(*names: str) -> Term:
         return Term(names=(Requirement("metadata.name", "In", names),))
 

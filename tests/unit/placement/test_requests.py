@@ -40,7 +40,7 @@ def test_check_112_sidecars_run_beside_later_init_containers() -> None:
     assert need.resources.cpu_milli == 4000
 
 
-def test_check_112_silent_containers_count_defaults_only_when_scoring() -> None:
+def test_check_112_silent_containers_default_only_in_scores() -> None:
     """Three silent containers need nothing to fit and 300m/600Mi to score."""
     need = pod_request(spec(containers=[container("a"), container("b"), container("c")]))
     assert need.resources == Resources()

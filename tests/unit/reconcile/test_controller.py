@@ -59,7 +59,7 @@ async def test_requeue_comes_back_after_its_time_and_is_no_failure(
     assert controller.queue.failures(A) == 0
 
 
-async def test_failure_is_retried_with_growing_delays_until_it_succeeds(
+async def test_failure_is_retried_with_growing_delays(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     at: list[float] = []
@@ -162,7 +162,7 @@ async def test_check_32_shut_down_finishes_what_is_queued_and_returns(
     assert seen == [A, B]
 
 
-async def test_every_reconcile_leaves_one_line_and_failures_their_trace(
+async def test_every_reconcile_logs_one_line_and_failures_a_trace(
     clock: Clock, rng: Stream, log: Logger, records: Records
 ) -> None:
     outcomes: list[Exception | Result] = [

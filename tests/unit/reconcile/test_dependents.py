@@ -74,7 +74,7 @@ class Scene:
         return len(awaited.creations), len(awaited.deletions)
 
 
-def test_check_19_add_wakes_the_owner_and_lowers_its_creations_by_one() -> None:
+def test_check_19_add_wakes_the_owner_and_lowers_creations() -> None:
     scene = Scene()
     scene.dependents.added(pod())
     assert scene.woken == ["web"]
@@ -108,7 +108,7 @@ def test_check_20_what_is_not_ours_wakes_nobody(obj: Pod) -> None:
     assert (scene.awaited(WEB), scene.awaited(DB)) == ((2, 2), (2, 2))
 
 
-def test_check_20_terminating_object_that_appears_counts_as_going() -> None:
+def test_check_20_terminating_object_that_appears_counts_as_gone() -> None:
     """A restarted controller sees it as an add; it is a deletion all the same."""
     scene = Scene()
     scene.dependents.added(pod(going=True, name="q"))

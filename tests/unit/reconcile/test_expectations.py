@@ -9,7 +9,7 @@ from grange.base.clock import Clock, LoopClock
 from grange.reconcile.expectations import Expectations
 
 
-async def test_check_25_more_observations_than_expected_do_not_satisfy_the_rest(
+async def test_check_25_surplus_observations_do_not_satisfy_the_rest(
     clock: Clock,
 ) -> None:
     """Upstream counts and goes to (-1, -1); names and UIDs cannot be overcounted at all."""
@@ -26,7 +26,7 @@ async def test_check_25_more_observations_than_expected_do_not_satisfy_the_rest(
     assert not expectations.satisfied("owner"), "no surplus pays for a later expectation"
 
 
-async def test_check_26_time_limit_frees_and_a_new_expectation_restarts_it(clock: Clock) -> None:
+async def test_check_26_timeout_frees_and_new_expectation_restarts_it(clock: Clock) -> None:
     expectations = Expectations(clock)
     expectations.expect_creations("owner", ["a"])
     await clock.sleep(200)
@@ -40,7 +40,7 @@ async def test_check_26_time_limit_frees_and_a_new_expectation_restarts_it(clock
     assert expectations.awaited("owner").creations == ()
 
 
-async def test_check_27_unknown_owner_is_free_and_observing_makes_no_record(clock: Clock) -> None:
+async def test_check_27_unknown_owner_is_free_and_observing_adds_none(clock: Clock) -> None:
     expectations = Expectations(clock)
     assert expectations.satisfied("owner")
     expectations.creation_observed("owner", "a")
@@ -50,7 +50,7 @@ async def test_check_27_unknown_owner_is_free_and_observing_makes_no_record(cloc
     assert expectations.remaining_s("owner") == 0
 
 
-async def test_check_28_failed_create_is_not_awaited_but_an_unknown_outcome_is(
+async def test_check_28_only_create_of_unknown_outcome_is_awaited(
     clock: Clock,
 ) -> None:
     expectations = Expectations(clock)
@@ -67,7 +67,7 @@ async def test_check_28_failed_create_is_not_awaited_but_an_unknown_outcome_is(
     assert awaited.deletions == ("v",)
 
 
-async def test_check_29_any_kind_holds_the_owner_and_forgetting_clears_all(clock: Clock) -> None:
+async def test_check_29_any_kind_holds_the_owner_until_forgotten(clock: Clock) -> None:
     expectations = Expectations(clock)
     expectations.expect_creations("owner", ["web-0"], kind="pods")
     expectations.expect_creations("owner", ["web-0"], kind="services")

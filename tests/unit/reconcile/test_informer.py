@@ -307,9 +307,7 @@ async def test_history_that_is_always_too_short_is_not_hammered(clock: Clock, lo
     assert 3 < server.lists < 20
 
 
-async def test_server_that_is_back_without_its_history_is_listed_at_once(
-    clock: Clock, log: Logger
-) -> None:
+async def test_server_back_without_history_is_listed_at_once(clock: Clock, log: Logger) -> None:
     """However long it was away: that it refuses the watch shows that it is there again."""
     server = Collection()
     away = False
@@ -606,7 +604,7 @@ async def test_object_that_an_index_cannot_read_is_skipped_there_alone(
     assert [event for event, _ in records].count("index failed") == 2, "once for each version"
 
 
-async def test_check_32_waiting_for_caches_that_never_sync_ends_in_an_error(
+async def test_check_32_waiting_for_never_synced_caches_is_an_error(
     clock: Clock, log: Logger
 ) -> None:
     async def refuse(request: Request) -> Response:

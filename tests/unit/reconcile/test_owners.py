@@ -96,7 +96,7 @@ async def test_check_9_owned_that_matches_is_claimed_without_a_write(
     assert noting.asked == []
 
 
-async def test_check_10_terminating_owner_keeps_its_own_and_adopts_nothing(client: Client) -> None:
+async def test_check_10_terminating_owner_keeps_its_own_adopts_nothing(client: Client) -> None:
     await create_owner(client, finalizers=("example.com/hold",))
     await client.delete(GRC, "web", "default")
     owner = await client.get(GRC, "web", "default")
@@ -118,7 +118,7 @@ async def terminating(client: Client, name: str) -> Pod:
     return await client.get(POD, held.metadata.name, "default")
 
 
-async def test_check_13_terminating_orphan_is_not_adopted_but_our_own_still_counts(
+async def test_check_13_terminating_orphan_is_not_adopted(
     client: Client,
 ) -> None:
     owner = await create_owner(client)
@@ -130,7 +130,7 @@ async def test_check_13_terminating_orphan_is_not_adopted_but_our_own_still_coun
     assert names(claims.objects) == ["b"]
 
 
-async def test_check_14_adoption_is_checked_once_and_its_error_blocks_only_adoptions(
+async def test_check_14_adoption_check_is_made_once_and_blocks_only_it(
     client: Client, noting: Noting
 ) -> None:
     owner = await create_owner(client)
@@ -157,7 +157,7 @@ async def test_check_14_recreated_owner_must_not_adopt(client: Client) -> None:
     assert "another object" in str(claims.errors[0])
 
 
-async def test_check_15_live_check_refuses_missing_and_terminating_owners(client: Client) -> None:
+async def test_check_15_live_check_refuses_missing_or_leaving_owners(client: Client) -> None:
     owner = await create_owner(client, finalizers=("example.com/hold",))
     check = owners.live_check(client, GRC, owner)
     await check()

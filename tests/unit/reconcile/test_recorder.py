@@ -37,7 +37,7 @@ async def test_event_names_the_object_and_who_says_so(
     assert event.first_timestamp == event.last_timestamp == "2026-01-01T00:00:00Z"
 
 
-async def test_kind_is_known_from_the_view_when_the_object_does_not_say(
+async def test_kind_is_taken_from_the_view_when_object_has_none(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Items of lists carry no kind."""
@@ -106,7 +106,7 @@ async def test_old_series_starts_anew(
     assert [event.count for event in await events(client)] == [1, 1]
 
 
-async def test_event_that_expired_meanwhile_is_made_again_with_its_count(
+async def test_expired_event_is_created_again_with_its_count(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)
@@ -120,7 +120,7 @@ async def test_event_that_expired_meanwhile_is_made_again_with_its_count(
     assert [event.count for event in await events(client)] == [2]
 
 
-async def test_full_queue_drops_and_counts_and_the_caller_never_notices(
+async def test_full_queue_drops_and_counts_without_an_error(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log, limit=3)
@@ -182,7 +182,7 @@ async def test_one_object_cannot_flood_the_store(
     assert len(await events(client)) == 27
 
 
-async def test_repetitions_beyond_the_limit_are_counted_when_the_next_is_sent(
+async def test_repetitions_beyond_limit_count_in_the_next_event(
     client: Client, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)

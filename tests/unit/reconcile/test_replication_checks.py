@@ -66,7 +66,7 @@ def test_check_s1_a_controller_survives_json() -> None:
     assert (back.metadata.uid, back.spec.template) == (owner.metadata.uid, builders.TEMPLATE)
 
 
-async def test_check_s3_readers_that_are_busy_get_the_newest_and_a_corrupt_object_recovers(
+async def test_check_s3_busy_readers_get_newest_and_corrupt_recovers(
     there: World, clock: Clock
 ) -> None:
     informer = there.informers.informer(REPLICATIONCONTROLLER)
@@ -134,7 +134,7 @@ def test_check_s13_what_is_held_is_named_exactly_so() -> None:
     assert str(A) == "a_x1/1"
 
 
-async def test_check_s6_s14_one_session_holds_and_another_may_after_its_release(
+async def test_check_s6_s14_one_session_holds_until_its_release(
     there: World,
 ) -> None:
     free = await put(there, "web")
@@ -155,7 +155,7 @@ async def test_check_s6_s14_one_session_holds_and_another_may_after_its_release(
 # --- labels -----------------------------------------------------------------------------------
 
 
-async def test_check_l1_labels_are_set_read_and_removed_and_none_is_no_error(there: World) -> None:
+async def test_check_l1_labels_are_set_read_and_removed(there: World) -> None:
     assert (await put(there, "bare")).metadata.labels == {}
     await relabel(there, "bare", {"a": "1", "b": "2"})
     assert (await there.client.get(CONFIGMAP, "bare", "default")).metadata.labels == {
@@ -178,7 +178,7 @@ async def test_check_l2_labels_select_what_they_say(there: World) -> None:
     assert await selected(there, "app=y") == []
 
 
-async def test_check_l3_l4_fenced_labels_are_refused_whole_when_something_changed(
+async def test_check_l3_l4_fenced_labels_are_refused_whole_on_change(
     there: World,
 ) -> None:
     seen = await put(there, "one", a="1")
@@ -192,7 +192,7 @@ async def test_check_l3_l4_fenced_labels_are_refused_whole_when_something_change
     assert now.metadata.labels == {"b": "2", "c": "3"}
 
 
-async def test_check_l5_a_watch_by_labels_tells_exactly_what_came_changed_and_went(
+async def test_check_l5_watch_by_labels_gives_every_change(
     there: World,
 ) -> None:
     told: list[tuple[str, str]] = []
@@ -220,7 +220,7 @@ async def test_check_l5_a_watch_by_labels_tells_exactly_what_came_changed_and_we
     ]
 
 
-def test_check_l6_the_selector_of_nothing_matches_nothing_also_when_it_was_written_down() -> None:
+def test_check_l6_selector_of_nothing_matches_nothing_stored_too() -> None:
     nothing = Labels.nothing()
     for labels in ({}, {"a": "1"}, {"grange.dev/nothing": ""}):
         assert not nothing.matches(labels)
@@ -228,7 +228,7 @@ def test_check_l6_the_selector_of_nothing_matches_nothing_also_when_it_was_writt
     assert Labels.parse("").matches({})
 
 
-async def test_check_l7_many_readers_share_a_watch_and_do_not_disturb_each_other(
+async def test_check_l7_many_readers_share_a_watch_undisturbed(
     there: World,
 ) -> None:
     first = there.informers.informer(CONFIGMAP, namespace="default", labels="app=x")
@@ -256,7 +256,7 @@ async def test_check_l7_many_readers_share_a_watch_and_do_not_disturb_each_other
 @pytest.mark.parametrize(
     "url", ["secret/path", "ftp://secret", "https:///secret", "https://[secret", "://secret"]
 )
-def test_check_p1_an_address_for_alerts_that_is_none_is_refused_and_not_repeated(url: str) -> None:
+def test_check_p1_bad_alert_address_is_refused_unrepeated(url: str) -> None:
     with pytest.raises(BadWebhook) as caught:
         checked(url)
     assert "secret" not in str(caught.value), "an address may hold one"
@@ -274,7 +274,7 @@ def test_check_p3_health_goes_by_node() -> None:
 # --- what a controller knows about itself -----------------------------------------------------
 
 
-async def test_check_s15_what_is_under_way_is_in_the_status_and_written_under_its_version(
+async def test_check_s15_operation_in_progress_is_in_the_status(
     there: World,
 ) -> None:
     """P2 kept it in a document of its own; here it is part of the object, and gone with it."""
@@ -302,7 +302,7 @@ async def test_check_s15_what_is_under_way_is_in_the_status_and_written_under_it
 
 
 @pytest.mark.parametrize("wrong", ["a=b=c", "in (a)", "a in b", "a in (b", "=x", "a!!=b"])
-async def test_check_l8_a_selector_that_cannot_be_read_is_refused_and_matches_nothing(
+async def test_check_l8_unreadable_selector_is_refused_matches_nothing(
     there: World, wrong: str
 ) -> None:
     await put(there, "web", tier="x")

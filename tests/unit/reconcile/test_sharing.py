@@ -25,7 +25,7 @@ def test_equal_containers_become_one_object() -> None:
     assert two == read("b", "1")
 
 
-def test_different_ones_stay_apart_even_if_they_look_alike_at_first() -> None:
+def test_different_values_stay_apart_if_alike_at_first() -> None:
     sharing = Sharing()
     plain = sharing.slim(read("a", "1"))
     with_port = sharing.slim(read("b", "1", host_ports=[80]))
@@ -33,7 +33,7 @@ def test_different_ones_stay_apart_even_if_they_look_alike_at_first() -> None:
     assert with_port == read("b", "1", host_ports=[80])
 
 
-def test_a_change_shares_with_what_it_replaces_and_searches_nothing() -> None:
+def test_change_shares_with_what_it_replaces() -> None:
     sharing = Sharing()
     old = sharing.slim(read("a", "1"))
     new = sharing.slim(read("a", "1", nodeName="n1"), old)

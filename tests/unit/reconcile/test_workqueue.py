@@ -153,7 +153,7 @@ TestQueueMachine: Any = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def test_check_30_adds_collapse_and_one_more_run_follows_adds_at_work() -> None:
+def test_check_30_adds_collapse_and_rerun_follows_adds_at_work() -> None:
     core: Core[str] = Core(unlimited())
     for _ in range(5):
         core.add("a")
@@ -182,7 +182,7 @@ def test_check_31_delays_keep_the_earliest_time() -> None:
     assert [core.pop(), core.pop(), core.pop()] == ["a", "b", "c"]
 
 
-def test_check_31_failures_double_up_to_the_cap_and_forget_resets() -> None:
+def test_check_31_failures_double_to_the_cap_and_forget_resets() -> None:
     limiter = unlimited()
     delays = [limiter.when("a", 0.0) for _ in range(20)]
     assert delays[:4] == [0.005, 0.01, 0.02, 0.04]

@@ -199,7 +199,7 @@ async def test_a_server_error_is_not_believed_before_the_pod_was_read(
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-async def test_a_node_that_another_scheduler_filled_is_found_out_by_the_refusal(
+async def test_node_filled_by_another_scheduler_is_found_by_refusal(
     clock: Clock, rng: Stream, log: Logger, *, grouped: bool
 ) -> None:
     """The room is free again in the cache, the pod says why it waits, and is tried again."""

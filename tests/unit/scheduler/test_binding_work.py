@@ -24,7 +24,7 @@ from grange.store.sqlite import SQLiteStore
 PODS, GROUP = 256, 64
 
 
-async def test_a_bound_pod_costs_one_of_everything_and_a_share_of_a_request(
+async def test_bound_pod_costs_one_of_each_and_a_share_of_a_request(
     clock: Clock, rng: Stream, log: Logger, tmp_path: Path
 ) -> None:
     store = await SQLiteStore.open(tmp_path, log=log, lanes=Lanes.inline())

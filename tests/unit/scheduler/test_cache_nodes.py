@@ -50,7 +50,7 @@ def test_check_35_adding_a_node_records_what_it_offers() -> None:
     assert copy is not entry(cache)
 
 
-def test_check_36_the_snapshot_has_an_equal_copy_of_the_same_generation() -> None:
+def test_check_36_snapshot_has_equal_copy_of_same_generation() -> None:
     cache, snapshot = Cache(), NodeInfoSnapshot()
     cache.add_node(builders.node("n"))
     cache.add_pod(POD)
@@ -145,7 +145,7 @@ def test_check_44_adding_over_a_ghost_revives_it_with_its_pods() -> None:
     assert cache.node_tree.list() == ["n"]
 
 
-def test_check_117_a_ghost_revived_by_an_update_is_in_the_tree_once() -> None:
+def test_check_117_ghost_revived_by_update_is_in_the_tree_once() -> None:
     cache = Cache()
     node = builders.node("n", zone="z")
     cache.add_node(node)

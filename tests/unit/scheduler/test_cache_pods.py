@@ -209,7 +209,7 @@ def test_check_18_updates_there_and_back_are_exact() -> None:
     assert entry(cache).usage == at_first
 
 
-def test_check_19_unknown_pods_are_errors_and_get_returns_the_latest() -> None:
+def test_check_19_unknown_pods_are_errors_and_get_returns_latest() -> None:
     cache = Cache()
     with pytest.raises(CacheError):
         cache.get_pod(A)
@@ -394,7 +394,7 @@ def test_two_pods_may_share_a_port_and_one_leave() -> None:
     assert entry(cache).usage.ports == tcp(80)
 
 
-def test_removal_subtracts_what_was_added_whatever_the_event_says() -> None:
+def test_removal_subtracts_what_was_added() -> None:
     cache = Cache()
     cache.add_node(builders.node("node"))
     cache.add_pod(A)

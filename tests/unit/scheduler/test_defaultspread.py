@@ -36,7 +36,7 @@ def keys(found: DefaultSpread, pod: Pod) -> list[tuple[str, int]]:
     return [(item.key, item.max_skew) for item in found.of(pod)]
 
 
-def test_pods_that_a_service_selects_are_spread_over_hosts_and_zones() -> None:
+def test_pods_of_a_service_are_spread_over_hosts_and_zones() -> None:
     found = DefaultSpread()
     assert found.put(service("web", app="web"))
     both = [("kubernetes.io/hostname", 3), (ZONE, 5)]
@@ -58,7 +58,7 @@ def test_services_without_a_selector_select_nothing() -> None:
     assert keys(found, builders.pod("p", labels={"app": "web"})) == []
 
 
-def test_with_several_services_those_pods_count_that_all_of_them_select() -> None:
+def test_pods_selected_by_all_services_count() -> None:
     found = DefaultSpread()
     found.put(service("web", app="web"))
     found.put(service("public", tier="front"))
@@ -182,7 +182,7 @@ def names(count: int) -> list[str]:
     return [f"p{number}" for number in range(count)]
 
 
-def test_replicas_of_a_service_are_spread_although_one_node_is_emptier() -> None:
+def test_replicas_of_a_service_spread_despite_an_emptier_node() -> None:
     """What the scores of resources alone would not do."""
     made = Spread()
     made.nodes("small", zone="a")
@@ -208,7 +208,7 @@ def test_nodes_without_a_zone_share_the_domain_of_an_empty_one() -> None:
     assert made.place(builders.pod("p", **blue)) == "zoned"
 
 
-async def test_a_service_that_comes_and_goes_changes_what_waiting_pods_prefer(
+async def test_changed_service_changes_preferences_of_waiting_pods(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:

@@ -269,7 +269,7 @@ def test_check_118_also_with_many_nodes_and_late_classes(
 # --- what a decision is ----------------------------------------------------------------------
 
 
-def test_the_emptiest_node_wins_and_ties_go_by_the_order_of_the_tree() -> None:
+def test_emptiest_node_wins_and_ties_follow_tree_order() -> None:
     """Equal nodes are taken zone by zone, so that replicas spread from the first pod on."""
     world = World()
     for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
@@ -382,7 +382,7 @@ def test_ten_classes_share_the_rows_and_each_catches_up_once() -> None:
     assert world.engine.statistics.patched <= 19 * 10 * 10
 
 
-def test_a_failing_class_is_diagnosed_once_until_something_changes() -> None:
+def test_failing_class_is_diagnosed_once_until_a_change() -> None:
     world = big(50)
     pods = [builders.pod(f"p{number}", requests={"cpu": 64}) for number in range(20)]
     messages = {str(world.decide(pod)) for pod in pods}
@@ -393,7 +393,7 @@ def test_a_failing_class_is_diagnosed_once_until_something_changes() -> None:
     assert world.engine.statistics.diagnosed == 2
 
 
-def test_the_maximum_of_a_preference_is_only_recomputed_when_its_last_holders_leave() -> None:
+def test_preference_maximum_is_recomputed_after_last_holders() -> None:
     """Placements that keep every node feasible never rescale a normalised score."""
     world = World()
     soft = [{"key": "old", "effect": "PreferNoSchedule"}]

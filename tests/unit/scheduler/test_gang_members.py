@@ -56,7 +56,7 @@ def test_check_66_a_group_lives_as_long_as_its_members() -> None:
     assert not gang(book).placed_once
 
 
-def test_check_66_a_group_whose_object_is_there_outlives_its_members() -> None:
+def test_check_66_group_with_object_outlives_its_members() -> None:
     book = Book()
     book.group_seen(msgspec.convert({"metadata": {"name": "g", "namespace": "default"}}, PodGroup))
     book.pod_seen(pod("a"))

@@ -30,7 +30,7 @@ def test_a_gang_preempts_for_all_of_its_members_at_once() -> None:
     bench.check()
 
 
-def test_a_gang_preempts_though_each_node_has_room_for_one_of_its_members() -> None:
+def test_gang_preempts_with_room_for_one_member_per_node() -> None:
     bench = Bench()
     bench.nodes("n0", "n1", capacity={"cpu": "2", "memory": "2Gi", "pods": "10"})
     bench.pods("low0", "low1", requests=CPU)
@@ -62,7 +62,7 @@ def test_nobody_is_disturbed_for_a_part_of_a_gang() -> None:
     bench.check()
 
 
-def test_a_gang_does_not_look_for_further_victims_while_the_first_are_going() -> None:
+def test_gang_seeks_no_more_victims_while_the_first_leave() -> None:
     bench = Bench()
     bench.nodes(*names("n", 6), capacity=ONE)
     bench.pods(*names("low", 6), requests=CPU)
@@ -79,7 +79,7 @@ def test_a_gang_does_not_look_for_further_victims_while_the_first_are_going() ->
     assert {"g0", "g1"} <= set(bench.run(12.0))
 
 
-def test_a_victim_takes_its_gang_with_it_if_too_few_would_be_left() -> None:
+def test_victim_takes_its_gang_if_too_few_would_be_left() -> None:
     bench = Bench()
     bench.nodes(*names("n", 3), capacity=ONE)
     bench.group("v", 3)
@@ -126,7 +126,7 @@ def test_a_gang_that_must_be_in_one_domain_makes_room_in_one() -> None:
     assert {found[name].partition("-")[0] for name in ("g0", "g1")} == {"r1"}
 
 
-def test_room_that_a_gang_cannot_use_any_more_does_not_stay_promised() -> None:
+def test_room_a_gang_cannot_use_does_not_stay_nominated() -> None:
     """Its quota went to somebody else while its victims were going: others may have the nodes."""
     bench = Bench()
     bench.nodes("a", "b", capacity=ONE)
@@ -204,7 +204,7 @@ def test_121_nobody_goes_if_a_queue_would_keep_less_than_its_own() -> None:
     assert bench.why["g0"] == "over quota of cohort c: cpu 5 of 4, queues that borrow: b"
 
 
-def test_121_a_borrower_whose_node_is_gone_gives_its_quota_back_too() -> None:
+def test_121_borrower_whose_node_is_gone_returns_its_quota() -> None:
     """It is charged until it is deleted, and stands on no node that could be looked at."""
     bench = Bench()
     bench.nodes("n", "m", capacity={"cpu": "1", "memory": "64Gi", "pods": "100"})

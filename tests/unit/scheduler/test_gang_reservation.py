@@ -109,7 +109,7 @@ def wait_overtaken(bench: Bench, size: int, *rules: dict[str, Any], **options: A
     assert {"s0", "s1"} <= set(bench.where)
 
 
-def test_nodes_are_kept_in_as_many_domains_as_a_gang_must_be_spread_over() -> None:
+def test_nodes_are_kept_in_the_domains_a_spread_gang_needs() -> None:
     """The zone with more room would hold all of it by amounts alone, and in vain."""
     bench = Bench(overtakes=2)
     zones(bench, a=4, b=4)
@@ -152,7 +152,7 @@ def test_pods_that_are_there_count_for_the_domains_that_are_kept() -> None:
     assert kept(bench) == {"a": 1, "b": 3}
 
 
-def test_pods_that_would_have_to_end_first_do_not_make_a_gang_hopeless() -> None:
+def test_pods_that_must_end_first_do_not_make_a_gang_hopeless() -> None:
     """Beside so many alike there is no way to place it; without them there is."""
     bench = Bench(overtakes=2)
     zones(bench, a=4, b=2)
@@ -193,7 +193,7 @@ def test_the_rules_of_a_constraint_hold_for_what_is_kept(
     assert kept(bench) == expected
 
 
-def test_a_domain_is_compared_with_those_alone_that_the_gang_may_use() -> None:
+def test_domain_is_compared_only_with_those_the_gang_may_use() -> None:
     """By the node affinity policy: with ``Ignore`` the zone that is ruled out stays empty."""
     for policy, expected in (("Honor", {"a": 2, "b": 2}), ("Ignore", {})):
         bench = Bench(overtakes=2)
@@ -216,7 +216,7 @@ def test_members_that_are_spread_share_nodes_where_they_may() -> None:
     assert kept(bench) == {"a": 2, "b": 2}
 
 
-def test_a_large_gang_that_is_spread_gets_its_share_of_each_domain() -> None:
+def test_large_spread_gang_gets_its_share_of_each_domain() -> None:
     """Zones of unlike size, hosts of unlike room: what is kept would hold it by the rules."""
     bench = Bench(overtakes=2)
     zones(bench, a=12, b=6, c=5)

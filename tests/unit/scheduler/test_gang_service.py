@@ -146,7 +146,7 @@ async def test_the_status_of_a_queue_tells_what_is_used_and_who_waits(
         assert (found.status.used["cpu"], found.status.pending) == ("3", 0)
 
 
-async def test_a_member_whose_binding_fails_is_tried_again_and_the_others_stay(
+async def test_member_whose_binding_fails_is_retried_and_others_stay(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """The server refuses one of four bindings for good: three are bound, and the fourth follows."""
@@ -173,7 +173,7 @@ async def test_a_member_whose_binding_fails_is_tried_again_and_the_others_stay(
         assert (await group(made, "g")).status.phase == "Scheduled"
 
 
-async def test_a_gang_that_a_scheduler_left_half_bound_is_completed_by_its_successor(
+async def test_gang_left_half_bound_is_completed_by_the_successor(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Killed between two bindings: the rest of the gang is placed as one, or waits as one."""
@@ -211,7 +211,7 @@ class Gatekeeper:
         return Status(Code.WAIT, wait_s=60.0)
 
 
-async def test_119_a_gang_with_a_member_held_back_binds_nobody_and_a_timeout_releases_all(
+async def test_119_gang_with_held_member_binds_nobody_until_timeout(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:

@@ -74,7 +74,7 @@ def test_119_two_gangs_on_room_for_one_never_deadlock() -> None:
     bench.check()
 
 
-def test_119_a_member_that_fits_nowhere_does_not_keep_a_quorum_from_running() -> None:
+def test_119_member_that_fits_nowhere_does_not_block_a_quorum() -> None:
     bench = Bench()
     bench.nodes("a", "b", capacity=ONE)
     bench.group("g", 2)
@@ -127,7 +127,7 @@ def test_120_rollback_restores_every_row_share_and_reservation() -> None:
 
 
 @pytest.mark.parametrize("big", [False, True])
-def test_119_an_error_in_one_member_aborts_all_and_is_tried_again_soon(*, big: bool) -> None:
+def test_119_error_in_one_member_aborts_all_and_is_retried(*, big: bool) -> None:
     """Though enough others would do, and though a member was refused before; no event is needed."""
     flaky = Flaky("p1", Code.ERROR)
     bench = Bench(Plugin("Flaky", reserve=flaky))
@@ -158,7 +158,7 @@ class _Raising(Flaky):
         return status
 
 
-def test_119_a_bug_that_one_member_meets_leaves_nothing_of_the_gang() -> None:
+def test_119_bug_met_by_one_member_leaves_nothing_of_the_gang() -> None:
     """Nobody stays assumed, all are put aside at once, and the leader brings them back."""
     raising = _Raising("p2", Code.ERROR)
     bench = Bench(Plugin("Raising", reserve=raising))
@@ -213,7 +213,7 @@ def test_a_member_that_is_lost_comes_back_by_itself() -> None:
     assert len(bench.run(20.0)) == 4
 
 
-def test_whoever_of_a_waiting_gang_is_deleted_the_others_still_hear_of_room() -> None:
+def test_deleted_member_of_a_waiting_gang_lets_others_wake() -> None:
     bench = Bench()
     bench.nodes("a", "b", capacity=ONE)
     bench.pods("x", requests=CPU)
@@ -226,7 +226,7 @@ def test_whoever_of_a_waiting_gang_is_deleted_the_others_still_hear_of_room() ->
     assert set(bench.run(20.0)) == {"p2", "p3"}
 
 
-def test_two_gangs_that_are_made_anew_while_the_old_ones_end_never_deadlock() -> None:
+def test_two_gangs_recreated_while_the_old_end_never_deadlock() -> None:
     """Nodes become free one by one; if each gang took some, neither would ever have enough."""
     bench = Bench()
     bench.nodes("a", "b", "c", "d", capacity=ONE)
@@ -263,7 +263,7 @@ def test_members_on_their_way_out_do_not_decide_the_domain() -> None:
     assert {where["p2"].partition("-")[0], where["p3"].partition("-")[0]} == {"r1"}
 
 
-def test_a_waiting_pod_that_names_another_group_counts_there_alone() -> None:
+def test_waiting_pod_that_names_another_group_counts_there() -> None:
     bench = Bench()
     bench.nodes("a", capacity={"cpu": "10", "pods": "50"})
     bench.group("g", 2)
@@ -280,7 +280,7 @@ def test_a_waiting_pod_that_names_another_group_counts_there_alone() -> None:
     bench.check()
 
 
-def test_a_waiting_pod_that_names_no_group_any_more_goes_by_itself() -> None:
+def test_waiting_pod_that_names_no_group_goes_by_itself() -> None:
     bench = Bench()
     bench.nodes("a", capacity=ONE)
     bench.group("g", 2)
@@ -291,7 +291,7 @@ def test_a_waiting_pod_that_names_no_group_any_more_goes_by_itself() -> None:
     assert [len(gang.members) for gang in bench.units.book] == [0]
 
 
-def test_a_placed_pod_that_names_no_group_any_more_leaves_no_member_behind() -> None:
+def test_assumed_pod_that_leaves_its_group_leaves_no_member() -> None:
     """Otherwise its gang would be started for ever, and a part of it be placed by itself."""
     bench = Bench()
     bench.nodes("a", "b", capacity=ONE)
@@ -306,7 +306,7 @@ def test_a_placed_pod_that_names_no_group_any_more_leaves_no_member_behind() -> 
     assert bench.run(3.0) == {}
 
 
-def test_a_failed_attempt_is_not_repeated_until_something_happens() -> None:
+def test_failed_attempt_is_not_repeated_until_a_change() -> None:
     """Sixty-four members, a minute, no events: one look at the columns, no placing at all.
 
     One decision is made, to learn whether preemption could help.
@@ -523,7 +523,7 @@ def test_others_use_the_nodes_that_are_not_kept() -> None:
     assert "d" in bench.run(15.0)
 
 
-def test_who_comes_before_the_gang_may_use_the_nodes_that_are_kept() -> None:
+def test_pods_before_the_gang_may_use_reserved_nodes() -> None:
     bench = Bench(overtakes=1)
     bench.nodes("a", "b", capacity=ONE)
     bench.pods("x", requests=CPU)
@@ -593,7 +593,7 @@ def test_a_node_that_comes_again_as_it_was_gives_hope() -> None:
     assert [gang.hopeless for gang in bench.units.book] == [False]
 
 
-def test_a_gang_that_is_made_anew_with_smaller_members_may_hope_again() -> None:
+def test_gang_recreated_with_smaller_members_is_tried_again() -> None:
     bench = Bench(overtakes=1)
     bench.nodes("a", "b", capacity=ONE)
     bench.pods("x", requests=CPU)

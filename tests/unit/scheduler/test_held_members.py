@@ -30,7 +30,7 @@ async def add_queue(made: World, name: str, cohort: str = "", **capacity: str) -
     await made.client.create(QUEUE, document)
 
 
-async def test_a_held_pod_that_somebody_else_binds_still_counts_against_its_queue(
+async def test_held_pod_bound_by_another_still_counts_for_its_queue(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -67,7 +67,7 @@ async def test_a_held_pod_that_is_being_deleted_is_held_no_longer(
         assert len(scheduler.cycle.permits) == 0
 
 
-async def test_a_victim_that_is_held_loses_its_place_and_is_not_deleted(
+async def test_held_victim_loses_its_place_and_is_not_deleted(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -101,7 +101,7 @@ async def test_a_held_gang_gives_way_as_a_whole(clock: Clock, rng: Stream, log: 
         assert scheduler.cache.assumed_count == 0
 
 
-async def test_a_gang_whose_node_goes_while_it_is_held_is_decided_anew_as_a_whole(
+async def test_gang_whose_node_goes_while_held_is_decided_anew(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Permitted later it would be bound to a node that everybody knows to be gone."""

@@ -112,7 +112,7 @@ def test_check_118_whole_cycles_equal_the_reference(seed: int) -> None:
                 pass
 
 
-def test_check_64_a_placement_copies_one_entry_and_looks_at_one_row() -> None:
+def test_check_64_placement_copies_one_entry_looks_at_one_row() -> None:
     """However many nodes there are: nothing in these counters depends on that."""
     for nodes in (50, 800):
         cluster = Cluster()

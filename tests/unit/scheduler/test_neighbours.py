@@ -289,7 +289,7 @@ def test_check_118_rules_about_other_pods_keep_the_parity(seed: int) -> None:
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32))
-def test_check_118_also_with_many_nodes_and_rules_about_other_pods(seed: int) -> None:
+def test_check_118_with_many_nodes_and_pod_affinity_rules(seed: int) -> None:
     """Several blocks a cell, small patches and large ones."""
     dice = Dice(seed)
     shapes = [dice.shape() for _ in range(3)]
@@ -431,7 +431,7 @@ def test_check_106_golden_scores_of_soft_spread() -> None:
     assert world.decide(pod) == "a1"
 
 
-def test_check_106_nodes_outside_all_domains_rank_last_in_soft_spread() -> None:
+def test_check_106_nodes_outside_domains_rank_last_in_spread() -> None:
     world = World()
     world.nodes("nowhere")
     world.nodes("a1", zone="a")

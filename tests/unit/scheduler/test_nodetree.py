@@ -147,7 +147,7 @@ def test_check_83_next_survives_changes_in_mid_round(script: str, found: list[st
     assert walk(script) == found
 
 
-def test_check_84_a_node_that_joins_a_used_up_zone_is_given_in_the_same_round() -> None:
+def test_check_84_node_joining_a_used_up_zone_is_in_same_round() -> None:
     script = "add4 add5 add6 add7 add8 next next next next add3 next next next"
     assert walk(script) == ["4", "5", "6", "7", "3", "8", "4"]
 

@@ -101,7 +101,7 @@ def test_what_the_api_says_counts_when_it_changes() -> None:
     assert nominator.node_of("uid-a") == "n"
 
 
-def test_check_116_only_others_of_the_same_or_higher_priority_matter() -> None:
+def test_check_116_only_others_of_same_or_higher_priority_count() -> None:
     nominator = Nominator()
     for name, priority in (("low", 1), ("same", 5), ("high", 9)):
         nominator.put(pod(name, priority), "n")
@@ -144,7 +144,7 @@ def test_levels_follow_every_change(steps: list[tuple[str, int, str]]) -> None:
 # --- what it means -------------------------------------------------------------------------------
 
 
-def test_check_95_the_nominated_node_is_tried_alone_first_and_then_all() -> None:
+def test_check_95_nominated_node_is_tried_alone_first() -> None:
     world = World().nodes("a", "b", "c")
     mine = pod("p", 5, "3")
     world.nominator.put(mine, "c")
@@ -166,7 +166,7 @@ def test_check_96_the_room_of_nominated_pods_is_kept() -> None:
     assert "2 Insufficient cpu" in message(world.decide(pod("p", 5, "1")))
 
 
-def test_check_96_a_nominated_pod_may_never_come_so_it_is_no_company() -> None:
+def test_check_96_nominated_pod_does_not_satisfy_affinity() -> None:
     """Both passes: with it and without it."""
     world = World().nodes("a", "b")
     near = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "web"}}}

@@ -127,7 +127,7 @@ def test_check_109_the_evaluator_equals_a_naive_one(
 # --- where not -----------------------------------------------------------------------------------
 
 
-def test_check_110_nodes_that_refuse_the_pod_anyway_are_never_preempted_on() -> None:
+def test_check_110_nodes_refusing_anyway_are_never_preempted_on() -> None:
     world = World().nodes("cordoned", unschedulable=True)
     world.nodes("tainted", taints=[{"key": "k", "effect": "NoSchedule"}])
     world.nodes("small", cpu="1").nodes("full")
@@ -205,7 +205,7 @@ def test_while_its_victims_go_a_pod_looks_for_no_others() -> None:
     assert world.victims(pod("q", 9))[0] == "a"
 
 
-def test_somebody_who_leaves_for_another_reason_keeps_nobody_waiting() -> None:
+def test_pod_that_leaves_for_another_reason_delays_nobody() -> None:
     world = World().nodes("a", "b")
     world.put(leaving(pod("low", 1, "4"), preempted=False), "a").put(pod("x", 1, "4"), "b")
     wanting = pod("p", 9)
@@ -213,7 +213,7 @@ def test_somebody_who_leaves_for_another_reason_keeps_nobody_waiting() -> None:
     assert world.victims(wanting) == ("a", [])  # it leaves anyway: nobody else has to
 
 
-def test_when_the_nominated_node_became_impossible_it_looks_elsewhere() -> None:
+def test_impossible_nominated_node_makes_it_look_elsewhere() -> None:
     world = World().nodes("a", "b")
     world.put(leaving(pod("low", 1, "4"), preempted=True), "a").put(pod("other", 1, "4"), "b")
     wanting = pod("p", 9)
@@ -267,7 +267,7 @@ def test_pods_of_a_kind_try_each_node_once() -> None:
     assert world.evaluator.tried == 60 + 9
 
 
-def test_pods_that_are_exchanged_for_others_of_the_same_size_are_seen() -> None:
+def test_pods_exchanged_for_others_of_same_size_are_seen() -> None:
     """The sums by row must not rest on what pods need together alone."""
     world = World().nodes("a")
     world.put(pod("important", 9, "4"), "a")

@@ -296,7 +296,7 @@ def test_what_a_pod_is_told_on_its_own_node_is_for_itself_alone() -> None:
     assert world.decide(mine) == "a"
 
 
-def test_whom_placed_pods_refuse_is_asked_once_for_pods_with_the_same_labels() -> None:
+def test_existing_anti_affinity_is_asked_once_per_label_set() -> None:
     """And again when another term joins: then rules decide where loads did alone."""
     world = Kept()
     world.nodes("a", "b")
@@ -440,7 +440,7 @@ def room(world: Kept, number: int) -> list[PodInfo]:
     return [*found.victims]
 
 
-def test_each_preemption_looks_at_the_rows_that_the_last_one_changed() -> None:
+def test_each_preemption_looks_at_rows_changed_by_the_last() -> None:
     """Not at every nominated node, nor at every candidate, nor at every node to say why."""
     world = crowded(300)
     for number in range(100):
@@ -455,7 +455,7 @@ def test_each_preemption_looks_at_the_rows_that_the_last_one_changed() -> None:
     assert world.evaluator.tried <= 300 + 100
 
 
-def test_a_rejection_is_told_again_while_nothing_else_is_to_be_told() -> None:
+def test_diagnosis_is_repeated_while_nothing_else_changes() -> None:
     """Nobody counts 5,000 nodes, nor a handful of reasons, to say the same once more."""
     world = crowded(50)
     room(world, 0)
@@ -485,7 +485,7 @@ def test_a_rejection_that_is_told_again_counts_what_changed() -> None:
     assert told.counts == (("Insufficient cpu", 1), ("Insufficient memory", 1))
 
 
-def test_prefilter_plugins_are_asked_about_a_class_not_about_each_promise() -> None:
+def test_prefilter_is_asked_per_class_not_per_nomination() -> None:
     asked: list[str] = []
 
     class Counts:
@@ -507,7 +507,7 @@ def test_prefilter_plugins_are_asked_about_a_class_not_about_each_promise() -> N
     assert asked == ["first"]
 
 
-def test_a_budget_that_allows_more_or_less_concerns_its_own_pods_alone() -> None:
+def test_changed_budget_concerns_its_own_pods_alone() -> None:
     world = Kept()
     world.nodes(*(f"n{at}" for at in range(100)))
     for at in range(100):
@@ -543,7 +543,7 @@ def test_what_is_known_of_a_node_outlives_changes_of_others() -> None:
     assert world.evaluator.tried == 104 + 2  # nobody looked at it meanwhile
 
 
-def test_a_node_that_joins_and_refuses_the_pod_has_a_row_all_the_same() -> None:
+def test_joining_node_that_refuses_the_pod_has_a_row() -> None:
     """The order of the search stays as it was; what changes there must be of no matter."""
     world = crowded(3)
     room(world, 0)

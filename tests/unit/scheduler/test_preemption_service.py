@@ -112,7 +112,7 @@ async def test_when_the_pod_goes_its_promise_goes_too(
         assert len(scheduler.cycle.nominator) == 0
 
 
-async def test_what_a_gang_was_promised_is_taken_back_in_the_cluster_too(
+async def test_nominations_of_a_gang_are_cleared_in_the_cluster_too(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """A node is lost while its victims go: nobody may take the rest for promised, or wait for it."""

@@ -96,13 +96,13 @@ def test_check_109_nobody_less_important_cannot_be_helped() -> None:
     assert found == Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
 
-def test_check_109_a_small_low_one_is_spared_while_a_middling_one_goes() -> None:
+def test_check_109_small_low_pod_stays_while_a_middling_one_goes() -> None:
     """The most important are tried first, but only what fits stays."""
     cluster = Cluster().put(pod("small", 1, "500m"), pod("mid", 5, "2"), pod("mine", 9, "1"))
     assert cluster.victims(pod("p", 9, "2500m")) == ["mid"]
 
 
-def test_check_109_the_most_important_are_spared_first_then_the_oldest() -> None:
+def test_check_109_most_important_stay_first_then_the_oldest() -> None:
     cluster = Cluster().put(
         pod("young", 1, since="2026-11-21T10:00:00Z"),
         pod("old", 1, since="2026-11-21T09:00:00Z"),
@@ -152,7 +152,7 @@ def test_check_109_a_pod_of_two_budgets_is_charged_to_both() -> None:
     assert found.violations == 1
 
 
-def test_selectors_of_budgets_are_asked_once_about_pods_they_cannot_tell_apart() -> None:
+def test_budget_selectors_are_asked_once_about_equal_pods() -> None:
     """A budget's allowance changes with every disruption; whom it is about does not."""
     asked: list[str] = []
 
@@ -179,7 +179,7 @@ def test_selectors_of_budgets_are_asked_once_about_pods_they_cannot_tell_apart()
     assert asked == ["web", "db"] * 2
 
 
-def test_check_109_budgets_without_selector_and_of_other_namespaces_cover_nobody() -> None:
+def test_check_109_unselective_and_foreign_budgets_cover_nobody() -> None:
     cluster = Cluster()
     cluster.budgets.put(Budget("default", "all", Labels.everything(), 0))
     cluster.budgets.put(Budget("other", "web", Labels.parse("app=web"), 0))
@@ -314,7 +314,7 @@ def test_check_109_the_search_starts_at_the_offset_and_wraps() -> None:
     assert search({}, 2, 2) == ([*"cdefab"], [])
 
 
-def test_check_109_the_search_looks_past_the_cap_until_one_breaks_no_budget() -> None:
+def test_check_109_search_looks_past_the_cap_for_no_violations() -> None:
     found = {name: on(name, 1) for name in "abc"} | {"e": on("e")}
     assert search(found, 0, 2) == ([*"abcde"], ["e", *"abc"])
     breaking = {name: on(name, 1) for name in "abc"}

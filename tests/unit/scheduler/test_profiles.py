@@ -300,7 +300,7 @@ def test_check_94_the_search_goes_on_where_the_last_one_ended() -> None:
         assert world.mine.start == 150 * cycle % 500
 
 
-def test_check_111_the_search_ends_at_the_first_feasible_node_too_many() -> None:
+def test_check_111_search_ends_one_past_the_feasible_limit() -> None:
     """Nodes that refuse are counted too; the one that ends the search is looked at again."""
     world = World(profile_of(percentageOfNodesToScore=1))
     for number in range(300):
@@ -311,7 +311,7 @@ def test_check_111_the_search_ends_at_the_first_feasible_node_too_many() -> None
     assert world.place(builders.pod("q")) == "n150"
 
 
-def test_check_111_a_named_subset_is_searched_from_the_same_place() -> None:
+def test_check_111_named_subset_is_searched_from_the_same_place() -> None:
     world = sampling(200, 1)
     world.place(builders.pod("p"))
     assert world.mine.start == 100

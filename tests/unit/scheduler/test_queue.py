@@ -79,7 +79,7 @@ def test_check_97_backoff_doubles_to_its_maximum() -> None:
     assert waits == [2.0, 3.0, 5.0, 9.0, 11.0, 11.0]
 
 
-def test_check_97_errors_have_their_own_count_which_a_rejection_resets() -> None:
+def test_check_97_errors_have_their_own_count_reset_by_rejection() -> None:
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)

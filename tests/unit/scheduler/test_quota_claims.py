@@ -84,7 +84,7 @@ def test_a_waiting_pod_that_names_another_queue_is_tried_there() -> None:
     assert bench.units.quotas.used("r")["cpu"] == 8_000
 
 
-def test_a_pod_that_cannot_be_placed_claims_nothing_once_its_queue_has_room() -> None:
+def test_unplaceable_pod_claims_nothing_once_its_queue_has_room() -> None:
     """No node would do, whatever its queue admits: others must not wait for it."""
     bench = Bench(overtakes=2)
     bench.nodes("a", capacity=BIG)
@@ -186,7 +186,7 @@ def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
     assert waiters.entries < 200
 
 
-def test_queues_for_which_nobody_waits_any_more_leave_nothing_behind() -> None:
+def test_queues_without_waiting_pods_leave_nothing_behind() -> None:
     """Their names are whatever pods say, and may be new ones every time."""
     waiters = Waiters(lambda queue, wanted: wanted["cpu"] > 1)
     for number in range(1_000):

@@ -236,7 +236,7 @@ TestSharing.settings = settings(max_examples=60, stateful_step_count=30, deadlin
 # --- in the loop ----------------------------------------------------------------------------------
 
 
-def test_a_gang_over_quota_waits_as_a_whole_and_runs_when_the_quota_is_free() -> None:
+def test_gang_over_quota_waits_whole_and_runs_when_it_is_free() -> None:
     bench = Bench()
     bench.nodes("a", capacity=BIG)
     bench.quota("q", cpu="10")
@@ -341,7 +341,7 @@ def _claiming(important: int) -> Bench:
     return bench
 
 
-def test_a_gang_whose_important_member_goes_does_not_wait_for_its_own_claim() -> None:
+def test_gang_that_loses_its_lead_ignores_its_own_claim() -> None:
     bench = _claiming(important=10)
     bench.gone("g0")
     bench.run(1.0)

@@ -15,7 +15,7 @@ async def nobody(_: Request) -> Response:
     return Response(201, b"{}")
 
 
-async def test_a_burst_of_bound_pods_fills_the_recorder_and_the_rest_is_counted(
+async def test_burst_of_bound_pods_fills_recorder_and_counts_the_rest(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     client = Client(InProcess(nobody, ADMIN), clock=clock)

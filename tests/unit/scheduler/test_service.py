@@ -171,7 +171,7 @@ async def test_check_104_a_refused_binding_frees_its_capacity_at_once(
         assert (await made.pods())["unlucky"] == "a"
 
 
-async def test_check_105_a_pod_deleted_while_it_is_bound_leaves_no_charge(
+async def test_check_105_pod_deleted_while_binding_leaves_no_charge(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
@@ -196,7 +196,7 @@ async def test_check_105_a_pod_deleted_while_it_is_bound_leaves_no_charge(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-async def test_an_unknown_outcome_is_read_back_and_never_bound_elsewhere(
+async def test_unknown_outcome_is_read_back_and_not_bound_elsewhere(
     clock: Clock, rng: Stream, log: Logger, *, landed: bool
 ) -> None:
     """The write is lost, or made and its answer lost; meanwhile the capacity stays reserved."""
@@ -695,7 +695,7 @@ def test_a_pod_document_of_the_builders_is_what_the_server_takes() -> None:
     assert builders.pod("p").spec.containers[0].command
 
 
-async def test_rules_about_other_pods_hold_and_a_leaving_pod_calls_the_next(
+async def test_affinity_holds_and_a_leaving_pod_wakes_the_next(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """One a node: the third waits, says why, and takes the place of the first that goes."""

@@ -121,7 +121,7 @@ def test_check_45_to_57_the_most_recently_changed_comes_first(
     world.take()
 
 
-def test_check_57_a_removed_node_with_pods_leaves_the_snapshot_at_once() -> None:
+def test_check_57_removed_node_with_pods_leaves_at_once() -> None:
     """The ghost keeps the entry count up, which must not hide the removal."""
     world = World().run("add0 add1 pod1 pod1b s")
     assert {*world.snapshot.node_info_map} == {"0", "1"}
@@ -194,7 +194,7 @@ def test_check_62_claims_in_use_are_tracked() -> None:
     assert world.snapshot.used_claims == {"default/c"}
 
 
-def test_check_63_trial_assumptions_stay_in_the_snapshot_and_vanish() -> None:
+def test_check_63_trial_assumptions_stay_in_snapshot_and_vanish() -> None:
     world = World().run("add2 add4 add8 add0 s")
     generation = world.snapshot.generation
     trial = PodInfo.of(pod_on("4", "trial"))
@@ -227,7 +227,7 @@ def test_check_64_only_changed_rows_are_copied(changed: int) -> None:
     assert len(world.snapshot.changes.since(position) or ()) == changed
 
 
-def test_check_64_confirmations_and_heartbeats_are_not_changes_to_a_decision() -> None:
+def test_check_64_confirmations_and_heartbeats_are_no_changes() -> None:
     """They are copied, so that the snapshot is current, but no result by row becomes void."""
     world = World().run("add0 s")
     world.cache.assume_pod(pod_on("0", "p"))
@@ -260,7 +260,7 @@ def test_check_65_a_mismatch_fails_once_and_is_repaired() -> None:
         (72, "", "2", "2"),
     ],
 )
-def test_check_67_to_72_the_order_is_that_of_the_tree_after_every_change(
+def test_check_67_to_72_order_follows_the_tree_after_each_change(
     number: int, first: str, then: str, order: str
 ) -> None:
     """Nodes 0 and 1 are in one zone, the others in another; ``|`` takes a snapshot."""

@@ -56,7 +56,7 @@ def test_check_87_claims_of_pods_without_a_node_are_not_in_use(log: Logger) -> N
     assert snapshot.used_claims == {"default/one"}
 
 
-def test_check_88_each_node_has_its_pods_and_the_lists_those_with_affinity(log: Logger) -> None:
+def test_check_88_nodes_have_their_pods_and_affinity_lists(log: Logger) -> None:
     pods = [
         builders.pod("plain", nodeName="a"),
         builders.pod("near", nodeName="b", affinity=NEAR),

@@ -192,7 +192,7 @@ async def test_no_more_pods(scene: Scene) -> None:
     assert told(answer) == ["1: when pod default/one on a ends"]
 
 
-async def test_taints(scene: Scene) -> None:
+async def test_taints_are_named(scene: Scene) -> None:
     """By taint; what a node says about its own health is not to be tolerated but waited for."""
     db = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     ill = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
@@ -212,7 +212,7 @@ async def test_taints(scene: Scene) -> None:
     )
 
 
-async def test_labels(scene: Scene) -> None:
+async def test_missing_labels_are_named(scene: Scene) -> None:
     scene.nodes("a", labels={"disk": "hdd"})
     scene.nodes("b", labels={"gpu": "yes"})
     answer = scene.waits(builders.pod("new", nodeSelector={"disk": "ssd", "gpu": "yes"}))
@@ -279,7 +279,7 @@ async def test_company_that_is_missing(scene: Scene) -> None:
     assert told(answer) == [f"1: when one of the pods with app=db runs in their {key}"]
 
 
-async def test_skew(scene: Scene) -> None:
+async def test_skew_that_would_do_is_named(scene: Scene) -> None:
     """Which skew would do; and the emptier domain says why it is not taken."""
     key = "topology.kubernetes.io/zone"
     scene.nodes("a", zone="x")
@@ -349,7 +349,7 @@ async def test_two_things_in_the_way_on_every_node(scene: Scene) -> None:
     assert len(answer.nearest[0].missing) == 2
 
 
-async def test_gates(scene: Scene) -> None:
+async def test_scheduling_gates_are_named(scene: Scene) -> None:
     pod = builders.pod("new", schedulingGates=[{"name": "a/quota"}])
     info = PodInfo.of(pod)
     PROFILE.sign(info)

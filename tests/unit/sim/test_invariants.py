@@ -105,7 +105,7 @@ def test_nodes_must_not_be_overcommitted() -> None:
         tape.write("pods", pod("e", "n1"))
 
 
-def test_a_node_under_anothers_name_has_no_limit_until_it_says_one() -> None:
+def test_node_under_anothers_name_has_no_limit_until_it_reports() -> None:
     """A binding to the one before it may still be on its way; to the first of a name there is none."""
     tape = Tape(NoOvercommit())
     node = builders.node_document("n1", capacity={"cpu": "2", "memory": "8Gi", "pods": "110"})

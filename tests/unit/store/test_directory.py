@@ -51,7 +51,7 @@ def test_directory_that_cannot_be_made_is_refused() -> None:
         DataDirectory.acquire(Path("/proc/grange"))
 
 
-def test_directory_with_a_database_that_is_a_directory_is_refused(tmp_path: Path) -> None:
+def test_database_path_that_is_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store.db").mkdir()
     with pytest.raises(StoreError, match=r"store\.db"):
         DataDirectory.acquire(tmp_path)

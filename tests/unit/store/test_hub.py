@@ -89,7 +89,7 @@ async def test_delivery_touches_only_the_matching_subscriptions() -> None:
     assert len(hub) == 0
 
 
-async def test_subscription_behind_recent_replays_from_the_disk_and_goes_live() -> None:
+async def test_old_subscription_replays_from_disk_and_goes_live() -> None:
     disk = Disk()
     hub = hub_of(disk)
     write(hub, disk, *(change(revision) for revision in range(1, 10)))
@@ -132,7 +132,7 @@ async def test_more_recent_history_than_the_buffer_comes_in_pieces() -> None:
     assert pieces == [[1, 2, 3], [4, 5, 6], [7, 8]]
 
 
-async def test_lagging_subscription_holds_no_events_and_costs_nothing_more() -> None:
+async def test_lagging_subscription_holds_no_events() -> None:
     disk = Disk()
     hub = hub_of(disk, buffer_events=3)
     subscription = hub.subscribe("/", 0)

@@ -313,7 +313,7 @@ async def test_cancelled_callers_of_a_refused_batch_are_left_alone(
         assert (crowd.done, crowd.failed) == ([], [])
 
 
-async def test_full_disk_refuses_until_there_is_space_and_loses_nothing(
+async def test_full_disk_refuses_until_there_is_space(
     tmp_path: Path, log: Logger, records: Records
 ) -> None:
     """The real error of SQLite, through the size limit."""
