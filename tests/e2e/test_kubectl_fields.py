@@ -84,6 +84,8 @@ def changed(document: dict[str, Any], change: Callable[[dict[str, Any]], None]) 
 
 
 def test_explain_shows_fields_types_and_meanings(kubectl: Run) -> None:
+    assert "Containers that are scheduled to one node" in kubectl("explain", "pod")
+    assert "A replicated service" in kubectl("explain", "grc")
     told = kubectl("explain", "pod.spec.containers")
     assert "FIELD: containers <[]Container>" in told
     assert "readinessProbe\t<Probe>" in told
@@ -94,6 +96,7 @@ def test_explain_shows_fields_types_and_meanings(kubectl: Run) -> None:
     assert "enum: OnePerNode, Packed" in told
     assert "maxSurge\t<IntOrString>" in kubectl("explain", "grc.spec.rollout")
     older = ("explain", "--output=plaintext-openapiv2")  # reads OpenAPI v2 as protobuf
+    assert "Containers that are scheduled to one node" in kubectl(*older, "pod")
     assert "restartPolicy\t<string>" in kubectl(*older, "pod.spec.containers")
     assert "replicas\t<integer> -required-" in kubectl(*older, "grc.spec")
 

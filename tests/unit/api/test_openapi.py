@@ -8,7 +8,7 @@ import pytest
 from grange.api import kinds, schema
 from grange.api.meta import Resource
 from grange.api.schema.definitions import builtin
-from grange.api.schema.descriptions import DESCRIPTIONS
+from grange.api.schema.descriptions import DESCRIPTIONS, KINDS
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 
 SCHEME = Scheme(kinds.BUILT_IN)
@@ -151,6 +151,29 @@ def test_fields_that_are_described_exist() -> None:
         for definition, fields in DESCRIPTIONS.items()
         for name in fields
         if name not in (known.get(definition) or {}).get("properties", {})
+    ]
+    assert not missing
+
+
+def test_kinds_that_are_described_exist() -> None:
+    assert not [definition for definition in KINDS if builtin().get(definition) is None]
+
+
+@pytest.mark.parametrize("info", kinds.BUILT_IN, ids=lambda info: info.plural)
+def test_every_kind_has_a_description(info: AnyKind) -> None:
+    older = schema.openapi_v2(SCHEME)["definitions"]
+    newer = schema.openapi_v3(SCHEME, info.api_version)["components"]["schemas"]
+    for definitions in (older, newer):
+        assert definitions[info.schema]["description"].endswith(".")
+        listed = definitions[f"{info.schema}List"]["description"]
+        assert listed == f"A list of objects of kind {info.kind}."
+
+
+def test_every_definition_with_a_kind_has_a_description() -> None:
+    missing = [
+        name
+        for name, definition in schema.openapi_v2(SCHEME)["definitions"].items()
+        if "x-kubernetes-group-version-kind" in definition and not definition.get("description")
     ]
     assert not missing
 

@@ -1,15 +1,36 @@
-"""What the fields of Kubernetes' kinds mean here, in a few words, for ``kubectl explain``.
+"""What Kubernetes' kinds and their fields mean here, in a few words, for ``kubectl explain``.
 
-The published definitions are kept without their texts. Described are the fields that people write
-and read most; Kubernetes' own documentation has all of them at length.
+The published definitions are kept without their texts. Described are all the kinds that are served,
+and the fields that people write and read most; Kubernetes' own documentation has the rest.
 """
 
 from collections.abc import Mapping
 
 _CORE = "io.k8s.api.core.v1"
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+
+KINDS: Mapping[str, str] = {
+    f"{_CORE}.ConfigMap": "Configuration that pods read as files or environment variables.",
+    f"{_CORE}.Endpoints": "The addresses behind a Service; EndpointSlices are its successor.",
+    f"{_CORE}.Event": "A report of something that happened to an object; removed after an hour.",
+    f"{_CORE}.Namespace": "A scope for names: deleting it deletes the objects in it.",
+    f"{_CORE}.Node": "A machine that runs pods: its capacity, labels, taints and conditions.",
+    f"{_CORE}.Pod": "Containers that are scheduled to one node and run there together.",
+    f"{_CORE}.Secret": "Confidential values that pods read as files or environment variables.",
+    f"{_CORE}.Service": "A stable address for the pods that a selector matches.",
+    f"{_CORE}.ServiceAccount": "An identity with which the programs of pods call the API.",
+    "io.k8s.api.coordination.v1.Lease": "A lock with an expiry: leader election and heartbeats.",
+    "io.k8s.api.discovery.v1.EndpointSlice": "Part of the addresses and ports behind a Service.",
+    "io.k8s.api.policy.v1.PodDisruptionBudget": (
+        "A limit on how many of the selected pods may be evicted at the same time."
+    ),
+    "io.k8s.api.scheduling.v1.PriorityClass": "A named priority that pods refer to.",
+    f"{_META}.DeleteOptions": "How an object is deleted.",
+    f"{_META}.Status": "The result of a request that does not return an object.",
+}
 
 DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
-    "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {
+    f"{_META}.ObjectMeta": {
         "annotations": "Notes of tools and people; not for selection.",
         "creationTimestamp": "When the object was created; set by the server.",
         "deletionGracePeriodSeconds": "Seconds that a deletion gives the object's programs to end.",

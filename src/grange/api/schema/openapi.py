@@ -12,7 +12,7 @@ from typing import Any
 from grange.api.meta import Document
 from grange.api.scale import SCALE
 from grange.api.schema.definitions import META, PREFIX, Definitions, builtin
-from grange.api.schema.descriptions import DESCRIPTIONS
+from grange.api.schema.descriptions import DESCRIPTIONS, KINDS
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.wire import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, YAML
 
@@ -282,12 +282,26 @@ def _plain(definition: str, schema: Any) -> Any:
     """A definition with descriptions where it has none of its own."""
     copied = copy.deepcopy(schema)
     known = DESCRIPTIONS.get(definition, {})
+    whole = KINDS.get(definition) or _list_description(copied)
+    if whole and not copied.get("description"):
+        copied["description"] = whole
     if "x-kubernetes-group-version-kind" in copied:  # it has the parts that every kind has
         known = {**_DESCRIBED, **known}
     for name, part in (copied.get("properties") or {}).items():
         if name in known:
             part.setdefault("description", known[name])
     return copied
+
+
+def _list_description(schema: Document) -> str:
+    """What the definition of a list is, by its items; empty for everything else."""
+    kinds = schema.get("x-kubernetes-group-version-kind") or ()
+    is_list = "items" in (schema.get("properties") or {})
+    return (
+        f"A list of objects of kind {kinds[0]['kind'].removesuffix('List')}."
+        if kinds and is_list
+        else ""
+    )
 
 
 def _third(definition: str, schema: Any) -> Any:
