@@ -27,7 +27,7 @@ from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
 from grange.apiserver.admission.serviceaccount import ServiceAccounts
 from grange.apiserver.authn import Authenticator, check_impersonation
-from grange.apiserver.call import Call, failure
+from grange.apiserver.call import Call, add_warnings, failure
 from grange.apiserver.cluster_objects import ClusterObjects
 from grange.apiserver.expiry import Expiry
 from grange.apiserver.explaining import Explainer
@@ -35,6 +35,7 @@ from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health import Health
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
+from grange.apiserver.negotiation import object_form
 from grange.apiserver.openapi import OpenAPI
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry
@@ -63,6 +64,7 @@ _VERBS: Mapping[str, Callable[[Call], Awaitable[Response]]] = {
     "delete": deletes.delete,
     "deletecollection": deletes.delete_collection,
 }
+_WRITES = frozenset(_VERBS) - {"get", "list", "watch"}
 _METHODS = {  # verbs of requests that are about no resource
     method: method.lower() for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 }
@@ -238,7 +240,7 @@ class Application:
                 response = self._serve_path(request)
             else:
                 verb = target.verb
-                handler = self._handler(target)
+                handler = self._handler(target, request)
                 resource = target.resource
                 call = Call(
                     request,
@@ -251,6 +253,7 @@ class Application:
                     self.accounts,
                 )
                 response = await handler(call)
+                add_warnings(response, call.warnings)
                 if response.status < 300 and "dryRun" not in request.query:
                     await self._objects.after(target, response.body)
         except ApiError as error:
@@ -286,7 +289,7 @@ class Application:
             return
         target = self._authorized(request, user)
         if target is not None:
-            self._handler(target)
+            self._handler(target, request)
 
     def _authorized(self, request: Request, user: User) -> Target | None:
         """What an authorized request is about; None for paths outside resources."""
@@ -311,7 +314,16 @@ class Application:
         check_impersonation(request.headers)
         return request.user
 
-    def _handler(self, target: Target) -> Callable[[Call], Awaitable[Response]]:
+    def _handler(self, target: Target, request: Request) -> Callable[[Call], Awaitable[Response]]:
+        """What serves a request, whose answer the caller can take.
+
+        Raises:
+            NotFound, MethodNotAllowed: nothing does.
+            NotAcceptable: the caller takes no form in which a write is answered. Decided before the
+                write: a client would take the answer to one that was done for a refusal.
+        """
+        if target.verb in _WRITES:
+            object_form(request.headers.get("accept", ""))
         if not target.subresource:
             return _VERBS[target.verb]
         part = subresources.find(target.info, target.subresource)

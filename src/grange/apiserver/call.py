@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
 
-from grange.api import codec
+from grange.api import codec, schema
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, Cause, Details, Status, TooLarge
+from grange.api.status import ApiError, BadRequest, Cause, Details, Status, TooLarge
 from grange.api.validation.causes import CAUSES_MAX
 from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
@@ -20,8 +20,15 @@ from grange.apiserver.explaining import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form
-from grange.apiserver.options import IGNORE, WriteOptions, write_options
-from grange.apiserver.registry import LARGE_BYTES, Place, Registry, Written, is_large
+from grange.apiserver.options import IGNORE, STRICT, WriteOptions, field_validation, write_options
+from grange.apiserver.registry import (
+    LARGE_BYTES,
+    Place,
+    Registry,
+    Written,
+    duplicate_cause,
+    is_large,
+)
 from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
 from grange.base.clock import Clock
@@ -47,6 +54,7 @@ class Call:
         metrics: counts the parts of a request that have answers of their own.
         explainer: says why pods wait; None when no scheduler runs here.
         accounts: makes the tokens of service accounts.
+        warnings: about the body of a request that is no stored object; the answer carries them.
     """
 
     request: Request
@@ -57,6 +65,7 @@ class Call:
     metrics: ServerMetrics
     explainer: Explainer | None
     accounts: AccountTokens
+    warnings: list[str] = field(default_factory=list)
     _large: bool | None = None
 
     @property
@@ -92,6 +101,30 @@ class Call:
             TooLarge: it has more than ``LARGE_BYTES``.
         """
         return read_small_document(self.request)
+
+    def request_object(self, definition: str) -> Document:
+        """The body of a request that is an object of its own, e.g. an Eviction (``read_request_object``).
+
+        Raises:
+            BadRequest, UnsupportedMediaType, TooLarge: as there.
+        """
+        document, warnings = read_request_object(self.request, definition)
+        self.warnings += warnings
+        return document
+
+    def check_duplicates(self, kind: str, decoded: object) -> None:
+        """Treat duplicate fields of a JSON body as ``fieldValidation`` has it.
+
+        Args:
+            kind: of the body, for the message.
+            decoded: what the body was decoded to, with all its fields.
+
+        Raises:
+            BadRequest: there are some, and validation is ``Strict``.
+        """
+        paths = codec.duplicate_fields(self.request.body, decoded)
+        causes = [duplicate_cause(path) for path in paths]
+        self.warnings += _field_warnings(self.request, kind, causes)
 
     def document(self) -> Document:
         """The body.
@@ -157,6 +190,51 @@ def read_small_document(request: Request) -> Document:
     return read_document(request.body, request.headers)
 
 
+def read_request_object(request: Request, definition: str) -> tuple[Document, Sequence[str]]:
+    """The body of a request that is an object of its own and is not stored.
+
+    Unknown and duplicate fields follow ``fieldValidation`` as those of stored objects do. Wrong types
+    and missing fields are left to the caller.
+
+    Args:
+        request: as it came.
+        definition: the schema of the body, e.g. ``io.k8s.api.policy.v1.Eviction``.
+
+    Returns:
+        The body without unknown fields, and what the answer warns about.
+
+    Raises:
+        BadRequest: it cannot be read, or has unknown or duplicate fields under ``Strict``.
+        UnsupportedMediaType: its format is not read here, or not for this kind.
+        TooLarge: it has more than ``LARGE_BYTES``.
+    """
+    document = read_small_document(request)
+    duplicates: Sequence[str] = ()
+    if codec.is_json(request.headers.get("content-type") or JSON):
+        duplicates = codec.duplicate_fields(request.body, document)
+    found = schema.check_definition(document, definition)
+    causes = [cause for cause in found if schema.is_unknown_field(cause)]
+    if causes:
+        schema.drop_unknown_of(document, definition)
+    causes += [duplicate_cause(path) for path in duplicates]
+    return document, _field_warnings(request, definition.rpartition(".")[2], causes)
+
+
+def _field_warnings(request: Request, kind: str, causes: Sequence[Cause]) -> Sequence[str]:
+    """What to warn of unknown and duplicate fields, as ``fieldValidation`` has it.
+
+    Raises:
+        BadRequest: there are some, and validation is ``Strict``.
+    """
+    validation = field_validation(request.query)
+    warnings = [cause.message for cause in causes]
+    if warnings and validation == STRICT:
+        raise BadRequest(
+            f"{kind} cannot be handled: strict decoding error: {', '.join(warnings)}", causes=causes
+        )
+    return () if validation == IGNORE else warnings
+
+
 def read_document(body: bytes, headers: Mapping[str, str]) -> Document:
     """The object in a body, in the format that the content type says.
 
@@ -189,6 +267,15 @@ def _warning(text: str) -> str:
     plain = "".join(char if " " <= char <= "~" else "?" for char in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
+
+
+def add_warnings(response: Response, warnings: Sequence[str]) -> None:
+    """Warn in an answer, which may warn about other things already."""
+    if warnings:
+        added = warning_headers(warnings)["Warning"]
+        before = response.headers.get("Warning")
+        joined = f"{before}, {added}" if before else added
+        response.headers = {**response.headers, "Warning": joined}
 
 
 class _Identity(msgspec.Struct):

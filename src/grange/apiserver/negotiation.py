@@ -7,6 +7,7 @@ from functools import lru_cache
 from grange.api.status import NotAcceptable
 from grange.api.wire import YAML
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 _ANY = frozenset({"*/*", "application/*", "application/json", YAML})
 
 
@@ -68,7 +69,11 @@ def object_form(accept: str) -> Form:
                 return Form.TABLE
             if wanted in {"PartialObjectMetadata", "PartialObjectMetadataList"}:
                 return Form.PARTIAL
-    raise NotAcceptable(f"only application/json and {YAML} are served here, not {accept}")
+    remedy = ""
+    if any(media.type == PROTOBUF for media in clauses):
+        # Typed Go clients take both where their configuration does not say otherwise.
+        remedy = f"; send Accept: {PROTOBUF},application/json"
+    raise NotAcceptable(f"only application/json and {YAML} are served here, not {accept}{remedy}")
 
 
 @lru_cache(maxsize=256)

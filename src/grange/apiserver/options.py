@@ -72,10 +72,19 @@ def write_options(query: Mapping[str, str]) -> WriteOptions:
     """
     if not query:
         return _PLAIN
-    validation = query.get("fieldValidation") or WARN
-    if validation not in {STRICT, WARN, IGNORE}:
-        raise BadRequest(f'fieldValidation must be Strict, Warn or Ignore, not "{validation}"')
-    return WriteOptions(_dry_run(query.get("dryRun") or ""), validation)
+    return WriteOptions(_dry_run(query.get("dryRun") or ""), field_validation(query))
+
+
+def field_validation(query: Mapping[str, str]) -> str:
+    """``Strict``, ``Warn`` or ``Ignore``; see ``WriteOptions``.
+
+    Raises:
+        BadRequest: the query has another value.
+    """
+    asked = query.get("fieldValidation") or WARN
+    if asked not in {STRICT, WARN, IGNORE}:
+        raise BadRequest(f'fieldValidation must be Strict, Warn or Ignore, not "{asked}"')
+    return asked
 
 
 def _dry_run(value: str) -> bool:

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from grange.api import codec, timestamps
 from grange.api.meta import Document
 from grange.api.status import BadRequest, TooLarge, UnsupportedMediaType
+from grange.apiserver.negotiation import PROTOBUF
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
+MEDIA_TYPE = PROTOBUF
 FIELDS_MAX = 50_000
 """Reading takes about a microsecond a field, and holds the event loop."""
 

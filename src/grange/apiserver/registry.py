@@ -487,7 +487,7 @@ def conform(
     if causes or options.duplicates:
         unknown = [cause for cause in causes if schema.is_unknown_field(cause)]
         others = [cause for cause in causes if cause not in unknown]
-        unknown += [_duplicate(path) for path in options.duplicates]
+        unknown += [duplicate_cause(path) for path in options.duplicates]
         warnings = tuple(cause.message for cause in unknown)
         if unknown and options.field_validation == STRICT:
             # A misspelt field is often why another one is missing: tell both, the cause first.
@@ -507,7 +507,8 @@ def conform(
     return warnings
 
 
-def _duplicate(path: str) -> Cause:
+def duplicate_cause(path: str) -> Cause:
+    """A field that the body has more than once."""
     return Cause("FieldValueDuplicate", f'duplicate field "{path}"', path)
 
 

@@ -13,7 +13,7 @@ from grange.api.scheme import KindInfo
 from grange.api.status import BadRequest, Cause, Forbidden, Invalid, MethodNotAllowed
 from grange.api.wire import Request, Response, User
 from grange.apiserver import authz
-from grange.apiserver.call import read_small_document
+from grange.apiserver.call import read_request_object, warning_headers
 
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
@@ -70,7 +70,7 @@ def serve(request: Request, user: User) -> Response | None:
             kind=info.plural,
             group=info.group,
         )
-    document = read_small_document(request)
+    document, warnings = read_request_object(request, info.schema)
     head = {"apiVersion": info.api_version, "kind": info.kind}
     for field, wanted in head.items():
         if document.get(field, wanted) != wanted:
@@ -85,7 +85,7 @@ def serve(request: Request, user: User) -> Response | None:
     if spec:
         body["spec"] = spec
     body["status"] = _ANSWERS[info.kind](user, spec)
-    return Response(201, codec.encode(body))
+    return Response(201, codec.encode(body), headers=warning_headers(warnings))
 
 
 def _invalid(info: KindInfo[Review], causes: list[Cause]) -> Invalid:

@@ -14,6 +14,7 @@ from grange.api.schema.checking import (
     check,
     check_definition,
     drop_unknown,
+    drop_unknown_of,
     is_unknown_field,
 )
 from grange.api.schema.definitions import Definitions, builtin
@@ -26,6 +27,7 @@ __all__ = [
     "check",
     "check_definition",
     "drop_unknown",
+    "drop_unknown_of",
     "is_unknown_field",
     "openapi_v2",
     "openapi_v3",

@@ -116,6 +116,12 @@ def drop_unknown(document: Document, info: AnyKind) -> list[Cause]:
     return reporter.causes
 
 
+def drop_unknown_of(document: Document, name: str) -> None:
+    """As ``drop_unknown``, for a definition that ``check_definition`` has found unknown fields by."""
+    compiled = _by_name[name]
+    Reporter(compiled.definitions, drop_unknown=True).visit(compiled.schema, document, "")
+
+
 def apply_defaults(document: Document, info: AnyKind) -> None:
     """Fill in what the document leaves out: the schema's defaults, then the kind's own.
 

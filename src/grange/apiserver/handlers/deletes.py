@@ -7,6 +7,8 @@ from grange.apiserver.call import Call, success
 from grange.apiserver.options import DeleteOptions, delete_options
 from grange.apiserver.registry import Place
 
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+
 
 async def delete(call: Call) -> Response:
     """Delete an object: returns it while it still exists, then what its kind returns when removed."""
@@ -47,5 +49,5 @@ async def delete_collection(call: Call) -> Response:
 
 
 def _options(call: Call) -> DeleteOptions:
-    given = call.small_document() if call.request.body.strip() else {}
+    given = call.request_object(_DELETE_OPTIONS) if call.request.body.strip() else {}
     return delete_options(call.request.query, given)

@@ -24,7 +24,7 @@ from grange.api.status import (
 )
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
-from grange.api.wire import Request, Response
+from grange.api.wire import Response
 from grange.apiserver import stored
 from grange.apiserver.admission import Attempt
 from grange.apiserver.call import Call, success
@@ -33,6 +33,7 @@ from grange.apiserver.registry import Place, Rewrite, Written, invalid
 from grange.apiserver.subresources.subresource import Subresource
 
 _LIST_MAX_BYTES = 2_048 * bindings.LIMIT
+_DEFINITION = "io.k8s.api.core.v1.Binding"
 _NOT_YET = Written(b"")
 _NOTHING: Mapping[str, Mapping[str, str]] = {}
 _COUNTED = ("create", "pods/binding")
@@ -41,7 +42,9 @@ _DONE = Status(code=201, status="Success")
 
 class _BindingList(msgspec.Struct):
     items: list[Any]
-    kind: str = "BindingList"
+    kind: str | msgspec.UnsetType = msgspec.UNSET
+    apiVersion: Any = msgspec.UNSET  # noqa: N815  read, so that it is encoded again
+    metadata: Any = msgspec.UNSET
 
 
 _binding_list = msgspec.json.Decoder(_BindingList)
@@ -51,7 +54,8 @@ async def _create(call: Call) -> Response:
     if not call.target.name:
         return await _create_many(call)
     place = call.place
-    rewrite = _rewrite(place, call.small_document(), timestamps.rfc3339(call.clock.now()))
+    binding = call.request_object(_DEFINITION)
+    rewrite = _rewrite(place, binding, timestamps.rfc3339(call.clock.now()))
     (outcome,) = await call.registry.rewrite([rewrite], write_options(call.request.query))
     if isinstance(outcome, ApiError):
         raise outcome
@@ -60,7 +64,7 @@ async def _create(call: Call) -> Response:
 
 async def _create_many(call: Call) -> Response:
     """The bindings of a list, each answered for itself (see ``api.bindings``)."""
-    items = _read_list(call.request)
+    items = _read_list(call)
     info, now = call.target.info, timestamps.rfc3339(call.clock.now())
     answers: list[ApiError | Written] = []
     rewrites: list[Rewrite] = []
@@ -88,14 +92,15 @@ async def _create_many(call: Call) -> Response:
     return Response(200, codec.encode_any(body))
 
 
-def _read_list(request: Request) -> list[Any]:
+def _read_list(call: Call) -> list[Any]:
     """The bindings in a body.
 
     Raises:
-        BadRequest: the body is no BindingList.
+        BadRequest: the body is no BindingList, or has duplicate fields under strict validation.
         TooLarge: it has more than ``bindings.LIMIT`` items.
         UnsupportedMediaType: it is not JSON.
     """
+    request = call.request
     media = request.headers.get("content-type", wire.JSON)
     if media.partition(";")[0].strip().lower() != wire.JSON:
         raise UnsupportedMediaType(f'a BindingList is read as {wire.JSON}, not as "{media}"')
@@ -106,12 +111,13 @@ def _read_list(request: Request) -> list[Any]:
         decoded = _binding_list.decode(request.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body must be a BindingList in JSON: {error}") from error
-    if decoded.kind != "BindingList":
+    if decoded.kind not in ("BindingList", msgspec.UNSET):
         raise BadRequest(f"the body of a request to {bindings.PATH} must be a BindingList")
     if len(decoded.items) > bindings.LIMIT:
         raise TooLarge(
             f"a BindingList may have {bindings.LIMIT} items, this one has {len(decoded.items)}"
         )
+    call.check_duplicates("BindingList", decoded)
     return decoded.items
 
 

@@ -36,13 +36,14 @@ from grange.apiserver.registry import Place, Rewrite
 from grange.apiserver.subresources.subresource import Subresource
 
 DISRUPTED_MAX = 2000  # evictions that were granted and not seen to happen
+_DEFINITION = "io.k8s.api.policy.v1.Eviction"
 _AGAIN_S = 10
 _CAUSE = "DisruptionBudget"
 _FREE = frozenset({"Pending", "Succeeded", "Failed"})
 
 
 async def _create(call: Call) -> Response:
-    place, eviction = call.place, call.small_document()
+    place, eviction = call.place, call.request_object(_DEFINITION)
     if eviction.get("kind", "Eviction") != "Eviction":
         raise BadRequest("the body of an eviction must be a policy/v1 Eviction")
     given = eviction.get("deleteOptions") or {}

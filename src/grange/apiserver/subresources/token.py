@@ -13,18 +13,19 @@ from grange.apiserver.registry import Place
 from grange.apiserver.subresources.subresource import Subresource
 
 _GROUP, _KIND = "authentication.k8s.io", "TokenRequest"
+_DEFINITION = f"io.k8s.api.authentication.v1.{_KIND}"
 _SECONDS = 3600
 _SECONDS_MIN, _SECONDS_MAX = 600, 1 << 32
 
 
 async def _create(call: Call) -> Response:
-    document = call.document()
+    document = call.request_object(_DEFINITION)
     head = {"apiVersion": f"{_GROUP}/v1", "kind": _KIND}
     for field, wanted in head.items():
         if document.get(field, wanted) != wanted:
             raise BadRequest(f"{field}: must be {wanted}, not {document[field]!r}")
     document.pop("status", None)  # typed clients send an empty one
-    _refuse(schema.check_definition(document, f"io.k8s.api.authentication.v1.{_KIND}"))
+    _refuse(schema.check_definition(document, _DEFINITION))
     spec = document.get("spec") or {}
     seconds = spec.get("expirationSeconds") or _SECONDS
     _refuse(_of_time(seconds))
