@@ -13,13 +13,13 @@ from grange.base.clock import LoopClock
 from grange.scheduler import plugins, serial
 from grange.scheduler.cache import Cache
 from grange.scheduler.decision import Rejection
+from grange.scheduler.explain.attempts import AttemptHistory
+from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.why.explainer import Explainer
-from grange.scheduler.why.history import History
 from grange.sim import builders
 
 NODES = 5_000
@@ -34,7 +34,11 @@ class Scene:
 
     def __init__(self, nodes: int) -> None:
         self._profile = Profile(plugins.DEFAULT)
-        cache, self._queue, self._history = Cache(), SchedulingQueue(self._profile), History()
+        cache, self._queue, self._history = (
+            Cache(),
+            SchedulingQueue(self._profile),
+            AttemptHistory(),
+        )
         self._snapshot = NodeInfoSnapshot()
         for number in range(nodes):
             taints = [{"key": "dedicated", "effect": "NoSchedule"}] if number % 7 == 0 else []

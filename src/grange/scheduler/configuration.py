@@ -20,17 +20,17 @@ from grange.api import codec, names
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.scheduler import plugins
-from grange.scheduler.arguments import (
+from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.framework import Check, Cluster, Plugin, Profile, Rule
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_args import (
     API_VERSION,
+    ConfigSection,
     ConfigurationError,
-    Part,
     read,
     refusal,
     within,
 )
-from grange.scheduler.config import SchedulerConfig
-from grange.scheduler.framework import Check, Cluster, Plugin, Profile, Rule
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import QueueSettings
 from grange.scheduler.profiles import ProfileSet
 from grange.scheduler.sampling import EVERY_NODE
@@ -57,7 +57,7 @@ _TOTAL_MAX = 2**31 - 1  # what a total score may come to
 _BACKOFF_MAX_S = 86_400.0
 
 
-class Enabled(Part, frozen=True, kw_only=True):
+class Enabled(ConfigSection, frozen=True, kw_only=True):
     """A plugin to put in; without a weight its score counts once, as for Kubernetes."""
 
     name: str
@@ -68,21 +68,21 @@ class Enabled(Part, frozen=True, kw_only=True):
         within("weight", self.weight, 0, WEIGHT_MAX)
 
 
-class Disabled(Part, frozen=True, kw_only=True):
+class Disabled(ConfigSection, frozen=True, kw_only=True):
     """A plugin to take out; ``*`` for all."""
 
     name: str
     weight: int = 0
 
 
-class PluginSet(Part, frozen=True, kw_only=True):
+class PluginSet(ConfigSection, frozen=True, kw_only=True):
     """Changes at one extension point."""
 
     enabled: tuple[Enabled, ...] = ()
     disabled: tuple[Disabled, ...] = ()
 
 
-class Plugins(Part, frozen=True, kw_only=True):
+class Plugins(ConfigSection, frozen=True, kw_only=True):
     """Changes by extension point."""
 
     multi_point: PluginSet = PluginSet()
@@ -100,14 +100,14 @@ class Plugins(Part, frozen=True, kw_only=True):
     post_bind: PluginSet = PluginSet()
 
 
-class PluginConfig(Part, frozen=True, kw_only=True):
+class PluginConfig(ConfigSection, frozen=True, kw_only=True):
     """The arguments of one plugin."""
 
     name: str
     args: Document = {}  # noqa: RUF012  msgspec copies it
 
 
-class ProfileSpec(Part, frozen=True, kw_only=True):
+class ProfileSpec(ConfigSection, frozen=True, kw_only=True):
     """One profile."""
 
     scheduler_name: str = DEFAULT_NAME
@@ -123,7 +123,7 @@ class ProfileSpec(Part, frozen=True, kw_only=True):
             within("percentageOfNodesToScore", self.percentage_of_nodes_to_score, 0, 100)
 
 
-class Configuration(Part, frozen=True, kw_only=True):
+class Configuration(ConfigSection, frozen=True, kw_only=True):
     """The whole file."""
 
     api_version: str
@@ -315,7 +315,7 @@ _WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
     "post_filter": _drop("post_filter"),
     "pre_score": _keep,
     "score": _drop_score,
-    "reserve": lambda plugin: replace(plugin, reserve=None, allot=None),
+    "reserve": lambda plugin: replace(plugin, reserve=None, device_allocator=None),
     "permit": _drop("permit"),
     "pre_bind": _keep,
     "bind": _drop("bind"),
@@ -333,7 +333,7 @@ _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "post_filter": (("post_filter",), "act when no node fits"),
     "pre_score": (("score", "cluster"), "score"),
     "score": (("score", "cluster"), "score"),
-    "reserve": (("reserve", "allot"), "reserve"),
+    "reserve": (("reserve", "device_allocator"), "reserve"),
     "permit": (("permit",), "permit"),
     "pre_bind": ((), "act before binding"),
     "bind": (("bind",), "bind"),

@@ -206,7 +206,7 @@ class Cycle:
         info = queued.info
         if profile.has_a_say or info.request.resources.scalars:
             return self._assume(queued, found, state, now)
-        # What ``hold`` comes to where no plugin has anything to reserve, to allot or to permit.
+        # What ``hold`` comes to where no plugin has anything to reserve, to allocate or to permit.
         placed = Placed(queued, info.on(found), found, state)
         self._cache.assume_pod(placed.info, self.snapshot)
         self.nominator.remove(info.uid)
@@ -313,8 +313,10 @@ class Cycle:
         """The pod as it would be on a node that all filters passed, devices included."""
         profile = self._profiles.of(info)
         info = info.on(node_name)
-        if profile.allot is not None and profile.allot.applies(info):
-            return info.holding(profile.allot.allot(info, self.snapshot.node_info_map[node_name]))
+        if profile.device_allocator is not None and profile.device_allocator.applies(info):
+            return info.holding(
+                profile.device_allocator.allocate(info, self.snapshot.node_info_map[node_name])
+            )
         return info
 
     def _make_room(

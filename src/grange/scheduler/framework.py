@@ -317,13 +317,13 @@ class Cluster(Protocol):
         """The rank, kept current."""
 
 
-class Allot(Protocol):
+class DeviceAllocator(Protocol):
     """Chooses which of a node's devices a pod takes."""
 
     def applies(self, pod: PodInfo) -> bool:
         """Whether it is a matter of this pod at all."""
 
-    def allot(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
         """The devices, by number, on a node that all filters passed."""
 
 
@@ -422,7 +422,7 @@ class Plugin:
         scale: the largest score it gives.
         spread: constraints of pods that state none.
         amounts: what of a request its filter counts against what nodes have left; None for nothing.
-        allot: chooses devices, before the pod is assumed; the last of a profile decides.
+        device_allocator: chooses devices, before the pod is assumed; the last of a profile decides.
         signature: what of a pod its filter and score depend on; required if it has either.
         hints_differ: its events' hints look at more of a pod than its signature.
         events: after which events pods that it rejected are worth another try.
@@ -442,7 +442,7 @@ class Plugin:
     scale: int = 100
     spread: tuple[DefaultConstraint, ...] = ()
     amounts: Callable[[PodInfo], Resources] | None = None
-    allot: Allot | None = None
+    device_allocator: DeviceAllocator | None = None
     reserve: Reserve | None = None
     permit: Permit | None = None
     bind: Bind | None = None
@@ -484,7 +484,9 @@ class Profile:
         self.ranks = bool(self.scores) or any(weight for _, _, weight in self.cluster)
         self.spread = tuple(one for item in plugins for one in item.spread)
         self.amounts = next((item.amounts for item in plugins if item.amounts), None)
-        self.allot = next((item.allot for item in reversed(plugins) if item.allot), None)
+        self.device_allocator = next(
+            (item.device_allocator for item in reversed(plugins) if item.device_allocator), None
+        )
         self.post_filter = [(item.name, item.post_filter) for item in plugins if item.post_filter]
         self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]

@@ -25,12 +25,12 @@ from grange.reconcile.informer import Informer, InformerFactory
 from grange.scheduler.cache import Cache
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Cycle
+from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.gangs.units import GangUnits
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.metrics import Instruments
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.reporter import Reporter
-from grange.scheduler.why.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,5 +108,5 @@ class Parts:
     handlers: Handlers
     gangs: GangUnits
     reporter: Reporter
-    history: History
+    history: AttemptHistory
     wake: asyncio.Event = field(default_factory=asyncio.Event)

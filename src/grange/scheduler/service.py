@@ -21,6 +21,8 @@ from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Cycle
 from grange.scheduler.decider import Decider
 from grange.scheduler.errors import NotAtWork
+from grange.scheduler.explain.attempts import AttemptHistory
+from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import Profile, Profiles
 from grange.scheduler.gangs.status import StatusWriter
 from grange.scheduler.gangs.units import GANG, HELD_BACK, QUOTA, GangUnits
@@ -34,8 +36,6 @@ from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.reporter import Reporter
 from grange.scheduler.settler import Settler
-from grange.scheduler.why.explainer import Explainer
-from grange.scheduler.why.history import History
 
 __all__ = ["Scheduler", "SchedulerConfig"]
 
@@ -106,7 +106,7 @@ class Scheduler:
         self.cycle.units = self.gangs
         handlers.snapshot = self.cycle.snapshot
         handlers.dress = self.gangs.news.node_seen
-        self._history = History()
+        self._history = AttemptHistory()
         parts = Parts(
             config=config,
             clock=deps.clock,

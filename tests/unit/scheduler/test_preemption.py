@@ -13,10 +13,10 @@ from tests.unit.scheduler.preemptionworld import HOST, PROFILE, REQUIRED, ZONE, 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
 from grange.scheduler import plugins, serial
-from grange.scheduler.arguments import ConfigurationError
 from grange.scheduler.decision import Narrowed, Rejection
 from grange.scheduler.framework import CycleState, Handle, Profile
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.plugins import defaultpreemption
 from grange.scheduler.preemption.budgets import Budget
 from grange.scheduler.preemption.candidates import CandidateSettings

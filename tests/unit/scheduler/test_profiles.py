@@ -65,9 +65,9 @@ class World:
 
     def on(self, pod: Pod, node: str) -> PodInfo:
         """As the cycle places it, with its devices."""
-        info, allot = PodInfo.of(pod).on(node), self.profile.allot
-        if allot is not None and allot.applies(info):
-            info = info.holding(allot.allot(info, self.snapshot.node_info_map[node]))
+        info, allocator = PodInfo.of(pod).on(node), self.profile.device_allocator
+        if allocator is not None and allocator.applies(info):
+            info = info.holding(allocator.allocate(info, self.snapshot.node_info_map[node]))
         return info
 
 

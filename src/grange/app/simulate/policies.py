@@ -8,8 +8,8 @@ import click
 from grange.api.meta import Document
 from grange.app import scheduling
 from grange.placement.fragmentation import PodKind
-from grange.scheduler.arguments import API_VERSION
 from grange.scheduler.configuration import Configured, configure
+from grange.scheduler.plugin_args import API_VERSION
 
 DEFAULT = "default"
 PLUGINS = {

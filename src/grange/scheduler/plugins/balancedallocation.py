@@ -5,21 +5,21 @@ from collections.abc import Hashable
 from grange.placement import allocation, kernels, reference
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.requests import CPU, MEMORY
-from grange.scheduler.arguments import (
-    Arguments,
-    Part,
+from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import (
+    ConfigSection,
+    PluginArgs,
     configured,
     no_resource_twice,
     refusal,
     resource_name,
 )
-from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
 _NAME = "NodeResourcesBalancedAllocation"
 
 
-class Resource(Part, frozen=True, kw_only=True):
+class Resource(ConfigSection, frozen=True, kw_only=True):
     """A resource to balance; they all count alike."""
 
     name: str
@@ -32,7 +32,7 @@ class Resource(Part, frozen=True, kw_only=True):
             raise ValueError(refusal("weight", "must be 1: balance knows no weights"))
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """As NodeResourcesBalancedAllocationArgs."""
 
     resources: tuple[Resource, ...] = (Resource(name=CPU), Resource(name=MEMORY))

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from grange.scheduler.arguments import Arguments, configured, refusal, within
 from grange.scheduler.framework import CycleState, Handle, Plugin, PostFilterResult
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_args import PluginArgs, configured, refusal, within
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
 
@@ -12,7 +12,7 @@ _NAME = "DefaultPreemption"
 _MANY = 2**31 - 1
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """As DefaultPreemptionArgs."""
 
     min_candidate_nodes_percentage: int = 10

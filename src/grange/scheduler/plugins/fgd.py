@@ -17,9 +17,9 @@ from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.devices import WHOLE
 from grange.placement.fragmentation import PodKind, Workload
 from grange.placement.packing import SCALE
-from grange.scheduler.arguments import Arguments, Part, configured, refusal, within
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configured, refusal, within
 
 _NAME = "FGD"
 _SPAN = 32 * WHOLE
@@ -28,7 +28,7 @@ _KINDS_MAX = 10_000
 _NUMBERS_MAX = 100_000_000  # keeps scores within int64
 
 
-class Kind(Part, frozen=True, kw_only=True):
+class Kind(ConfigSection, frozen=True, kw_only=True):
     """Pods of the target workload that ask for the same."""
 
     cpu: str | int | float = 0
@@ -47,7 +47,7 @@ class Kind(Part, frozen=True, kw_only=True):
             raise ValueError(refusal("gpuMilli", f"must be less than {WHOLE} or a multiple of it"))
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """The target workload."""
 
     workload: tuple[Kind, ...] = (Kind(cpu=1, gpu_milli=WHOLE),)
@@ -128,16 +128,16 @@ class _Gradient:
                 least = np.where(possible, np.minimum(least, after), least)
         return self._scaled(least - before)
 
-    def allot(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
         """The devices where it adds least."""
         return self._choose(pod, node)[1]
 
 
-class _Allot:
+class _GradientAllocator:
     """Chooses devices for pods that ask for some."""
 
     def __init__(self, gradient: _Gradient) -> None:
-        self.allot = gradient.allot
+        self.allocate = gradient.allocate
 
     def applies(self, pod: PodInfo) -> bool:
         """To pods that ask for devices."""
@@ -155,7 +155,11 @@ def make(args: Args) -> Plugin:
     ]
     gradient = _Gradient(Workload(kinds))
     plugin = Plugin(
-        _NAME, score=gradient, scale=SCALE, allot=_Allot(gradient), signature=_signature
+        _NAME,
+        score=gradient,
+        scale=SCALE,
+        device_allocator=_GradientAllocator(gradient),
+        signature=_signature,
     )
     return replace(plugin, configure=configured(_NAME, Args, make))
 

@@ -96,7 +96,7 @@ class _Devices:
         scores[least > WHOLE] = 0
         return scores
 
-    def allot(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
         """What has least left."""
         left = devices.free(node.allocatable, node.usage.devices)
         return devices.best_fit(left, devices.asked(pod.request))
@@ -119,7 +119,7 @@ PLUGIN = Plugin(
     filter=_DEVICES,
     score=_DEVICES,
     weight=1,
-    allot=_DEVICES,
+    device_allocator=_DEVICES,
     signature=_signature,
     events=(
         Registration(ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE), _hopes),

@@ -14,7 +14,6 @@ from grange.api.kinds.pod import Pod
 from grange.placement import podaffinity
 from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import Kind, Namespaces, Term
-from grange.scheduler.arguments import Arguments, configured, within
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import Domains
 from grange.scheduler.framework import (
@@ -28,6 +27,7 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import PluginArgs, configured, within
 from grange.scheduler.podindex import PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -55,7 +55,7 @@ def _labels(node: NodeInfo) -> dict[str, str]:
     return node.node.metadata.labels if node.node is not None else {}
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """As InterPodAffinityArgs.
 
     Attributes:

@@ -17,7 +17,6 @@ from grange.api.validation.scheduling import check_scheduling
 from grange.placement import kernels, nodeaffinity
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.nodeaffinity import NONE, Affinity
-from grange.scheduler.arguments import Arguments, ConfigurationError, read, refuse_causes
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import (
     PASS,
@@ -31,6 +30,7 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import ConfigurationError, PluginArgs, read, refuse_causes
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NAME = "NodeAffinity"
@@ -138,7 +138,7 @@ def _signature(pod: PodInfo) -> Hashable:
     return pod.affinity
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """As NodeAffinityArgs; the affinity has the form of a pod's."""
 
     added_affinity: Document | None = None

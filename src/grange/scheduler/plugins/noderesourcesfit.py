@@ -17,16 +17,6 @@ from grange.placement import allocation, kernels, reference, requests
 from grange.placement.allocation import CPU_AND_MEMORY, Strategy, Weighted
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.requests import Resources
-from grange.scheduler.arguments import (
-    Arguments,
-    Part,
-    configured,
-    no_resource_twice,
-    one_of,
-    refusal,
-    resource_name,
-    within,
-)
 from grange.scheduler.clusterevents import Action, ClusterEvent, Hint, Object, Registration, Subject
 from grange.scheduler.framework import (
     SUCCESS,
@@ -38,6 +28,16 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import (
+    ConfigSection,
+    PluginArgs,
+    configured,
+    no_resource_twice,
+    one_of,
+    refusal,
+    resource_name,
+    within,
+)
 
 _NAME = "NodeResourcesFit"
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
@@ -47,7 +47,7 @@ _SHAPE_SCALE = 10  # points of a shape score 0 to 10
 # --- arguments -----------------------------------------------------------------------------------
 
 
-class Resource(Part, frozen=True, kw_only=True):
+class Resource(ConfigSection, frozen=True, kw_only=True):
     """A resource that counts in the score."""
 
     name: str
@@ -59,7 +59,7 @@ class Resource(Part, frozen=True, kw_only=True):
         within("weight", self.weight, 1, 100)
 
 
-class Point(Part, frozen=True, kw_only=True):
+class Point(ConfigSection, frozen=True, kw_only=True):
     """A point of a shape: utilisation in percent, score 0 to 10."""
 
     utilization: int
@@ -71,7 +71,7 @@ class Point(Part, frozen=True, kw_only=True):
         within("score", self.score, 0, 10)
 
 
-class Ratio(Part, frozen=True, kw_only=True):
+class Ratio(ConfigSection, frozen=True, kw_only=True):
     """The shape of RequestedToCapacityRatio."""
 
     shape: tuple[Point, ...] = ()
@@ -86,7 +86,7 @@ class Ratio(Part, frozen=True, kw_only=True):
                 raise ValueError(refusal(field, "must be more than that of the point before"))
 
 
-class ScoringStrategy(Part, frozen=True, kw_only=True):
+class ScoringStrategy(ConfigSection, frozen=True, kw_only=True):
     """How nodes are ranked."""
 
     type: str = "LeastAllocated"
@@ -102,7 +102,7 @@ class ScoringStrategy(Part, frozen=True, kw_only=True):
         no_resource_twice([item.name for item in self.resources])
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """As NodeResourcesFitArgs."""
 
     scoring_strategy: ScoringStrategy = ScoringStrategy()

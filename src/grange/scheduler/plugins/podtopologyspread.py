@@ -12,7 +12,6 @@ from grange.api.validation.scheduling import UNSATISFIABLE
 from grange.placement import kernels, nodeaffinity, spread, taints
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
-from grange.scheduler.arguments import Arguments, Part, configured, one_of, refusal, within
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import Domains
 from grange.scheduler.framework import (
@@ -26,6 +25,14 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import (
+    ConfigSection,
+    PluginArgs,
+    configured,
+    one_of,
+    refusal,
+    within,
+)
 from grange.scheduler.podindex import Counter, PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -366,7 +373,7 @@ _POD = Action.ADD | Action.POD_LABEL | Action.DELETE
 _NODE = Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT
 
 
-class DefaultConstraints(Part, frozen=True, kw_only=True):
+class DefaultConstraints(ConfigSection, frozen=True, kw_only=True):
     """One constraint for pods that state none; which pods count follows from their Services."""
 
     topology_key: str
@@ -382,7 +389,7 @@ class DefaultConstraints(Part, frozen=True, kw_only=True):
         one_of("whenUnsatisfiable", self.when_unsatisfiable, UNSATISFIABLE)
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """As PodTopologySpreadArgs: System has Kubernetes' own defaults, List those that are listed."""
 
     defaulting_type: str = "System"

@@ -10,16 +10,16 @@ from zlib import crc32
 import numpy as np
 
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.scheduler.arguments import Arguments, configured, within
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_args import PluginArgs, configured, within
 
 _NAME = "Random"
 _SCALE = 2**20 - 1
 _MASK = 2**64 - 1
 
 
-class Args(Arguments, frozen=True, kw_only=True):
+class Args(PluginArgs, frozen=True, kw_only=True):
     """The seed."""
 
     seed: int = 0

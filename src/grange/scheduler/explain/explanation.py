@@ -21,7 +21,7 @@ Amounts: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class Remedy:
     """A change after which some nodes meet the demand.
 
     Attributes:
@@ -45,7 +45,7 @@ def altered(info: PodInfo, **fields: Any) -> PodInfo:
     return msgspec.structs.replace(info, **fields, signature=None, kin=None)
 
 
-class Demand(Protocol):
+class PluginExplanation(Protocol):
     """One plugin's demand on nodes, for one pod.
 
     Attributes:
@@ -59,12 +59,12 @@ class Demand(Protocol):
     def missing(self, row: int) -> list[str]:
         """What is in the way on a node that does not meet it."""
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """What would help on these rows, none of which meets it; the cheapest first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ExplanationInputs:
     """What a demand is computed from.
 
     Attributes:
@@ -98,31 +98,31 @@ class Case:
         return np.zeros(len(self.refused), np.float64)
 
 
-Explain = Callable[[Case], Demand]
+Explain = Callable[[ExplanationInputs], PluginExplanation]
 
 
 class Plain:
     """The demand of a plugin that nobody puts into better words: its own reasons."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self.lacks: Integers = case.refused.astype(np.int64)
-        self.severity = case.nothing()
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        self._inputs = inputs
+        self.lacks: Integers = inputs.refused.astype(np.int64)
+        self.severity = inputs.nothing()
 
     def missing(self, row: int) -> list[str]:
         """The plugin's reasons."""
-        case = self._case
-        if case.filter is not None:
+        inputs = self._inputs
+        if inputs.filter is not None:
             rows = np.array([row], np.int64)
-            found = case.filter.count_reasons(case.pod, case.snapshot.table, rows)
+            found = inputs.filter.count_reasons(inputs.pod, inputs.snapshot.table, rows)
             return [reason.removeprefix("node(s) ") for reason, count in found if count]
         said = []
-        for rule in case.rules:
-            domain = int(case.snapshot.table.labels(rule.key).ids[row])
+        for rule in inputs.rules:
+            domain = int(inputs.snapshot.table.labels(rule.key).ids[row])
             if not rule.opens(domain):
                 said.append(rule.reason(missing=domain < 0).removeprefix("node(s) "))
         return said
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Nothing is known."""
         return []

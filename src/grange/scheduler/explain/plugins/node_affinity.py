@@ -9,8 +9,8 @@ import numpy as np
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.placement.nodeaffinity import NAME_FIELD, Affinity, Requirement, Term
+from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause, altered
 
 _SYMBOLS = {"Gt": ">", "Lt": "<"}
 _SHOWN = 3
@@ -54,9 +54,13 @@ def _without(info: PodInfo, pairs: Collection[tuple[str, str]], *, required: boo
 class NodeLabels:
     """The node selector and the required terms must hold."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        table, rows, affinity = case.snapshot.table, case.snapshot.table.all, case.pod.affinity
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        self._inputs = inputs
+        table, rows, affinity = (
+            inputs.snapshot.table,
+            inputs.snapshot.table.all,
+            inputs.pod.affinity,
+        )
         self._pairs = affinity.selector
         parts: list[Mask] = [
             ~kernels.matches(table, rows, Affinity((pair,))) for pair in self._pairs
@@ -64,16 +68,16 @@ class NodeLabels:
         self._required = affinity.required
         if self._required is not None:
             parts.append(~kernels.matches(table, rows, Affinity((), self._required)))
-        self._unmet = np.stack(parts) if parts else np.zeros((1, len(case.refused)), np.bool_)
-        self.lacks: Integers = np.where(case.refused, self._unmet.sum(axis=0), 0).astype(np.int64)
-        self.severity = case.nothing()
+        self._unmet = np.stack(parts) if parts else np.zeros((1, len(inputs.refused)), np.bool_)
+        self.lacks: Integers = np.where(inputs.refused, self._unmet.sum(axis=0), 0).astype(np.int64)
+        self.severity = inputs.nothing()
 
     def missing(self, row: int) -> list[str]:
         """Each pair of the selector, and the terms as a whole."""
         said = []
         for at, (key, value) in enumerate(self._pairs):
             if self._unmet[at, row]:
-                have = self._case.label(row, key)
+                have = self._inputs.label(row, key)
                 said.append(
                     f"no label {key}={value}" if have is None else f"{key} is {have}, not {value}"
                 )
@@ -81,7 +85,7 @@ class NodeLabels:
             said.append(f"not {terms_in_words(self._required)}")
         return said
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Leave out what the nodes lack."""
         found = []
         sets, of_row = np.unique(self._unmet[:, rows], axis=1, return_inverse=True)
@@ -97,5 +101,5 @@ class NodeLabels:
             unmet = np.delete(self._unmet[:, rows], lacking, axis=0).any(axis=0)
             change = partial(_without, pairs=pairs, required=len(self._pairs) in lacking)
             text, cost = " and ".join(dropped), 0.5 + 0.3 * len(lacking)
-            found.append(Clause(text, rows[~unmet], cost, change=change))
+            found.append(Remedy(text, rows[~unmet], cost, change=change))
         return sorted(found, key=lambda item: (item.cost, -len(item.rows)))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.scheduler.explain.evaluation import Evaluation
+from grange.scheduler.explain.plugins.resources_fit import Amount
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.trial import Trial
-from grange.scheduler.why.demands.resources import Amount
-from grange.scheduler.why.survey import Survey
 
 _NODES = 32
 _PODS_EACH = 64
@@ -22,7 +22,7 @@ _DEAR = 16  # a trial that moves counts of other nodes costs as much as so many 
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class BlockingPod:
     """A pod whose end would do, or all of a gang's pods on a node.
 
     Attributes:
@@ -37,7 +37,7 @@ class Ending:
 
     @property
     def cost(self) -> float:
-        """Nothing for one that is ending anyway; the more important, the dearer."""
+        """Nothing for one that is blocking anyway; the more important, the dearer."""
         if self.pod.pod.metadata.deletion_timestamp:
             return 0.05
         return 0.7 + min(max(self.pod.pod.spec.priority or 0, 0), 1_000_000) / 4_000_000
@@ -53,23 +53,23 @@ class Ending:
 
 
 def find(
-    profile: Profile, state: CycleState, survey: Survey, near: Iterable[int], limit: int
-) -> list[Ending]:
+    profile: Profile, state: CycleState, evaluation: Evaluation, near: Iterable[int], limit: int
+) -> list[BlockingPod]:
     """Pods whose end alone would do, at most one a node, the least important first.
 
     Args:
         profile: the plugins.
         state: what PreFilter left for the waiting pod.
-        survey: what the plugins say now.
+        evaluation: what the plugins say now.
         near: rows worth trying, the nearest first.
         limit: how many to find.
     """
-    trial = Trial(profile, state, survey.pod, survey.snapshot)
-    fit = survey.demands.get("NodeResourcesFit")
+    trial = Trial(profile, state, evaluation.pod, evaluation.snapshot)
+    fit = evaluation.demands.get("NodeResourcesFit")
     budget, each = _TRIALS, _DEAR if trial.rules else 1
-    found: list[Ending] = []
-    for row in islice((row for row in near if not survey.fixed[row]), _NODES):
-        entry = survey.snapshot.node_info_map[survey.snapshot.table.names[row]]
+    found: list[BlockingPod] = []
+    for row in islice((row for row in near if not evaluation.fixed[row]), _NODES):
+        entry = evaluation.snapshot.node_info_map[evaluation.snapshot.table.names[row]]
         for gang, others in _candidates(entry):
             if isinstance(fit, Amount) and not fit.covered(row, others):
                 continue  # known without a trial
@@ -81,9 +81,9 @@ def find(
                     what_if.remove(other)
                 helps = what_if.status().ok
             if helps:
-                ending = Ending(others[0], entry.name, gang)
+                blocking = BlockingPod(others[0], entry.name, gang)
                 if not any(gang and item.gang == gang for item in found):
-                    found.append(ending)
+                    found.append(blocking)
                 break
     for _, rule in trial.rules:
         rule.refresh()
@@ -92,7 +92,7 @@ def find(
 
 
 def _candidates(entry: NodeInfo) -> list[tuple[str, list[PodInfo]]]:
-    """Who might end: single pods (ending ones, the least important, the youngest), then gangs."""
+    """Who might end: single pods (blocking ones, the least important, the youngest), then gangs."""
     ordered = sorted(
         entry.pods, key=lambda info: info.pod.metadata.creation_timestamp or "", reverse=True
     )

@@ -1,7 +1,7 @@
 """Every plugin's word on every node, for one pod: unlike a decision, it does not stop at the first no.
 
 Everything is done with the vectorised forms on the scheduler's own snapshot, between two decisions,
-and changes nothing that a decision depends on. ``aside`` takes a pod out of the snapshot for the
+and changes nothing that a decision depends on. ``without_pod`` takes a pod out of the snapshot for the
 length of a block and puts it back.
 """
 
@@ -14,14 +14,14 @@ from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.decision import Rejection, Tally
 from grange.scheduler.domains import EveryRow
+from grange.scheduler.explain.explanation import ExplanationInputs, Plain, PluginExplanation
+from grange.scheduler.explain.plugins import TABLE
 from grange.scheduler.framework import Normalise, Profile, Rule, Scope, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.why.demand import Case, Demand, Plain
-from grange.scheduler.why.demands import TABLE
 
 
-class Survey:
+class Evaluation:
     """What the plugins of a profile say of all nodes.
 
     Args:
@@ -44,7 +44,7 @@ class Survey:
         self.valid: Mask = table.valid[table.all].copy()
         self.feasible: Mask = self.valid.copy()
         self.fixed: Mask = ~self.valid
-        self.demands: dict[str, Demand] = {}
+        self.demands: dict[str, PluginExplanation] = {}
         self.rules: dict[str, tuple[Rule, ...]] = {}
         self._tally = Tally()
         self._left: Integers = np.flatnonzero(self.valid)
@@ -66,7 +66,7 @@ class Survey:
             self._left = self._left[~refused[self._left]]
             if plugin.scope is Scope.NODE:
                 self.fixed |= refused
-            self._refuse(name, Case(pod, self.snapshot, refused, plugin))
+            self._refuse(name, ExplanationInputs(pod, self.snapshot, refused, plugin))
 
     def _ask_about_others(self) -> None:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
@@ -87,14 +87,14 @@ class Survey:
                 self._left = self._left[passed[self._left]]
             refused &= self.valid
             if refused.any():
-                case = Case(pod, snapshot, refused, None, rules, concerns)
-                self._refuse(name, case)
+                inputs = ExplanationInputs(pod, snapshot, refused, None, rules, concerns)
+                self._refuse(name, inputs)
 
-    def _refuse(self, name: str, case: Case) -> None:
-        self.feasible &= ~case.refused
-        self.demands[name] = TABLE.get(name, Plain)(case)
+    def _refuse(self, name: str, inputs: ExplanationInputs) -> None:
+        self.feasible &= ~inputs.refused
+        self.demands[name] = TABLE.get(name, Plain)(inputs)
 
-    def take(self, name: str, demand: Demand, found: Sequence[Status]) -> None:
+    def take(self, name: str, demand: PluginExplanation, found: Sequence[Status]) -> None:
         """One more demand, on nodes that would do otherwise.
 
         Args:
@@ -162,7 +162,7 @@ class Survey:
 
 
 @contextmanager
-def aside(snapshot: NodeInfoSnapshot, info: PodInfo) -> Iterator[None]:
+def without_pod(snapshot: NodeInfoSnapshot, info: PodInfo) -> Iterator[None]:
     """Without one of the placed pods; synchronous, so that nobody else sees it.
 
     Args:

@@ -16,7 +16,7 @@ from grange.api.status import Cause
 from grange.base.errors import GrangeError
 
 T = TypeVar("T")
-A = TypeVar("A", bound="Arguments")
+A = TypeVar("A", bound="PluginArgs")
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
@@ -29,11 +29,13 @@ class ConfigurationError(GrangeError):
     """A configuration cannot be used; the message starts with the path of the field."""
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class ConfigSection(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
     """A part of a configuration."""
 
 
-class Arguments(Part, frozen=True, kw_only=True):
+class PluginArgs(ConfigSection, frozen=True, kw_only=True):
     """What a plugin is told.
 
     Attributes:
@@ -97,7 +99,7 @@ def read(document: object, kind: type[T], path: str) -> T:
 
     Args:
         document: as decoded.
-        kind: a ``Part``, or a type made of them.
+        kind: a ``ConfigSection``, or a type made of them.
         path: where the document is, for messages.
 
     Raises:

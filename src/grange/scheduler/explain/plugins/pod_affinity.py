@@ -8,9 +8,9 @@ import numpy as np
 
 from grange.placement.columns import Ids, Integers
 from grange.placement.podaffinity import Kind, PodSelector, Term
+from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.framework import Rule
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause, altered
 
 
 def pods_in_words(selector: PodSelector) -> str:
@@ -31,10 +31,10 @@ def _without(info: PodInfo, terms: Collection[Term]) -> PodInfo:
 class Company:
     """Some pods must be near and others must not, and placed pods have a say too."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        table, index, terms = case.snapshot.table, case.snapshot.index, case.pod.terms
-        theirs = [index.term(number) for number in case.concerns]
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        self._inputs = inputs
+        table, index, terms = inputs.snapshot.table, inputs.snapshot.index, inputs.pod.terms
+        theirs = [index.term(number) for number in inputs.concerns]
         own = [*terms.near, *terms.apart]
         # In the order in which the plugin makes its rules.
         self._terms: list[tuple[Term, Rule, Ids, bool]] = [
@@ -42,15 +42,15 @@ class Company:
             for at, (term, rule) in enumerate(
                 zip(
                     [*own, *(item for item in theirs if item.kind is Kind.APART)],
-                    case.rules,
+                    inputs.rules,
                     strict=True,
                 )
             )
         ]
-        self.lacks: Integers = np.zeros(len(case.refused), np.int64)
+        self.lacks: Integers = np.zeros(len(inputs.refused), np.int64)
         for _, rule, ids, _ in self._terms:
-            self.lacks += ~rule.verdicts()[ids] & case.refused
-        self.severity = case.nothing()
+            self.lacks += ~rule.verdicts()[ids] & inputs.refused
+        self.severity = inputs.nothing()
 
     def missing(self, row: int) -> list[str]:
         """Each term that does not hold."""
@@ -70,7 +70,7 @@ class Company:
                 said.append(f"wants {told} in its {term.key}: there are none")
         return said
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Company comes; or the pod gives up refusing it."""
         dropped: dict[str, None] = {}
         wanted: dict[str, None] = {}
@@ -87,25 +87,25 @@ class Company:
             else:
                 wanted[f"one of the {told} runs in their {term.key}"] = None
         if wanted and not dropped:
-            return [Clause(" and ".join(wanted), rows, 0.8, when=True)]
+            return [Remedy(" and ".join(wanted), rows, 0.8, when=True)]
         if dropped and not wanted:
             cost, change = 0.7 + 0.3 * len(dropped), partial(_without, terms=given_up)
-            return [Clause(" and ".join(dropped), rows, cost, change=change)]
+            return [Remedy(" and ".join(dropped), rows, cost, change=change)]
         return []
 
     def _met(self, term: Term, row: int) -> str:
-        known = self._case.snapshot.index.namespaces
+        known = self._inputs.snapshot.index.namespaces
 
         def met(info: PodInfo) -> bool:
             meta = info.pod.metadata
             return term.selector.matches(meta.namespace, meta.labels, known)
 
-        entry = self._case.snapshot.node_info_map[self._case.name(row)]
+        entry = self._inputs.snapshot.node_info_map[self._inputs.name(row)]
         found = next((info for info in entry.pods if met(info)), None)
         return f"{found.pod.key} is there" if found is not None else "there are some on other nodes"
 
     def _holder(self, term: Term, row: int) -> str:
-        entry = self._case.snapshot.node_info_map[self._case.name(row)]
+        entry = self._inputs.snapshot.node_info_map[self._inputs.name(row)]
         for info in entry.pods_with_required_anti_affinity:
             if term in info.terms.apart:
                 return f"{info.pod.key}, there,"

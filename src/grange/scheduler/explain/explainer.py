@@ -25,16 +25,16 @@ from grange.placement.columns import Integers
 from grange.scheduler import decision
 from grange.scheduler.cache import Cache
 from grange.scheduler.decision import Rejection
+from grange.scheduler.explain import changes
+from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord
+from grange.scheduler.explain.evaluation import Evaluation, without_pod
+from grange.scheduler.explain.nominations import apply_nominations
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.pools import Pool, QueuedPod
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.why import changes
-from grange.scheduler.why.history import Entry, History
-from grange.scheduler.why.promised import heed
-from grange.scheduler.why.survey import Survey, aside
 
 _NEAREST = 5
 _REASONS = 16
@@ -79,7 +79,7 @@ class Explainer:
         cache: Cache,
         queue: SchedulingQueue,
         snapshot: NodeInfoSnapshot,
-        history: History,
+        history: AttemptHistory,
         *,
         clock: Clock,
         nominator: Nominator,
@@ -155,22 +155,24 @@ class Explainer:
         entry = self._snapshot.node_info_map.get(node)
         if entry is None or all(item.uid != known.uid for item in entry.pods):
             return answer
-        with aside(self._snapshot, known):
-            survey = Survey(profile, known.on(""), self._snapshot)  # as it was when it waited
+        with without_pod(self._snapshot, known):
+            evaluation = Evaluation(
+                profile, known.on(""), self._snapshot
+            )  # as it was when it waited
             row = self._snapshot.table.rows[node]
-            feasible = int(np.count_nonzero(survey.feasible))
-            if survey.feasible[row]:
-                return replace(answer, choice=self._choice(survey, row), feasible=feasible)
-            missing = (NearNode(name=node, missing=tuple(survey.missing(row))),)
+            feasible = int(np.count_nonzero(evaluation.feasible))
+            if evaluation.feasible[row]:
+                return replace(answer, choice=self._choice(evaluation, row), feasible=feasible)
+            missing = (NearNode(name=node, missing=tuple(evaluation.missing(row))),)
             return replace(answer, nearest=missing, feasible=feasible)
 
-    def _choice(self, survey: Survey, row: int | None = None) -> Choice | None:
+    def _choice(self, evaluation: Evaluation, row: int | None = None) -> Choice | None:
         """How a row compares with the best of the others; by default the best row."""
-        rows: Integers = np.flatnonzero(survey.feasible)
+        rows: Integers = np.flatnonzero(evaluation.feasible)
         if not len(rows):
             return None
-        parts = survey.scores()
-        total = sum(parts.values(), np.zeros(len(survey.valid), np.int64))
+        parts = evaluation.scores()
+        total = sum(parts.values(), np.zeros(len(evaluation.valid), np.int64))
         order = rows[np.lexsort((-self._snapshot.ties[rows], -total[rows]))]
         mine = int(order[0]) if row is None else row
         others = [int(item) for item in order[:2] if item != mine]
@@ -243,21 +245,21 @@ class Explainer:
     def _of_surveyed(
         self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
     ) -> Explanation:
-        survey = Survey(profile, info, self._snapshot)
+        evaluation = Evaluation(profile, info, self._snapshot)
         nominated = self._nominator.beside(info)
-        heed(profile, state, survey, nominated)
-        feasible = int(np.count_nonzero(survey.feasible))
-        counts = sorted(survey.rejection.counts, key=lambda item: (-item[1], item[0]))
+        apply_nominations(profile, state, evaluation, nominated)
+        feasible = int(np.count_nonzero(evaluation.feasible))
+        counts = sorted(evaluation.rejection.counts, key=lambda item: (-item[1], item[0]))
         reasons = [ReasonCount(reason=reason, nodes=count) for reason, count in counts]
         answer = replace(answer, feasible=feasible, reasons=tuple(reasons[:_REASONS]))
         if feasible:
-            return replace(answer, choice=self._choice(survey))
+            return replace(answer, choice=self._choice(evaluation))
         names = self._snapshot.table.names
         nearest = tuple(
-            NearNode(name=names[row], missing=tuple(survey.missing(row)))
-            for row in survey.nearest(_NEAREST)
+            NearNode(name=names[row], missing=tuple(evaluation.missing(row)))
+            for row in evaluation.nearest(_NEAREST)
         )
-        helps = changes.cheapest(profile, state, survey, nominated)
+        helps = changes.cheapest(profile, state, evaluation, nominated)
         return replace(answer, nearest=nearest, changes=helps)
 
     # --- words -------------------------------------------------------------------------------
@@ -266,7 +268,7 @@ class Explainer:
         at: datetime = self._clock.now() + timedelta(seconds=monotonic - self._clock.monotonic())
         return timestamps.rfc3339(at)
 
-    def _attempt(self, entry: Entry) -> Attempt:
+    def _attempt(self, entry: AttemptRecord) -> Attempt:
         rejection = entry.rejection
         return Attempt(
             result=entry.result.value,

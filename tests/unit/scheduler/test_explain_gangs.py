@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.scheduler.test_why import Scene, told
+from tests.unit.scheduler.test_explain import Scene, told
 from tests.unit.scheduler.world import World, world
 
 from grange.api.kinds import PODGROUP, QUEUE

@@ -7,23 +7,23 @@ import msgspec
 import numpy as np
 
 from grange.placement.columns import Integers
+from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins.podtopologyspread import Skew
-from grange.scheduler.why.demand import Case, Clause, altered
 
 
 class Evenness:
     """No domain may exceed the emptiest one by more than each constraint allows."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self._rules = [rule for rule in case.rules if isinstance(rule, Skew)]
-        table = case.snapshot.table
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        self._inputs = inputs
+        self._rules = [rule for rule in inputs.rules if isinstance(rule, Skew)]
+        table = inputs.snapshot.table
         self._ids = [table.labels(rule.key).ids[table.all] for rule in self._rules]
-        self.lacks: Integers = np.zeros(len(case.refused), np.int64)
+        self.lacks: Integers = np.zeros(len(inputs.refused), np.int64)
         for rule, ids in zip(self._rules, self._ids, strict=True):
-            self.lacks += ~rule.verdicts()[ids] & case.refused
-        self.severity = case.nothing()
+            self.lacks += ~rule.verdicts()[ids] & inputs.refused
+        self.severity = inputs.nothing()
 
     def missing(self, row: int) -> list[str]:
         """Each constraint that does not hold."""
@@ -33,7 +33,7 @@ class Evenness:
             if domain < 0:
                 said.append(f"no label {key}, by which the pod is spread")
             elif not rule.opens(domain):
-                value = self._case.label(row, key)
+                value = self._inputs.label(row, key)
                 have, least = rule.count(domain), rule.least
                 said.append(
                     f"{key} {value} has {have} such pods, the emptiest domain {least}: "
@@ -41,7 +41,7 @@ class Evenness:
                 )
         return said
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Allow as much more as the nearest domain needs."""
         limits: dict[str, int] = {}
         left = rows
@@ -59,7 +59,7 @@ class Evenness:
         if not limits or not len(left):
             return []
         told = " and ".join(f"maxSkew over {key} ≥ {limit}" for key, limit in limits.items())
-        return [Clause(told, left, 0.65, change=partial(_skewed, limits=limits))]
+        return [Remedy(told, left, 0.65, change=partial(_skewed, limits=limits))]
 
 
 def _skewed(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:

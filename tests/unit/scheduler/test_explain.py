@@ -14,18 +14,18 @@ from grange.base.clock import Clock
 from grange.scheduler import serial
 from grange.scheduler.cache import Cache
 from grange.scheduler.decision import Rejection
+from grange.scheduler.explain import blocking_pods, changes
+from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord, AttemptResult
+from grange.scheduler.explain.evaluation import Evaluation, without_pod
+from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.why import changes, endings
-from grange.scheduler.why.explainer import Explainer
-from grange.scheduler.why.history import Entry, History as Attempts, Result
-from grange.scheduler.why.survey import Survey, aside
 from grange.sim import builders
 
-# --- the survey says what decisions say ----------------------------------------------------------
+# --- the evaluation says what decisions say ----------------------------------------------------------
 
 
 class Surveyed(World):
@@ -36,29 +36,29 @@ class Surveyed(World):
         info = PodInfo.of(pod)
         if isinstance(found, Rejection) and (found.pre_filter or not found.num_nodes):
             return found
-        survey = Survey(PROFILE, info, self.snapshot)
+        evaluation = Evaluation(PROFILE, info, self.snapshot)
         names = self.snapshot.table.names
         if isinstance(found, Rejection):
-            assert survey.rejection == found
-            assert not survey.feasible.any()
-            for row in survey.nearest(5):
-                assert survey.missing(row), "a near node lacks something, in words"
-            near = survey.nearest(32)
-            for ending in endings.find(PROFILE, CycleState(), survey, near, 3):
-                with aside(self.snapshot, ending.pod):
-                    after = Survey(PROFILE, info, self.snapshot)
-                    assert after.feasible[self.snapshot.table.rows[ending.node]]
-            for clause in changes.found(PROFILE, CycleState(), survey):
+            assert evaluation.rejection == found
+            assert not evaluation.feasible.any()
+            for row in evaluation.nearest(5):
+                assert evaluation.missing(row), "a near node lacks something, in words"
+            near = evaluation.nearest(32)
+            for blocking in blocking_pods.find(PROFILE, CycleState(), evaluation, near, 3):
+                with without_pod(self.snapshot, blocking.pod):
+                    after = Evaluation(PROFILE, info, self.snapshot)
+                    assert after.feasible[self.snapshot.table.rows[blocking.node]]
+            for clause in changes.found(PROFILE, CycleState(), evaluation):
                 if clause.change is not None:
                     self.tried(clause.change(info), {names[row] for row in clause.rows})
         else:
             row = self.snapshot.table.rows[found]
-            assert survey.feasible[row]
-            total = np.sum([*survey.scores().values()], axis=0)
+            assert evaluation.feasible[row]
+            total = np.sum([*evaluation.scores().values()], axis=0)
             best = max(
                 (int(total[at]), int(self.snapshot.ties[at]))
                 for at in range(len(names))
-                if survey.feasible[at]
+                if evaluation.feasible[at]
             )
             assert best == (int(total[row]), int(self.snapshot.ties[row]))
         assert super().decide(pod) == found, "explaining changes nothing"
@@ -68,7 +68,7 @@ class Surveyed(World):
         """A changed pod goes where it was said to fit, or somewhere it likes better."""
         check = serial.decide(PROFILE, CycleState(), changed, self.snapshot)
         assert isinstance(check, str), "what is shown as a change helps"
-        fits = Survey(PROFILE, changed, self.snapshot).feasible
+        fits = Evaluation(PROFILE, changed, self.snapshot).feasible
         assert all(fits[self.snapshot.table.rows[name]] for name in promised)
 
 
@@ -97,7 +97,7 @@ class Scene:
         self.cache = Cache()
         self.queue = SchedulingQueue(PROFILE)
         self.snapshot = NodeInfoSnapshot()
-        self.attempts = Attempts()
+        self.attempts = AttemptHistory()
         self.nominator = Nominator()
         self.explainer = Explainer(
             {"default-scheduler": PROFILE}.get,
@@ -484,7 +484,7 @@ def rejection(number: int = 0, reasons: int = 1) -> Rejection:
 
 
 def test_attempts_that_end_alike_are_one_entry() -> None:
-    attempts = Attempts()
+    attempts = AttemptHistory()
     for at in range(1000):
         attempts.rejected("u", rejection(reasons=100), float(at))
     (entry,) = attempts.of("u")
@@ -495,7 +495,7 @@ def test_attempts_that_end_alike_are_one_entry() -> None:
 
 
 def test_history_is_bounded_by_pod_and_in_all() -> None:
-    attempts = Attempts(each=3, waiting=10, placed=10)
+    attempts = AttemptHistory(each=3, waiting=10, placed=10)
     for uid in range(50):
         for number in range(20):
             attempts.rejected(f"w{uid}", rejection(number), float(number))
@@ -503,14 +503,17 @@ def test_history_is_bounded_by_pod_and_in_all() -> None:
     assert len(attempts) == 20
     assert len(attempts.of("w49")) == 3
     assert attempts.of("w0") == []
-    assert attempts.of("p49") == [Entry(Result.SCHEDULED, 0.0, 0.0, 1, "n", 1)]
+    assert attempts.of("p49") == [AttemptRecord(AttemptResult.SCHEDULED, 0.0, 0.0, 1, "n", 1)]
 
 
 def test_a_placed_pod_keeps_what_was_before() -> None:
-    attempts = Attempts()
+    attempts = AttemptHistory()
     attempts.rejected("u", rejection(1), 1.0)
     attempts.scheduled("u", "a", 5, 2.0)
-    assert [entry.result for entry in attempts.of("u")] == [Result.UNSCHEDULABLE, Result.SCHEDULED]
+    assert [entry.result for entry in attempts.of("u")] == [
+        AttemptResult.UNSCHEDULABLE,
+        AttemptResult.SCHEDULED,
+    ]
     attempts.rejected("u", rejection(2), 3.0)  # its binding was refused, and nothing fits now
     attempts.scheduled("u", "b", 5, 4.0)
     assert [entry.node for entry in attempts.of("u")] == ["", "a", "", "b"]

@@ -11,8 +11,8 @@ from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
 from grange.placement import taints
 from grange.placement.columns import Integers
+from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause, altered
 
 # What the cluster says of itself; tolerating it would help nobody.
 _STATES = {
@@ -34,35 +34,35 @@ def _told(taint: Taint) -> str:
 class Tainted:
     """Every hard taint of the node must be tolerated."""
 
-    def __init__(self, case: Case) -> None:
-        self._numbers = case.snapshot.table.taint_set
-        tolerations = case.pod.pod.spec.tolerations
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        self._numbers = inputs.snapshot.table.taint_set
+        tolerations = inputs.pod.pod.spec.tolerations
         self._open = [
             [
                 item
                 for item in found
                 if item.effect in taints.HARD and not taints.tolerated(tolerations, item)
             ]
-            for found in case.snapshot.table.taint_sets
+            for found in inputs.snapshot.table.taint_sets
         ]
         by_set = np.fromiter(map(len, self._open), np.int64, len(self._open))
         self.lacks: Integers = np.where(
-            case.refused, by_set[self._numbers[: len(case.refused)]], 0
+            inputs.refused, by_set[self._numbers[: len(inputs.refused)]], 0
         ).astype(np.int64)
-        self.severity = case.nothing()
+        self.severity = inputs.nothing()
 
     def missing(self, row: int) -> list[str]:
         """The taints that are not tolerated."""
         return [f"taint {_told(item)}" for item in self._open[int(self._numbers[row])]]
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Tolerate them; where a node says how it is by a taint, wait for it to be well."""
         found = []
         numbers = self._numbers[rows]
         for number in np.unique(numbers).tolist():
             mine, items = rows[numbers == number], self._open[number]
-            found.extend(_clauses(items, mine))
-        merged: dict[str, Clause] = {}
+            found.extend(_remedies(items, mine))
+        merged: dict[str, Remedy] = {}
         for item in found:
             before = merged.get(item.text)
             if before is not None:
@@ -73,17 +73,17 @@ class Tainted:
         return sorted(merged.values(), key=lambda item: (item.cost, -len(item.rows)))
 
 
-def _clauses(items: Sequence[Taint], rows: Integers) -> list[Clause]:
+def _remedies(items: Sequence[Taint], rows: Integers) -> list[Remedy]:
     states = list(dict.fromkeys(_STATES[item.key] for item in items if item.key in _STATES))
     others = [item for item in items if item.key not in _STATES]
     if not others:
-        return [Clause(f"they are {' and '.join(states)}", rows, 0.65, when=True)]
+        return [Remedy(f"they are {' and '.join(states)}", rows, 0.65, when=True)]
     if states:
         return []  # two things of different kinds; what is missing says enough
     word = "taint" if len(others) == 1 else "taints"
     told = " and ".join(_told(item) for item in others)
     change = partial(_tolerating, items=others)
-    return [Clause(f"it tolerates {word} {told}", rows, 0.5 + 0.1 * len(others), change=change)]
+    return [Remedy(f"it tolerates {word} {told}", rows, 0.5 + 0.1 * len(others), change=change)]
 
 
 def _tolerating(info: PodInfo, items: Sequence[Taint]) -> PodInfo:

@@ -19,7 +19,7 @@ _PLACED = 10_000
 _REASONS = 16  # of one rejection; a cluster may give a reason a node
 
 
-class Result(Enum):
+class AttemptResult(Enum):
     """How an attempt ended."""
 
     SCHEDULED = "scheduled"
@@ -27,7 +27,7 @@ class Result(Enum):
     ERROR = "error"
 
 
-class Entry(msgspec.Struct, gc=False):
+class AttemptRecord(msgspec.Struct, gc=False):
     """One attempt, or several in a row that ended alike.
 
     Attributes:
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, gc=False):
         rejection: why nothing was.
     """
 
-    result: Result
+    result: AttemptResult
     first: float
     last: float
     times: int = 1
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, gc=False):
     rejection: Rejection | None = None
 
 
-class History:
+class AttemptHistory:
     """The attempts of some pods, by UID; the oldest pods are forgotten first.
 
     Args:
@@ -62,13 +62,15 @@ class History:
     ) -> None:
         self._each = each
         self._waiting_max, self._placed_max = waiting, placed
-        self._waiting: OrderedDict[str, deque[Entry]] = OrderedDict()
-        self._placed: OrderedDict[str, tuple[Entry, deque[Entry] | None]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[AttemptRecord]] = OrderedDict()
+        self._placed: OrderedDict[str, tuple[AttemptRecord, deque[AttemptRecord] | None]] = (
+            OrderedDict()
+        )
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._placed)
 
-    def of(self, uid: str) -> list[Entry]:
+    def of(self, uid: str) -> list[AttemptRecord]:
         """What is known of a pod, the newest last."""
         found = self._placed.get(uid)
         if found is None:
@@ -83,7 +85,10 @@ class History:
         if again is not None:  # it was placed, lost its place, and is placed again
             before = before or again[1] or deque(maxlen=self._each)
             before.append(again[0])
-        self._placed[uid] = (Entry(Result.SCHEDULED, now, now, 1, node, score), before)
+        self._placed[uid] = (
+            AttemptRecord(AttemptResult.SCHEDULED, now, now, 1, node, score),
+            before,
+        )
         while len(self._placed) > self._placed_max:
             self._placed.popitem(last=False)
 
@@ -96,13 +101,13 @@ class History:
             if again is not None:
                 entries.extend((*(again[1] or ()), again[0]))
         self._waiting.move_to_end(uid)
-        result = Result.ERROR if rejection.error else Result.UNSCHEDULABLE
+        result = AttemptResult.ERROR if rejection.error else AttemptResult.UNSCHEDULABLE
         last = entries[-1] if entries else None
         if last is not None and last.result is result and _alike(last.rejection, rejection):
             last.times += 1
             last.last = now
         else:
-            entries.append(Entry(result, now, now, rejection=_bounded(rejection)))
+            entries.append(AttemptRecord(result, now, now, rejection=_bounded(rejection)))
         while len(self._waiting) > self._waiting_max:
             self._waiting.popitem(last=False)
 

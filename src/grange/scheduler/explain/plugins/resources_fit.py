@@ -9,8 +9,8 @@ import numpy as np
 from grange.api import quantity
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause, altered
 
 _BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
 _GIB, _MIB = 2**30, 2**20
@@ -82,8 +82,8 @@ def _asking(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
 class Amount:
     """Enough of everything must be left."""
 
-    def __init__(self, case: Case) -> None:
-        need = case.pod.request.resources
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        need = inputs.pod.request.resources
         wanted = {
             PODS: 1,
             CPU: need.cpu_milli,
@@ -94,17 +94,17 @@ class Amount:
         self._need = {name: amount for name, amount in wanted.items() if amount > 0}
         self._total: dict[str, Integers] = {}
         self._free: dict[str, Integers] = {}
-        self.lacks: Integers = np.zeros(len(case.refused), np.int64)
-        self.severity = case.nothing()
+        self.lacks: Integers = np.zeros(len(inputs.refused), np.int64)
+        self.severity = inputs.nothing()
         for name, amount in self._need.items():
-            total, used = _column(case.snapshot.table, name)
+            total, used = _column(inputs.snapshot.table, name)
             free = total - used
             self._total[name], self._free[name] = total, free
-            short = (free < amount) & case.refused
+            short = (free < amount) & inputs.refused
             self.lacks += short
             self.severity[short] += (amount - np.maximum(free[short], 0)) / amount
         # What another rule of the plugin refuses still counts as one thing.
-        self.lacks[case.refused & (self.lacks == 0)] = 1
+        self.lacks[inputs.refused & (self.lacks == 0)] = 1
 
     def missing(self, row: int) -> list[str]:
         """Each shortage: what is wanted, what is left."""
@@ -134,23 +134,23 @@ class Amount:
                 return False
         return True
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Ask for less: of each set of things that are short together, the least less."""
         names = [name for name in self._need if name != PODS]
         rows = rows[self._free[PODS][rows] > 0]
         short = np.stack([self._free[name][rows] < self._need[name] for name in names or [PODS]])
-        found: dict[str, Clause] = {}
+        found: dict[str, Remedy] = {}
         sets, of_row = np.unique(short, axis=1, return_inverse=True)
         of_row = of_row.reshape(-1)
         for at in range(sets.shape[1]):
             lacking = [name for name, lacks in zip(names, sets[:, at], strict=False) if lacks]
             mine = rows[of_row == at]
-            clause = self._less(lacking, mine, rows) if lacking else None
-            if clause is not None:
-                found.setdefault(clause.text, clause)
+            remedy = self._less(lacking, mine, rows) if lacking else None
+            if remedy is not None:
+                found.setdefault(remedy.text, remedy)
         return sorted(found.values(), key=lambda item: (item.cost, -len(item.rows)))
 
-    def _less(self, names: list[str], group: Integers, rows: Integers) -> Clause | None:
+    def _less(self, names: list[str], group: Integers, rows: Integers) -> Remedy | None:
         """So much less that one node of the group does; and whoever else does then."""
         cut = np.zeros(len(group), np.float64)
         possible = np.ones(len(group), np.bool_)
@@ -168,4 +168,4 @@ class Amount:
             fits &= self._free[name][rows] >= limits.get(name, need)
         told = " and ".join(f"{name} ≤ {shown(name, limit)}" for name, limit in limits.items())
         change = partial(_asking, limits=limits)
-        return Clause(told, rows[fits], float(cut.min()), change=change)
+        return Remedy(told, rows[fits], float(cut.min()), change=change)

@@ -8,8 +8,8 @@ import numpy as np
 from grange.placement import ports
 from grange.placement.columns import Integers
 from grange.placement.ports import HostPort
+from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.why.demand import Case, Clause, altered
 
 
 def _told(port: HostPort) -> str:
@@ -24,19 +24,19 @@ def _without(info: PodInfo, taken: Collection[HostPort]) -> PodInfo:
 class HostPorts:
     """Nobody else may hold the host ports."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self.lacks: Integers = case.refused.astype(np.int64)
-        self.severity = case.nothing()
+    def __init__(self, inputs: ExplanationInputs) -> None:
+        self._inputs = inputs
+        self.lacks: Integers = inputs.refused.astype(np.int64)
+        self.severity = inputs.nothing()
 
     def _taken(self, row: int) -> list[HostPort]:
-        used = self._case.snapshot.table.ports(row)
-        return [item for item in self._case.pod.ports if ports.conflict(used, (item,))]
+        used = self._inputs.snapshot.table.ports(row)
+        return [item for item in self._inputs.pod.ports if ports.conflict(used, (item,))]
 
     def missing(self, row: int) -> list[str]:
         """Each port that is taken, and by whom."""
         said = []
-        entry = self._case.snapshot.node_info_map[self._case.name(row)]
+        entry = self._inputs.snapshot.node_info_map[self._inputs.name(row)]
         for port in self._taken(row):
             holder = next(
                 (
@@ -50,10 +50,10 @@ class HostPorts:
             said.append(f"host port {_told(port)}{whose}")
         return said or ["host ports"]
 
-    def changes(self, rows: Integers) -> list[Clause]:
+    def changes(self, rows: Integers) -> list[Remedy]:
         """Give the ports up; that their holders end is found elsewhere."""
         taken = {port: None for row in rows[:64].tolist() for port in self._taken(row)}
         told = ", ".join(_told(port) for port in taken)
         change = partial(_without, taken=taken)
         text = f"it does without host port {told}"
-        return [Clause(text, rows, 0.9, change=change)] if taken else []
+        return [Remedy(text, rows, 0.9, change=change)] if taken else []
