@@ -7,7 +7,7 @@ manifest of it where one can be made.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from grange.api import codec
+from grange.api import codec, unsupported
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
@@ -139,11 +139,12 @@ _TABLE = (
         "kinds cannot be added to this server while it runs",
     ),
 )
+_PROGRAMS = "nodes here run programs of the machine, not images: name one in command"
 _SAMPLE: Document = {
     "metadata": {"name": "NAME"},
     "spec": {
         "replicas": 1,
-        "template": {"spec": {"containers": [{"name": "main", "image": "IMAGE"}]}},
+        "template": {"spec": {"containers": [{"name": "main", "command": ["PROGRAM"]}]}},
     },
 }
 
@@ -156,7 +157,7 @@ def advise_on_resource(scheme: Scheme, group: str, plural: str) -> str:
     sample = item.manifest(_SAMPLE)
     if sample is None:
         return item.advice
-    return f"{item.advice}, for example {codec.encode(sample).decode()}"
+    return f"{item.advice}; {_PROGRAMS}, for example {codec.encode(sample).decode()}"
 
 
 def advise_on_document(scheme: Scheme, document: Document) -> tuple[str, Document | None]:
@@ -169,7 +170,20 @@ def advise_on_document(scheme: Scheme, document: Document) -> tuple[str, Documen
     item = next((one for one in _TABLE if (one.group, one.kind) == (group, kind)), None)
     if item is None:
         return _elsewhere([info for info in scheme if info.kind == kind]), None
-    return item.advice, item.manifest(document)
+    manifest = item.manifest(document)
+    missing = unsupported.image_only(pod_spec(manifest)) if manifest is not None else ()
+    if not missing:
+        return item.advice, manifest
+    containers = "container" if len(missing) == 1 else "containers"
+    names = ", ".join(str(container.get("name")) for _, container in missing)
+    return f"{item.advice}; {_PROGRAMS} of {containers} {names}", manifest
+
+
+def pod_spec(manifest: Document) -> Document:
+    """The spec of the pod that a manifest of ``advise_on_document`` makes."""
+    if manifest["kind"] == POD.kind:
+        return _part(manifest, "spec")
+    return _part(_part(_part(manifest, "spec"), "template"), "spec")
 
 
 def advise_on_word(word: str) -> str:

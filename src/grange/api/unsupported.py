@@ -83,11 +83,44 @@ def _listed(paths: list[str], most: int) -> str:
     return shown if len(paths) <= most else f"{shown} and {len(paths) - most} more"
 
 
+_CONTAINER_LISTS = ("initContainers", "containers")
+_NEEDS_COMMAND = (
+    "needed to run here: pods run as processes of the node and images are not run, so the container "
+    "waits with ImageRuntimeUnavailable; name a program of the machine in command"
+)
+
+
+def image_only(spec: Document) -> list[tuple[str, Document]]:
+    """The containers that name an image and no command, which no node here can run.
+
+    Args:
+        spec: of a pod; need not have passed its schema.
+
+    Returns:
+        Each with the path of the missing field from the spec.
+    """
+    found = []
+    for part in _CONTAINER_LISTS:
+        containers = spec.get(part)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            if not isinstance(container, dict) or container.get("command"):
+                continue
+            if container.get("image"):
+                found.append((f"{part}[{index}].command", container))
+    return found
+
+
+def command_warnings(spec: Document, path: str) -> tuple[str, ...]:
+    """One warning about all containers that need a command; none if there are no such."""
+    paths = [f"{path}.{field}" for field, _ in image_only(spec)]
+    return (f"{_listed(paths, _PATHS_SHOWN)}: {_NEEDS_COMMAND}",) if paths else ()
+
+
 class Review(NamedTuple):
     """What is to be said of a pod.
 
     Attributes:
-        warnings: one for each cause.
+        warnings: one for each cause, and one about containers that need a command.
         message: of the condition; empty if there is no cause.
     """
 
@@ -125,7 +158,7 @@ class Reviewer:
         self.looks += 1
         found = find(spec, "spec")
         message = f"no effect: {_listed([path for path, _ in found], _LISTED)}" if found else ""
-        made = Review(warnings(found), message)
+        made = Review((*command_warnings(spec, "spec"), *warnings(found)), message)
         if len(body) <= _REMEMBERED_BYTES:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

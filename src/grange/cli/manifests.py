@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
-from grange.api import codec
+from grange.api import alternatives, codec, unsupported
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.errors import GrangeError
 
+_MARK = "GRANGE-COMMAND"
+_COMMAND_COMMENT = "# command: [PROGRAM, ARGUMENT]  # to add: nodes run programs, not images"
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
@@ -36,6 +38,17 @@ def read(paths: Sequence[str]) -> list[Document]:
     if not documents:
         raise ManifestError(f"no objects in {', '.join(paths)}")
     return documents
+
+
+def alternative_yaml(manifest: Document) -> str:
+    """The manifest of ``alternatives`` as YAML; comments show where a container needs a command."""
+    import yaml  # failures only
+
+    marked = codec.clone(manifest)
+    for _, container in unsupported.image_only(alternatives.pod_spec(marked)):
+        container[_MARK] = None
+    text = yaml.dump(marked, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+    return str(text).rstrip().replace(f"{_MARK}: null", _COMMAND_COMMENT)
 
 
 def read_one(path: str) -> Document:

@@ -17,7 +17,7 @@ from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
 from grange.api.wire import Request, Response
-from grange.cli import terminal
+from grange.cli import manifests, terminal
 from grange.cli.surroundings import Surroundings
 from grange.client.client import Client
 
@@ -132,10 +132,7 @@ class Session:
             return f"it serves: {', '.join(sorted(info.kind for info in self._scheme))}"
         if manifest is None:
             return advice
-        import yaml  # failures only
-
-        text = yaml.dump(manifest, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-        return f"{advice}:\n\n{text.rstrip()}"
+        return f"{advice}:\n\n{manifests.alternative_yaml(manifest)}"
 
     async def fetch(self, request: Request) -> Response:
         """A whole response; the server's warnings are printed on standard error, each once.

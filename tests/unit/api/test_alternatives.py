@@ -82,6 +82,35 @@ def test_job_becomes_a_pod_that_runs_once() -> None:
     assert (made["kind"], made["spec"]["restartPolicy"]) == ("Pod", "Never")
 
 
+@pytest.mark.parametrize(
+    ("version", "kind"), [("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job")]
+)
+def test_advice_names_the_containers_without_command(version: str, kind: str) -> None:
+    containers = [
+        {"name": "main", "image": "img"},
+        {"name": "own", "image": "img", "command": ["x"]},
+    ]
+    init = [{"name": "first", "image": "img"}]
+    spec = {"containers": containers, "initContainers": init}
+    document = {"apiVersion": version, "kind": kind, "spec": {"template": {"spec": spec}}}
+    advice, _ = alternatives.advise_on_document(SCHEME, document)
+    assert advice.endswith(
+        "; nodes here run programs of the machine, not images: name one in command of containers "
+        "first, main"
+    )
+
+
+def test_advice_on_programs_has_no_more_to_say() -> None:
+    spec = {"containers": [{"name": "own", "image": "img", "command": ["x"]}]}
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "spec": {"template": {"spec": spec}},
+    }
+    advice, _ = alternatives.advise_on_document(SCHEME, document)
+    assert advice == "use ReplicationController in grange.dev/v1alpha1"
+
+
 @pytest.mark.parametrize("kind", ["CronJob", "Ingress", "Role", "CustomResourceDefinition"])
 def test_some_have_advice_and_no_manifest(kind: str) -> None:
     groups = {

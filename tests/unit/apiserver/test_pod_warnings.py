@@ -24,6 +24,37 @@ async def test_create_warns_of_fields_without_effect(server: Server) -> None:
     assert "spec.containers[0].resources.limits" in condition["message"]
 
 
+async def test_image_without_command_is_warned_about_once(server: Server) -> None:
+    containers = [{"name": "main", "image": "nginx"}, {"name": "own", "command": ["x"]}]
+    answer = await server.create(PODS, pod(containers=containers))
+    assert answer.code == 201
+    warning = answer.headers["Warning"]
+    assert warning.count("299 - ") == 1
+    assert "spec.containers[0].command: needed to run here" in warning
+    assert warning.endswith('name a program of the machine in command"')
+    path = f"{PODS}/{answer.body['metadata']['name']}"
+    assert "Warning" not in (await server.patch(path, {"metadata": {"labels": {"a": "b"}}})).headers
+    assert "Warning" not in (await server.get(path)).headers
+
+
+async def test_template_without_command_is_warned_about_once(server: Server) -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+    document = {"metadata": {"name": "web"}, "spec": {"replicas": 1, "template": template}}
+    answer = await server.create(CONTROLLERS, document)
+    assert answer.code == 201
+    assert "spec.template.spec.containers[0].command: needed" in answer.headers["Warning"]
+    scaled = await server.patch(f"{CONTROLLERS}/web", {"spec": {"replicas": 2}})
+    assert "Warning" not in scaled.headers
+
+
+async def test_resource_that_is_not_served_shows_a_command(server: Server) -> None:
+    answer = await server.create("/apis/apps/v1/namespaces/default/deployments", {})
+    assert answer.code == 404
+    assert "nodes here run programs of the machine, not images" in answer.message
+    assert '"command":["PROGRAM"]' in answer.message
+    assert "IMAGE" not in answer.message
+
+
 async def test_update_warns_when_the_spec_changes(server: Server) -> None:
     made = await server.made(PODS, with_limits())
     path = f"{PODS}/{made['metadata']['name']}"

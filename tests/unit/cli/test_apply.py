@@ -95,6 +95,30 @@ async def test_kind_that_is_not_served_comes_with_a_manifest(
             await session(there).kind_of({"apiVersion": "example.com/v1", "kind": "Widget"})
 
 
+async def test_manifest_shows_where_a_command_is_needed(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    containers = [{"image": "nginx", "name": "web"}, {"name": "own", "command": ["x"]}]
+    document: Document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "template": {"spec": {"containers": containers}}},
+    }
+    async with world(clock, rng, log, hands=False) as there:
+        with pytest.raises(NotFound) as caught:
+            await session(there).kind_of(document)
+        said, _, manifest = caught.value.message.partition(":\n\n")
+        assert "nodes here run programs of the machine, not images" in said
+        comment = "# command: [PROGRAM, ARGUMENT]  # to add: nodes run programs, not images"
+        assert [line.strip() for line in manifest.splitlines() if "#" in line] == [comment]
+        (made,) = codec.load_yaml_documents(manifest)
+        assert made["spec"]["template"]["spec"]["containers"] == containers
+        run = manifest.replace("# command: [PROGRAM, ARGUMENT]", "command: [true]")
+        (made,) = codec.load_yaml_documents(run.replace("[true]", '["true"]'))
+        assert made["spec"]["template"]["spec"]["containers"][0]["command"] == ["true"]
+
+
 async def test_warnings_of_the_server_are_printed_once(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:

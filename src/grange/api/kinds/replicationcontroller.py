@@ -143,7 +143,9 @@ def _review(document: Document, old: Document | None, now: datetime) -> Iterable
     template = document["spec"]["template"]
     if old is not None and template == (old.get("spec") or {}).get("template"):
         return ()
-    return unsupported.warnings(unsupported.find(template["spec"], "spec.template.spec"))
+    spec, path = template["spec"], "spec.template.spec"
+    found = unsupported.find(spec, path)
+    return (*unsupported.command_warnings(spec, path), *unsupported.warnings(found))
 
 
 def _nodes(document: Document, now: float) -> cells.Cell:
