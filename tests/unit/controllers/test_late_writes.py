@@ -203,6 +203,36 @@ async def test_late_eviction_of_an_undone_scale_down_is_refused(
         assert len(await ready_pods(there)) == 3
 
 
+async def test_marked_pod_does_not_count_for_the_minimum(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A deletion for a taint or a preemption may arrive as long as its mark is there."""
+    async with world(clock, rng, log) as there:
+        await nodes(there)
+        rollout = {"maxUnavailable": 1, "maxSurge": 0}
+        await there.add_controller(placement="Packed", template=template(1), rollout=rollout)
+        there.start(ReplicationService(there.deps))
+        await there.until(lambda: rests(there, 3))
+        marked = (await there.names())[0]
+        cost = {"metadata": {"annotations": {DELETION_COST: "9"}}}  # the last one to be chosen
+        await there.client.patch(POD, marked, "default", patch=cost)
+        condition = {"type": pods.DISRUPTION_TARGET, "status": "True"}
+        await there.client.patch(
+            POD,
+            marked,
+            "default",
+            patch={"status": {"conditions": [condition]}},
+            type="strategic",
+            subresource="status",
+        )
+        await there.change(template=template(2))
+        for _ in range(300):
+            assert len({*await ready_pods(there)} - {marked}) >= 2
+            await there.settle(0.1)
+        await there.client.delete(POD, marked, "default")
+        await there.until(lambda: rests(there, 3))
+
+
 async def test_deletion_is_recorded_before_it_is_sent(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -5,12 +5,15 @@ from typing import Any
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.api import timestamps
 from grange.api.kinds import NODE, POD
+from grange.api.kinds.pod import DISRUPTION_TARGET, condition
 from grange.api.status import Timeout
 from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.base.tasks import Nursery
 from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
 from grange.controllers.replication.controller import ReplicationService
@@ -218,6 +221,161 @@ async def test_late_eviction_of_a_recovered_pod_is_refused(
         codes = {(await there.application.handle(request)).status for request in held}
         assert codes == {409}
         assert await there.names() == ["plain"]
+
+
+TAINT = {"key": "dedicated", "value": "db", "effect": "NoExecute"}
+
+
+class Held:
+    """Holds requests on pods until they are delivered; who sent them gets no answer."""
+
+    def __init__(self, there: World, method: str) -> None:
+        self._there, self._method = there, method
+        self.requests: list[Request] = []
+        there.gate = self._gate
+
+    def _gate(self, request: Request) -> Timeout | None:
+        if request.method != self._method or "/pods/" not in request.path:
+            return None
+        self.requests.append(request)
+        return Timeout("no answer came")
+
+    async def deliver(self) -> set[int]:
+        """Deliver everything now and hold nothing more; the codes of the answers."""
+        self._there.gate = lambda request: None
+        assert self.requests
+        handle = self._there.application.handle
+        return {(await handle(request)).status for request in self.requests}
+
+
+async def taint(there: World, node: str, *taints: dict[str, str]) -> None:
+    await there.client.patch(NODE, node, patch={"spec": {"taints": list(taints)}})
+
+
+async def mark(there: World, name: str) -> tuple[str, str]:
+    """Status and reason of the condition DisruptionTarget."""
+    found = condition(await there.client.get(POD, name, "default"), DISRUPTION_TARGET)
+    return ("", "") if found is None else (found.status, found.reason)
+
+
+async def test_late_eviction_is_refused_when_the_taint_is_gone(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """Nothing else is written on the pod: taking off the mark is what refuses the deletion."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a")
+        await bound(there, "plain", "a")
+        await there.settle(1.0)
+        held = Held(there, "DELETE")
+        await taint(there, "a", TAINT)
+        await there.settle(1.0)
+        assert await mark(there, "plain") == ("True", "DeletionByTaintManager")
+        await taint(there, "a")
+        await there.settle(2.0)
+        assert await mark(there, "plain") == ("False", "EvictionCancelled")
+        assert await held.deliver() == {409}
+        assert await there.names() == ["plain"]
+
+
+async def test_late_eviction_of_a_former_controller_is_refused(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """The taint goes while no controller runs; the successor finds the mark of the one before."""
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        await bound(there, "plain", "a")
+        held = Held(there, "DELETE")
+        async with Nursery("first") as first:
+            first.start(NodeLifecycle(there.deps).run())
+            await there.settle(1.0)
+            await taint(there, "a", TAINT)
+            await there.settle(1.0)
+            first.cancel()
+        await taint(there, "a")
+        await there.settle(40.0)
+        await there.beat("a")
+        there.start(NodeLifecycle(there.deps))
+        await there.settle(2.0)
+        assert await held.deliver() == {409}
+        assert await there.names() == ["plain"]
+
+
+async def test_eviction_under_a_new_taint_marks_again(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a")
+        await bound(there, "plain", "a", tolerations=staying(20))
+        await there.settle(1.0)
+        held = Held(there, "DELETE")
+        await taint(there, "a", TAINT)
+        await there.settle(22.0)
+        await taint(there, "a")
+        await there.settle(2.0)
+        await taint(there, "a", TAINT)
+        await there.settle(2.0)
+        assert await mark(there, "plain") == ("False", "EvictionCancelled")  # it may stay for 20 s
+        assert await held.deliver() == {409}
+        await there.settle(20.0)
+        assert await there.names() == []
+
+
+async def test_late_mark_is_taken_off(clock: Clock, rng: Stream, log: Logger) -> None:
+    """A mark that nobody got an answer to is followed by no deletion."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a")
+        await bound(there, "plain", "a")
+        await there.settle(1.0)
+        held = Held(there, "PATCH")
+        await taint(there, "a", TAINT)
+        await there.settle(1.0)
+        await taint(there, "a")
+        await there.settle(40.0)
+        assert 200 in await held.deliver()
+        await there.settle(2.0)
+        assert await mark(there, "plain") == ("False", "EvictionCancelled")
+        assert await there.names() == ["plain"]
+
+
+async def test_late_removal_is_refused_when_the_node_is_back(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await started(there, "a")
+        await bound(there, "plain", "a")
+        await there.settle(1.0)
+        held = Held(there, "DELETE")
+        await there.client.delete(NODE, "a")
+        await there.settle(30.0)
+        assert await mark(there, "plain") == ("True", "DeletionByPodGC")
+        await there.add_node("a")
+        await there.settle(2.0)
+        assert await held.deliver() == {409}
+        assert await there.names() == ["plain"]
+
+
+async def test_mark_of_another_is_taken_off_when_it_is_stale(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A victim whose deletion does not follow counts again after two minutes."""
+    async with world(clock, rng, log) as there:
+        await started(there, "a")
+        await bound(there, "victim", "a")
+        await there.settle(1.0)
+        marked = {
+            "type": DISRUPTION_TARGET,
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "lastTransitionTime": timestamps.rfc3339(clock.now()),
+        }
+        change = {"status": {"conditions": [marked]}}
+        await there.client.patch(
+            POD, "victim", "default", patch=change, type="strategic", subresource="status"
+        )
+        await there.settle(110.0)
+        assert (await mark(there, "victim"))[0] == "True"
+        await there.settle(15.0)
+        assert (await mark(there, "victim"))[0] == "False"
 
 
 async def test_pods_of_a_deleted_node_are_removed_and_replaced(

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from grange.api.kinds.pod import DISRUPTION_TARGET
 from grange.api.meta import Condition
 from grange.scheduler import plugins, serial
 from grange.scheduler.cache import Cache
@@ -12,7 +13,7 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated, Nominator
 from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.candidates import CandidateSettings
-from grange.scheduler.preemption.evaluator import BY_SCHEDULER, DISRUPTION_TARGET, Evaluator
+from grange.scheduler.preemption.evaluator import BY_SCHEDULER, Evaluator
 from grange.scheduler.preemption.victims import importance, started
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders

@@ -22,6 +22,8 @@ Scalar = str | int | float  # a quantity on the wire
 FINISHED = frozenset({"Succeeded", "Failed"})  # phases that a pod never leaves
 QUOTA_LABELS = (QUEUE_LABEL, GROUP_LABEL)
 """Labels that a pod was admitted by when it got its node; from then on they may not change."""
+DISRUPTION_TARGET = "DisruptionTarget"
+"""Condition of a pod that is about to be deleted by an eviction, a preemption or a taint."""
 
 SelectorRequirement = meta.SelectorRequirement
 LabelSelector = meta.LabelSelector
@@ -390,6 +392,12 @@ def is_ready(pod: Pod) -> bool:
     """Whether the Ready condition is True and the pod is not on its way out."""
     ready = condition(pod, "Ready")
     return ready is not None and ready.status == "True" and not pod.metadata.deletion_timestamp
+
+
+def is_disruption_target(pod: Pod) -> bool:
+    """Whether the pod is marked as about to be deleted: it may go at any time."""
+    mark = condition(pod, DISRUPTION_TARGET)
+    return mark is not None and mark.status == "True"
 
 
 def is_finished(pod: Pod) -> bool:

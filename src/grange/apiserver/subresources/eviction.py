@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from grange.api import timestamps
 from grange.api.fields import lookup
+from grange.api.kinds.pod import DISRUPTION_TARGET
 from grange.api.kinds.poddisruptionbudget import (
     ALWAYS_ALLOW,
     DISRUPTION_ALLOWED,
@@ -203,7 +204,7 @@ async def _mark(call: Call, pod: Document, asked: DeleteOptions) -> None:
     def marked(newest: Document) -> Document:
         status = newest.get("status") or {}
         condition = {
-            "type": "DisruptionTarget",
+            "type": DISRUPTION_TARGET,
             "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",

@@ -22,6 +22,8 @@ class NodeLifecycleConfig:
             node gets a fresh grace period.
         orphan_grace_s: a pod whose node is gone is removed after so long; long enough for an agent
             to register its node again.
+        stale_mark_s: a pod that others marked as about to be deleted, and that is still there after
+            so long, is not marked any more, as in Kubernetes.
         finished_pods: at most so many finished pods are kept in all; the oldest go first.
         gc_period_s: how often pods are collected.
         workers: pods evicted at the same time.
@@ -35,6 +37,7 @@ class NodeLifecycleConfig:
     burst: int = 1
     clock_gap_s: float = 15.0
     orphan_grace_s: float = 10.0
+    stale_mark_s: float = 120.0
     finished_pods: int = 12_500
     gc_period_s: float = 20.0
     workers: int = 4

@@ -10,12 +10,12 @@ from grange.api import conditions, timestamps
 from grange.api.kinds import LEASE, NODE, POD
 from grange.api.kinds.lease import NODE_LEASES, Lease
 from grange.api.kinds.node import Node, Taint
-from grange.api.kinds.pod import Pod
-from grange.api.meta import ObjectKey
+from grange.api.kinds.pod import Pod, is_disruption_target, is_finished
+from grange.api.meta import Document, ObjectKey
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import TokenBucket
 from grange.base.tasks import Nursery
-from grange.controllers.nodelifecycle import eviction, podgc, taints
+from grange.controllers.nodelifecycle import disruption_target, eviction, podgc, taints
 from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
 from grange.controllers.nodelifecycle.health import Health, Monitor
 from grange.placement.taints import NO_EXECUTE
@@ -86,7 +86,7 @@ class NodeLifecycle:
             metrics=deps.metrics,
         )
         self._leases.add_handler(self._beat, lambda _, new: self._beat(new))
-        self._nodes.add_handler(self._node_seen, lambda _, new: self._node_seen(new), self._lost)
+        self._nodes.add_handler(self._node_added, lambda _, new: self._node_seen(new), self._lost)
         self._pods.add_handler(self._pod_seen, self._pod_changed)
 
     async def run(self) -> None:
@@ -105,6 +105,12 @@ class NodeLifecycle:
     def _beat(self, lease: Lease) -> None:
         marker = f"{lease.spec.renew_time} {lease.spec.holder_identity}"
         self._monitor.beat(lease.metadata.name, marker, self._clock.monotonic())
+
+    def _node_added(self, node: Node) -> None:
+        self._node_seen(node)
+        for pod in self._pods.store.by_index(_BY_NODE, node.metadata.name):
+            if is_disruption_target(pod):
+                self.evicting.enqueue(pod.key)
 
     def _node_seen(self, node: Node) -> None:
         name = node.metadata.name
@@ -127,11 +133,15 @@ class NodeLifecycle:
         self._node_lost.set()
 
     def _pod_seen(self, pod: Pod) -> None:
-        if pod.spec.node_name in self._tainted:
+        if pod.spec.node_name in self._tainted or is_disruption_target(pod):
             self.evicting.enqueue(pod.key)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        if (old.spec.node_name, old.spec.tolerations) != (new.spec.node_name, new.spec.tolerations):
+        is_new_mark = is_disruption_target(new) and not is_disruption_target(old)
+        # On a tainted node the mark is most likely our own, and the deletion is under way.
+        if (is_new_mark and new.spec.node_name not in self._tainted) or (
+            (old.spec.node_name, old.spec.tolerations) != (new.spec.node_name, new.spec.tolerations)
+        ):
             self._pod_seen(new)
 
     # --- nodes --------------------------------------------------------------------------------
@@ -246,35 +256,78 @@ class NodeLifecycle:
     # --- pods ---------------------------------------------------------------------------------
 
     async def evict(self, key: ObjectKey) -> Result:
-        """Delete one pod if its time on a tainted node is over.
+        """Delete one pod if its time on a tainted node is over, else see that it is not marked.
 
         Raises:
-            ApiError: the delete failed; to be tried again.
+            ApiError: a write failed; to be tried again.
         """
         pod = self._pods.store.get(key)
         if pod is None or pod.metadata.deletion_timestamp:
             return Done()
         node = self._nodes.store.get(ObjectKey("", pod.spec.node_name))
-        tainted = self._tainted.get(pod.spec.node_name)
-        if node is None or tainted is None:
-            return Done()
-        held = node.spec.taints
-        if self._monitor.disrupted and eviction.is_only_health(held):
-            return Requeue(self._config.period_s)
-        stay_s = eviction.stay_s(
-            held, pod.spec.tolerations, default_s=self._config.default_toleration_s
-        )
-        if stay_s is None:
-            return Done()
-        wait_s = tainted[1] + stay_s - self._clock.monotonic()
-        if wait_s > 0:
-            return Requeue(wait_s)
-        why = f"Deleted from node {node.metadata.name}: {_words(held)}"
-        if not await self._delete(pod, grace_period_s=None):
+        if node is None and disruption_target.is_ours(pod):
+            return Done()  # it is for pod gc, or the node comes back
+        wait_s = None if node is None else self._stay_s(pod, node)
+        if node is None or wait_s is None or wait_s > 0:
+            return await self._stay(pod, wait_s)
+        why = f"Deleted from node {node.metadata.name}: {_words(node.spec.taints)}"
+        if not await self._mark_and_delete(pod, disruption_target.BY_TAINT, why):
             return Requeue(_AGAIN_S)  # gone or changed: its news is on its way
         self._recorder.event(pod, NORMAL, "TaintManagerEviction", why, kind=POD)
         self._log.info("pod evicted", pod=pod.key, node=node.metadata.name)
         return Done()
+
+    def _stay_s(self, pod: Pod, node: Node) -> float | None:
+        """Seconds until taints evict the pod; None when none does, not positive when it is time."""
+        tainted = self._tainted.get(node.metadata.name)
+        if tainted is None:
+            return None
+        held = node.spec.taints
+        if self._monitor.disrupted and eviction.is_only_health(held):
+            return self._config.period_s
+        stay_s = eviction.stay_s(
+            held, pod.spec.tolerations, default_s=self._config.default_toleration_s
+        )
+        return None if stay_s is None else tainted[1] + stay_s - self._clock.monotonic()
+
+    async def _stay(self, pod: Pod, wait_s: float | None) -> Result:
+        """Take off a mark whose reason is gone, so that a deletion under it is refused from now on.
+
+        Args:
+            pod: which is not to be evicted now.
+            wait_s: look again after so many seconds; None for no reason to.
+        """
+        if is_disruption_target(pod):
+            now, left_s = self._clock.now(), 0.0
+            if not disruption_target.is_ours(pod):  # its deletion follows, or is under way
+                left_s = disruption_target.stale_in_s(pod, now, self._config.stale_mark_s)
+            if left_s > 0:
+                return Requeue(left_s if wait_s is None else min(left_s, wait_s))
+            patch = disruption_target.unmark_patch(pod, now)
+            if await self._write_mark(pod, patch) is None:
+                return Requeue(_AGAIN_S)
+            self._log.info("pod is not evicted any more", pod=pod.key)
+        return Done() if wait_s is None else Requeue(wait_s)
+
+    async def _mark_and_delete(
+        self, pod: Pod, reason: str, why: str, *, grace_period_s: int | None = None
+    ) -> bool:
+        """Delete a pod at a version that has our mark; False if it is gone or has changed."""
+        marked: Pod | None = pod
+        if not disruption_target.is_ours(pod):
+            patch = disruption_target.mark_patch(pod, reason, why, self._clock.now())
+            marked = await self._write_mark(pod, patch)
+        return marked is not None and await self._delete(marked, grace_period_s=grace_period_s)
+
+    async def _write_mark(self, pod: Pod, patch: Document) -> Pod | None:
+        """The pod as it is now; None if it is gone or has changed."""
+        meta = pod.metadata
+        try:
+            return await self._client.patch(
+                POD, meta.name, meta.namespace, patch=patch, type="strategic", subresource="status"
+            )
+        except (NotFound, Conflict):
+            return None
 
     async def _collect_garbage(self) -> None:
         while True:
@@ -299,8 +352,9 @@ class NodeLifecycle:
         for name in sorted({pod.spec.node_name for pod in due}):
             if not await self._is_gone(name):
                 continue
+            why = f"Node {name} does not exist"
             for pod in due:
-                if pod.spec.node_name == name and await self._delete(pod, grace_period_s=0):
+                if pod.spec.node_name == name and await self._remove_orphan(pod, why):
                     self._log.info("orphaned pod removed", pod=pod.key, node=name)
         dead = {
             name
@@ -311,6 +365,11 @@ class NodeLifecycle:
             await self._delete(pod, grace_period_s=0)
         for pod in podgc.surplus(pods, self._config.finished_pods):
             await self._delete(pod, grace_period_s=0)
+
+    async def _remove_orphan(self, pod: Pod, why: str) -> bool:
+        if pod.metadata.deletion_timestamp or is_finished(pod):
+            return await self._delete(pod, grace_period_s=0)
+        return await self._mark_and_delete(pod, disruption_target.BY_POD_GC, why, grace_period_s=0)
 
     async def _is_gone(self, node: str) -> bool:
         """Whether the server, too, knows no such node: a cache may lag."""

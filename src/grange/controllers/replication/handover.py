@@ -77,8 +77,9 @@ def census(
     template = identity.template_hash(rollout.sources(controller)[0])  # not one that went back
     real = [pod for pod in active if rollout.is_of(pod, template)]
     available = health.observe(controller, real, down, now, readiness).available
-    # Deletions that are sent and not certain may arrive at any time: their pods count for nobody.
+    # Deletions that are sent and not certain may arrive at any time: their pods do not count.
     going = {item.uid for item in controller.status.pending_deletions}
+    going.update(pod.metadata.uid for pod in active if pods.is_disruption_target(pod))
     healthy = sum(uid not in going and (sure is None or uid in sure) for uid in available)
     unhealthy = 0
     for pod in real:

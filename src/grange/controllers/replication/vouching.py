@@ -47,7 +47,10 @@ async def vouched(
     staying = [
         pod
         for pod in await active_pods(client, situation.controller)
-        if ranking.is_ready(pod, situation.down) and pod.metadata.uid in available - going
+        # One that is marked for deletion may go at any time, so it does not count.
+        if ranking.is_ready(pod, situation.down)
+        and pod.metadata.uid in available - going
+        and not pods.is_disruption_target(pod)
     ]
     sure = len(await heard_of(client, situation.controller, staying, readiness))
     limits = situation.limits or budget.limits(situation.controller)

@@ -16,7 +16,7 @@ from collections import Counter, OrderedDict
 import numpy as np
 
 from grange.api import conditions
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.kinds.priorityclass import NEVER
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.framework import (
@@ -39,7 +39,6 @@ from grange.scheduler.preemption.verdicts import Verdicts
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
 from grange.scheduler.trial import Trial
 
-DISRUPTION_TARGET = "DisruptionTarget"
 BY_SCHEDULER = "PreemptionByScheduler"
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"

@@ -14,7 +14,7 @@ import msgspec
 
 from grange.api import timestamps
 from grange.api.kinds import POD
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.meta import Condition
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
@@ -26,7 +26,7 @@ from grange.reconcile.recorder import NORMAL, Recorder
 from grange.scheduler.framework import PostFilterResult
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
-from grange.scheduler.preemption.evaluator import BY_SCHEDULER, DISRUPTION_TARGET
+from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 
 _BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)
 _TRIES = 6
