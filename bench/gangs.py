@@ -17,7 +17,7 @@ from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Batch, Cycle, Placed
 from grange.scheduler.framework import Profile
-from grange.scheduler.gangs.units import GangUnits
+from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import QueueSettings
 from grange.scheduler.queue import SchedulingQueue
@@ -36,7 +36,7 @@ class Loop:
         self.cache = Cache()
         self.queue = SchedulingQueue(self.profile, QueueSettings(backoff_max_s=0.0))
         self.cycle = Cycle(self.profile, self.cache, self.queue)
-        self.units = GangUnits(self.profile, self.cycle, self.cache, self.queue)
+        self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue)
         self.cycle.units = self.units
         for number in range(NODES):
             labels = {"rack": f"rack-{number % RACKS}"}
@@ -48,14 +48,14 @@ class Loop:
             "metadata": {"name": name, "namespace": "default", "uid": name},
             "spec": {"minMember": size, **spec},
         }
-        self.units.news.group_seen(msgspec.convert(document, PodGroup), 0.0)
+        self.units.handlers.update_group(msgspec.convert(document, PodGroup), 0.0)
         for number in range(size):
             pod = builders.pod(
                 f"{name}-{number}",
                 labels={GROUP_LABEL: name},
                 requests={"cpu": cpu, "memory": "500Mi"},
             )
-            self.units.news.pod_seen(pod, 0.0)
+            self.units.handlers.update_pod(pod, 0.0)
             info = PodInfo.of(pod)
             self.profile.sign(info)
             self.queue.add(info, 0.0)

@@ -114,7 +114,7 @@ class Units(Protocol):
     def taken_back(self, placed: Placed) -> None:
         """A pod's node was taken from it again."""
 
-    def dragged(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
+    def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """The victims of a pod, and those who are of no use without them."""
 
     def failed(self, queued: QueuedPod, rejection: Rejection, now: float) -> Outcome | None:
@@ -225,7 +225,7 @@ class Cycle:
         if why_not and found.num_nodes:
             found = replace(found, post_filter=why_not)
         if room is not None and room.victims and self.units is not None:
-            room = replace(room, victims=self.units.dragged(room.victims, info))
+            room = replace(room, victims=self.units.gang_victims(room.victims, info))
         self._queue.turn_down(queued, found.plugins, now)
         if room is not None and room.nominated == "":
             # Its promised room is for others now, up to its own importance.

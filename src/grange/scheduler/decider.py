@@ -39,7 +39,7 @@ class Decider:
         self._evictor = evictor
         self._config = parts.config
         self._gangs = parts.gangs
-        self._news = parts.gangs.news
+        self._gang_handlers = parts.gangs.handlers
         self._queue = parts.queue
         self._cycle = parts.cycle
         self._reporter = parts.reporter
@@ -57,7 +57,7 @@ class Decider:
             now = self._clock.monotonic()
             self._queue.flush(now)
             self._permit(now)
-            self._news.tick(now)
+            self._gang_handlers.tick(now)
             idle = self._decide_slice(now)
             if self._decided:
                 self._attempts["scheduled"].inc(self._decided)
@@ -182,7 +182,7 @@ class Decider:
         self._wake.clear()
         wait_s: float | None = None
         now = self._clock.monotonic()
-        deadlines = [self._cycle.permits.next_deadline(), self._news.next_deadline(now)]
+        deadlines = [self._cycle.permits.next_deadline(), self._gang_handlers.next_deadline(now)]
         if not self._binder.full:
             deadlines.append(self._queue.next_deadline(now))
         deadline = min((found for found in deadlines if found is not None), default=None)

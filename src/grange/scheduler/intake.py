@@ -30,7 +30,7 @@ class Intake:
         self._binder = binder
         self._informers = parts.informers
         self._handlers = parts.handlers
-        self._news = parts.gangs.news
+        self._gang_handlers = parts.gangs.handlers
         self._cache = parts.cache
         self._queue = parts.queue
         self._cycle = parts.cycle
@@ -59,7 +59,7 @@ class Intake:
         self._listening = True
         informers, handlers = self._informers, self._handlers
         informers.budgets.add_handler(
-            self._budgets.seen, lambda _, new: self._budgets.seen(new), self._budgets.gone
+            self._budgets.update, lambda _, new: self._budgets.update(new), self._budgets.delete
         )
         informers.groups.add_handler(self._on_group, self._on_group_update, self._on_group_delete)
         informers.quotas.add_handler(self._on_queue, self._on_queue_update, self._on_queue_delete)
@@ -104,19 +104,19 @@ class Intake:
         self._wake.set()
 
     def _on_group(self, group: PodGroup) -> None:
-        self._news.group_seen(group, self._clock.monotonic())
+        self._gang_handlers.update_group(group, self._clock.monotonic())
         self._wake.set()
 
     def _on_group_update(self, _: PodGroup, group: PodGroup) -> None:
         self._on_group(group)
 
     def _on_group_delete(self, group: PodGroup) -> None:
-        self._news.group_gone(group, self._clock.monotonic())
+        self._gang_handlers.delete_group(group, self._clock.monotonic())
         self._wake.set()
 
     def _on_queue(self, queue: Queue) -> None:
         try:
-            self._news.queue_seen(queue)
+            self._gang_handlers.update_queue(queue)
         except QuantityError as error:  # the server refuses such a queue
             self._log.warning("queue left as it was", queue=queue.metadata.name, error=error)
         self._wake.set()
@@ -125,16 +125,16 @@ class Intake:
         self._on_queue(queue)
 
     def _on_queue_delete(self, queue: Queue) -> None:
-        self._news.queue_gone(queue)
+        self._gang_handlers.delete_queue(queue)
         self._wake.set()
 
     def _on_pod_add(self, pod: Pod) -> None:
-        self._news.pod_seen(pod, self._clock.monotonic())
+        self._gang_handlers.update_pod(pod, self._clock.monotonic())
         self._take_in(pod, self._handlers.pod_added, pod)
         self._tell_gate(pod)
 
     def _on_pod_update(self, old: Pod, new: Pod) -> None:
-        self._news.pod_seen(new, self._clock.monotonic())
+        self._gang_handlers.update_pod(new, self._clock.monotonic())
         self._take_in(new, self._handlers.pod_updated, old, new)
         if new.spec.node_name:
             self._reporter.forget(new.metadata.uid)
@@ -150,7 +150,7 @@ class Intake:
         self._reporter.forget(pod.metadata.uid)
         self._history.forget(pod.metadata.uid)
         self._take_in(pod, self._handlers.pod_deleted, pod)
-        self._news.pod_gone(pod, self._clock.monotonic())
+        self._gang_handlers.delete_pod(pod, self._clock.monotonic())
         self._cycle.permits.reject(pod.metadata.uid, "", "the pod was deleted")
 
     def _take_in(self, pod: Pod, handler: Callable[..., None], *objects: Pod) -> None:
@@ -172,9 +172,9 @@ class Intake:
     def rebuild(self) -> None:
         """Build the cache anew from what the informers hold and from what is being bound."""
         self._cache.clear()
-        self._news.clear()
+        self._gang_handlers.clear()
         for pod in self._informers.pods.store.list():
-            self._news.pod_seen(pod, self._clock.monotonic())
+            self._gang_handlers.update_pod(pod, self._clock.monotonic())
         for node in self._informers.nodes.store.list():
             self._handlers.node_added(node)
         for pod in self._informers.pods.store.list():
@@ -183,7 +183,7 @@ class Intake:
         for placed in (*self._binder.under_way.values(), *self._cycle.permits.held()):
             if not self._cache.tracks(placed.info.uid):
                 self._cache.assume_pod(placed.info)
-                self._news.take(placed.info.pod)
+                self._gang_handlers.assume_pod(placed.info.pod)
         for pod in self._informers.pods.store.list():
             if not pod.spec.node_name:
                 self._handlers.pod_added(pod)

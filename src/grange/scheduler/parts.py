@@ -26,7 +26,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Cycle
 from grange.scheduler.explain.attempts import AttemptHistory
-from grange.scheduler.gangs.units import GangUnits
+from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.metrics import Instruments
 from grange.scheduler.queue import SchedulingQueue
@@ -106,7 +106,7 @@ class Parts:
     queue: SchedulingQueue
     cycle: Cycle
     handlers: Handlers
-    gangs: GangUnits
+    gangs: Coscheduling
     reporter: Reporter
     history: AttemptHistory
     wake: asyncio.Event = field(default_factory=asyncio.Event)

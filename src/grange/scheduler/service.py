@@ -24,8 +24,8 @@ from grange.scheduler.errors import NotAtWork
 from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import Profile, Profiles
+from grange.scheduler.gangs.coscheduling import GANG, HELD_BACK, QUOTA, Coscheduling
 from grange.scheduler.gangs.status import StatusWriter
-from grange.scheduler.gangs.units import GANG, HELD_BACK, QUOTA, GangUnits
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.intake import Intake
 from grange.scheduler.metrics import instruments
@@ -95,7 +95,7 @@ class Scheduler:
             clock=deps.clock,
             log=self._log,
         )
-        self.gangs = GangUnits(
+        self.gangs = Coscheduling(
             self._profile,
             self.cycle,
             self.cache,
@@ -105,7 +105,7 @@ class Scheduler:
         )
         self.cycle.units = self.gangs
         handlers.snapshot = self.cycle.snapshot
-        handlers.dress = self.gangs.news.node_seen
+        handlers.dress = self.gangs.handlers.transform_node
         self._history = AttemptHistory()
         parts = Parts(
             config=config,
@@ -130,7 +130,7 @@ class Scheduler:
             clock=deps.clock,
             log=self._log,
         )
-        self.gangs.unpromised = self._evictor.withdraw
+        self.gangs.withdrawn = self._evictor.withdraw
         self._binder = Binder(
             deps.client,
             self._profile.bind,
@@ -219,7 +219,7 @@ class Scheduler:
     def _waits_for(self, pod: Pod) -> str:
         """What a pod waits for that no plugin knows of: its gang, its queue, a permission."""
         uid = pod.metadata.uid
-        gang = self.gangs.book.member(pod)
+        gang = self.gangs.groups.containing(pod)
         if gang is not None and gang.message and not gang.started:
             return f"its gang {gang.key} ({gang.message})"
         if uid in self.cycle.permits:

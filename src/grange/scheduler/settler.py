@@ -27,7 +27,7 @@ class Settler:
         self._ttl_s = parts.config.assume_ttl_s
         self._pods = parts.informers.pods.store
         self._handlers = parts.handlers
-        self._news = parts.gangs.news
+        self._gang_handlers = parts.gangs.handlers
         self._cache = parts.cache
         self._queue = parts.queue
         self._cycle = parts.cycle
@@ -62,7 +62,7 @@ class Settler:
             await self._clock.sleep(_SWEEP_S)
             for pod in self._cache.cleanup(self._clock.monotonic()):
                 self._log.warning("assumption expired", pod=str(pod.key), node=pod.spec.node_name)
-                self._news.untake(pod)
+                self._gang_handlers.forget_pod(pod)
                 self.requeue(pod, None)
 
     def activate(self, uid: str) -> None:
@@ -86,7 +86,7 @@ class Settler:
         self._cycle.take_back(placed)
         self._queue.move(ASSIGNED_POD_DELETE, now, placed.info.pod, None)
         if not gone and self.requeue(placed.info.pod, placed):
-            self._news.bind_failed(placed.info.pod, placed.queued, now)
+            self._gang_handlers.bind_failed(placed.info.pod, placed.queued, now)
             if told:
                 why = f"the binding to {placed.node_name} was refused: {told}"
                 rejection = Rejection(1, waits=why, error=True)

@@ -14,7 +14,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Batch, Cycle, Outcome, Placed, Unplaced
 from grange.scheduler.framework import Plugin, Profile
-from grange.scheduler.gangs.units import GangUnits
+from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.sim import builders
@@ -54,7 +54,7 @@ class Bench:
         self.profile = Profile((*base, *extra))
         self.cache, self.queue = Cache(), SchedulingQueue(self.profile)
         self.cycle = Cycle(self.profile, self.cache, self.queue)
-        self.units = GangUnits(
+        self.units = Coscheduling(
             self.profile, self.cycle, self.cache, self.queue, overtakes=overtakes
         )
         self.cycle.units = self.units
@@ -69,19 +69,19 @@ class Bench:
     def nodes(self, *names: str, **options: Any) -> None:
         for name in names:
             node = builders.node(name, **options)
-            self.cache.update_node(None, self.units.news.node_seen(node))
+            self.cache.update_node(None, self.units.handlers.transform_node(node))
 
     def group(self, name: str, minimum: int, **spec: Any) -> None:
-        self.units.news.group_seen(group(name, minimum, **spec), self.now)
+        self.units.handlers.update_group(group(name, minimum, **spec), self.now)
 
     def quota(self, name: str, cohort: str = "", limits: Any = None, **capacity: Any) -> None:
-        self.units.news.queue_seen(quota(name, cohort, limits, **capacity))
+        self.units.handlers.update_queue(quota(name, cohort, limits, **capacity))
 
     def pods(self, *names: str, gang: str = "", labels: Any = None, **options: Any) -> None:
         marks = {**(labels or {}), **({GROUP_LABEL: gang} if gang else {})}
         for name in names:
             pod = builders.pod(name, labels=marks, **options)
-            self.units.news.pod_seen(pod, self.now)
+            self.units.handlers.update_pod(pod, self.now)
             info = PodInfo.of(pod)
             self.profile.sign(info)
             self.infos[name] = info
@@ -101,7 +101,7 @@ class Bench:
         before = self.infos[name].pod
         meta = msgspec.structs.replace(before.metadata, **fields)
         pod = msgspec.structs.replace(before, metadata=meta)
-        self.units.news.pod_seen(pod, self.now)
+        self.units.handlers.update_pod(pod, self.now)
         info = self.infos[name] = PodInfo.of(pod)
         self.profile.sign(info)
         if self.cache.tracks(info.uid):
@@ -122,7 +122,7 @@ class Bench:
             if self.cache.tracks(pod.metadata.uid):
                 self.cache.remove_pod(pod)
                 self.queue.move(ASSIGNED_POD_DELETE, self.now, pod, None)
-            self.units.news.pod_gone(pod, self.now)
+            self.units.handlers.delete_pod(pod, self.now)
             self.where.pop(name, None)
 
     def run(self, seconds: float = 0.0) -> dict[str, str]:
@@ -130,10 +130,10 @@ class Bench:
         until = self.now + seconds
         while True:
             self.queue.flush(self.now)
-            self.units.news.tick(self.now)
+            self.units.handlers.tick(self.now)
             while (outcome := self.cycle.run_one(self.now)) is not None:
                 self._follow(outcome)
-                self.units.news.tick(self.now)
+                self.units.handlers.tick(self.now)
             if self.now >= until:
                 return self.where
             self.now += 1.0

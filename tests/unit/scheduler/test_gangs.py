@@ -142,7 +142,7 @@ def test_119_error_in_one_member_aborts_all_and_is_retried(*, big: bool) -> None
     leader = "big" if big else "p0"
     assert bench.why[leader] == "0/1 nodes are available: no."
     assert bench.queue.pool_of(f"uid-{leader}") is Pool.ERROR_BACKOFF
-    assert not bench.units.line.for_nodes  # no nodes are kept for it
+    assert not bench.units.wait_line.for_nodes  # no nodes are kept for it
     flaky.code = Code.SUCCESS
     assert {"p0", "p1"} <= set(bench.run(3.0))
     bench.check()
@@ -288,7 +288,7 @@ def test_waiting_pod_that_names_no_group_goes_by_itself() -> None:
     assert bench.run(1.0) == {}
     bench.relabel("p0", "")
     assert bench.run() == {"p0": "a"}
-    assert [len(gang.members) for gang in bench.units.book] == [0]
+    assert [len(gang.members) for gang in bench.units.groups] == [0]
 
 
 def test_assumed_pod_that_leaves_its_group_leaves_no_member() -> None:
@@ -444,7 +444,7 @@ def test_the_rest_of_a_gang_joins_its_domain() -> None:
     bench.queue.delete("uid-p0")
     info = bench.infos["p0"].on("r0-1")
     bench.cache.add_pod(info)
-    bench.units.news.pod_seen(info.pod, 0.0)
+    bench.units.handlers.update_pod(info.pod, 0.0)
     bench.group("g", 3, topology={"key": "rack"})
     bench.pods("p1", "p2", gang="g", requests=CPU)
     assert {node.partition("-")[0] for node in bench.run(5.0).values()} == {"r0"}
@@ -588,9 +588,9 @@ def test_a_node_that_comes_again_as_it_was_gives_hope() -> None:
     bench.gone("x")
     bench.pods("y", requests={"cpu": "500m"})
     bench.run(1.0)
-    assert [gang.hopeless for gang in bench.units.book] == [True]
+    assert [gang.is_infeasible for gang in bench.units.groups] == [True]
     bench.nodes(node, capacity=ONE)
-    assert [gang.hopeless for gang in bench.units.book] == [False]
+    assert [gang.is_infeasible for gang in bench.units.groups] == [False]
 
 
 def test_gang_recreated_with_smaller_members_is_tried_again() -> None:
@@ -603,7 +603,7 @@ def test_gang_recreated_with_smaller_members_is_tried_again() -> None:
     bench.run(1.0)
     bench.pods("y", requests={"cpu": "100m"})
     bench.run(1.0)
-    assert [gang.hopeless for gang in bench.units.book] == [True]
+    assert [gang.is_infeasible for gang in bench.units.groups] == [True]
     bench.gone("g0", "g1")
     bench.pods("h0", "h1", gang="g", requests={"cpu": "800m"})
     bench.run(1.0)
@@ -629,7 +629,7 @@ def test_a_gang_whose_time_is_over_makes_way_and_starts_anew() -> None:
     assert "later" not in bench.where
     bench.run(15.0)
     assert "later" in bench.where
-    assert [gang.timeouts for gang in bench.units.book] == [1]
+    assert [gang.timeouts for gang in bench.units.groups] == [1]
 
 
 def test_a_gang_that_another_scheduler_placed_waits_no_more() -> None:
@@ -649,7 +649,7 @@ def test_a_gang_that_another_scheduler_placed_waits_no_more() -> None:
         bound = bench.infos[name].on(node)
         bench.queue.delete(bound.uid)
         bench.cache.add_pod(bound)
-        bench.units.news.pod_seen(bound.pod, bench.now)
+        bench.units.handlers.update_pod(bound.pod, bench.now)
     assert bench.units.reservation.owner == ""
-    assert not bench.units.line.for_nodes
-    assert bench.units.line.head is None
+    assert not bench.units.wait_line.for_nodes
+    assert bench.units.wait_line.head is None

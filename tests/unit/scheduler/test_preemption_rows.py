@@ -35,7 +35,7 @@ from grange.scheduler.preemption.candidates import (
     first_candidates,
 )
 from grange.scheduler.preemption.evaluator import was_preempted
-from grange.scheduler.preemption.ranking import Ranking
+from grange.scheduler.preemption.rank_index import RankIndex
 from grange.scheduler.preemption.victims import Rank, Victims
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
@@ -383,7 +383,7 @@ RANKS = st.tuples(
 def test_the_least_rank_is_found(
     puts: list[tuple[int, Rank | None]], start: int, count: int
 ) -> None:
-    ranking, ranks = Ranking(6), dict[int, Rank]()
+    ranking, ranks = RankIndex(6), dict[int, Rank]()
     for place, rank in puts:
         if rank is None:
             ranking.drop(place)
@@ -397,7 +397,7 @@ def test_the_least_rank_is_found(
 
 def test_ranks_that_crowd_between_two_are_numbered_anew() -> None:
     """A hundred halvings are more than a number can take."""
-    ranking = Ranking(4)
+    ranking = RankIndex(4)
     for place, total in enumerate((0, 1, 2000, 2001)):
         ranking.put(place, (0, 0, total, 1, 0.0))
     for at in range(100):

@@ -172,7 +172,7 @@ def test_budget_selectors_are_asked_once_about_equal_pods() -> None:
     assert budgets.split(pods)[0] == webs[1:]
     budgets.put(Budget("default", "web", selector, 0, frozenset({"web2"})))
     assert budgets.split(pods)[0] == webs[:2]
-    assert list(budgets.about(pods)) == [("default", "web")]
+    assert list(budgets.covering(pods)) == [("default", "web")]
     assert asked == ["web", "db"]
     budgets.put(Budget("default", "web", Asked(Labels.parse("app=db").requirements), 0))
     assert budgets.split(pods)[0] == pods[1::2]

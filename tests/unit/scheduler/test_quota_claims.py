@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.scheduler.gangworld import Bench, names
 from tests.unit.scheduler.test_quotas import BIG, CPU, in_queue
 
+from grange.scheduler.gangs.quota_waiters import QuotaWaiters
 from grange.scheduler.gangs.quotas import Amounts
-from grange.scheduler.gangs.waiters import Waiters
 
 
 @pytest.mark.parametrize("important", [0, 5], ids=["alike", "claims-first"])
@@ -141,7 +141,7 @@ def test_the_first_is_the_least_of_all_who_could_be_admitted(
 ) -> None:
     """Against looking at all of them, while they come, go, move and hope."""
     most = {"q": 5, "r": 5}
-    waiters = Waiters(lambda queue, wanted: wanted["cpu"] > most[queue])
+    waiters = QuotaWaiters(lambda queue, wanted: wanted["cpu"] > most[queue])
     model: dict[str, tuple[str, int, tuple[float, float]]] = {}
     for at, (what, number, queue, cpu, rank) in enumerate(steps):
         owner = f"o{number}"
@@ -175,7 +175,7 @@ def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
         looked += 1
         return False
 
-    waiters = Waiters(impossible)
+    waiters = QuotaWaiters(impossible)
     waiters.put("first", "q", {}, (0.0, 0.0))
     for number in range(5_000):
         waiters.put("o", "q", {}, (0.0, 1.0 + number % 2))
@@ -188,7 +188,7 @@ def test_thousands_who_come_and_go_leave_nothing_behind() -> None:
 
 def test_queues_without_waiting_pods_leave_nothing_behind() -> None:
     """Their names are whatever pods say, and may be new ones every time."""
-    waiters = Waiters(lambda queue, wanted: wanted["cpu"] > 1)
+    waiters = QuotaWaiters(lambda queue, wanted: wanted["cpu"] > 1)
     for number in range(1_000):
         waiters.put("leaves", f"q{number}", {"cpu": 1}, (0.0, 0.0))
         waiters.put("hopeless", f"r{number}", {"cpu": 2}, (0.0, 0.0))

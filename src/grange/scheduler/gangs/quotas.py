@@ -223,13 +223,13 @@ class Quotas:
         claim = self._claim_before(queue, rank)
         lacking = self._own_limits(queue, grant, wanted, claim)
         if lacking:
-            told = ", ".join(_told(*item) for item in lacking)
-            return f"over quota of queue {queue}: {told}, {self._terms(grant, lacking)}"
+            shortfalls = ", ".join(_shortfall(*item) for item in lacking)
+            return f"over quota of queue {queue}: {shortfalls}, {self._terms(grant, lacking)}"
         if grant.cohort:
             lacking = self._cohort_limits(grant, wanted, claim)
             if lacking:
-                told = ", ".join(_told(*item) for item in lacking)
-                return f"over quota of cohort {grant.cohort}: {told}{self._borrowers(queue)}"
+                shortfalls = ", ".join(_shortfall(*item) for item in lacking)
+                return f"over quota of cohort {grant.cohort}: {shortfalls}{self._borrowers(queue)}"
         return ""
 
     def impossible(self, queue: str, wanted: Amounts) -> bool:
@@ -378,5 +378,5 @@ class Quotas:
         return f", queues that borrow: {', '.join(found)}" if found else ""
 
 
-def _told(name: str, whole: int, cap: int) -> str:
+def _shortfall(name: str, whole: int, cap: int) -> str:
     return f"{name} {shown(name, whole)} of {shown(name, cap)}"

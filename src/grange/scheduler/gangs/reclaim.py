@@ -12,14 +12,14 @@ from grange.scheduler.gangs.quotas import Amounts, Quotas, total
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.preemption.victims import importance
 
-Dragged = Callable[[Sequence[PodInfo], Sequence[PodInfo]], tuple[PodInfo, ...]]
+GangVictims = Callable[[Sequence[PodInfo], Sequence[PodInfo]], tuple[PodInfo, ...]]
 """Of victims, and those who go already: the victims and who goes with them."""
 
 
 def borrowers(
     quotas: Quotas,
     info: Callable[[str], PodInfo | None],
-    dragged: Dragged,
+    gang_victims: GangVictims,
     queue: str,
     wanted: Amounts,
 ) -> tuple[PodInfo, ...]:
@@ -28,7 +28,7 @@ def borrowers(
     Args:
         quotas: the books.
         info: a pod by its UID.
-        dragged: who goes with whom.
+        gang_victims: who goes with whom.
         queue: who wants its share back.
         wanted: how much, in all.
 
@@ -45,7 +45,7 @@ def borrowers(
             break
         if pod.uid in gone or not any(quotas.charge_of(pod.uid)[1].get(name) for name in short):
             continue
-        going = dragged([pod], [*gone.values()])
+        going = gang_victims([pod], [*gone.values()])
         everybody = {**gone, **{item.uid: item for item in going}}
         if _keep_their_own(quotas, everybody):
             for item in going:

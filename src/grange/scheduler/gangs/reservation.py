@@ -7,7 +7,7 @@ gang if they were empty, and let those who come after it use all others. Whateve
 not delay the gang; and when the pods on the chosen nodes have ended, it fits. So it waits at most
 for the longest of those. Nodes with the most room are chosen first, so that few pods have to end;
 the choice is made anew at each attempt, and what is free by then is among the first. The rules that
-members have about each other hold for the choice: see ``_Company`` and ``evenness``.
+members have about each other hold for the choice: see ``_Conflicts`` and ``evenness``.
 
 A kept node is tainted inside the scheduler; who comes before the gang tolerates the taint.
 """
@@ -21,9 +21,9 @@ from grange.placement.columns import Ids, Integers, Mask
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, ClusterEvent, Subject
 from grange.scheduler.framework import Profiles
-from grange.scheduler.gangs.evenness import Evenness
-from grange.scheduler.gangs.lenses import past_reservations, reserved, unreserved
-from grange.scheduler.gangs.room import Room, Shape
+from grange.scheduler.gangs.capacity import Capacity, Shape
+from grange.scheduler.gangs.pod_overrides import past_reservations, reserved, unreserved
+from grange.scheduler.gangs.spread_check import SpreadCheck
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -43,8 +43,8 @@ def choose(
     """
     table = snapshot.table
     seen = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes]
-    now = Room.of(profiles, table, seen)
-    empty = Room.of(profiles, table, seen, empty=True)
+    now = Capacity.of(profiles, table, seen)
+    empty = Capacity.of(profiles, table, seen, empty=True)
     everywhere = np.ones(table.size, np.bool_)
 
     order = _roomiest_first(now, table.size)
@@ -54,7 +54,7 @@ def choose(
         # The pods that are there now count; where they stand in the way they have to end, too.
         for alone in (False, True):
             rows = order[among[order]].tolist()
-            even = Evenness(profiles, snapshot, empty.shapes, rows, among, empty=alone)
+            even = SpreadCheck(profiles, snapshot, empty.shapes, rows, among, empty=alone)
             found = _pick(snapshot, empty, even)
             if found is not None or not even.binding:
                 break
@@ -73,7 +73,7 @@ def choose(
     return None if best is None else best[1]
 
 
-class _Company:
+class _Conflicts:
     """Which of the pods may share a domain: what they refuse of each other, and host ports.
 
     Args:
@@ -125,7 +125,7 @@ class _Company:
                 refused.add(domain)
 
 
-def _roomiest_first(room: Room, size: int) -> Integers:
+def _roomiest_first(room: Capacity, size: int) -> Integers:
     """The rows by how many of the pods fit."""
     fitting: Integers = np.zeros(size, np.int64)
     for copies in room.copies:
@@ -133,9 +133,9 @@ def _roomiest_first(room: Room, size: int) -> Integers:
     return np.argsort(-fitting, kind="stable")
 
 
-def _pick(snapshot: NodeInfoSnapshot, empty: Room, even: Evenness) -> tuple[str, ...] | None:
+def _pick(snapshot: NodeInfoSnapshot, empty: Capacity, even: SpreadCheck) -> tuple[str, ...] | None:
     """Nodes in their order, until all shapes find room on them once they are empty."""
-    names, company = snapshot.table.names, _Company(snapshot, empty.shapes)
+    names, company = snapshot.table.names, _Conflicts(snapshot, empty.shapes)
     missing = [shape.count for shape in empty.shapes]
     left: dict[int, float] = {}  # how much of a row is not spoken for
     while True:

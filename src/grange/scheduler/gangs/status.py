@@ -21,8 +21,8 @@ from grange.base.log import Logger
 from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.scheduler.gangs import quotas
-from grange.scheduler.gangs.members import Gang, Place
-from grange.scheduler.gangs.units import GangUnits
+from grange.scheduler.gangs.coscheduling import Coscheduling
+from grange.scheduler.gangs.pod_groups import Gang, MemberState
 
 SCHEDULED = "Scheduled"
 """The condition of a group: its quorum was placed."""
@@ -36,32 +36,32 @@ _MESSAGE_CHARS = 1024
 
 def phase_of(gang: Gang, running: int) -> str:
     """How far the group is."""
-    tally, quorum = gang.tally, gang.min_member
-    succeeded, failed = tally[Place.SUCCEEDED], tally[Place.FAILED]
+    counts, quorum = gang.counts, gang.min_member
+    succeeded, failed = counts[MemberState.SUCCEEDED], counts[MemberState.FAILED]
     if succeeded >= quorum:
         return podgroup.FINISHED
-    if failed and failed + succeeded + running >= quorum and not tally[Place.WAITING]:
+    if failed and failed + succeeded + running >= quorum and not counts[MemberState.WAITING]:
         return podgroup.FAILED
-    if gang.quorum >= quorum or gang.started:
+    if gang.num_counted >= quorum or gang.started:
         return podgroup.RUNNING if running + succeeded >= quorum else podgroup.SCHEDULED
-    return podgroup.SCHEDULING if gang.present >= quorum else podgroup.PENDING
+    return podgroup.SCHEDULING if gang.num_present >= quorum else podgroup.PENDING
 
 
 def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
     """What is to be said of a group."""
-    tally = gang.tally
+    counts = gang.counts
     running = sum(
         1
         for member in gang.members.values()
-        if member.place is Place.BOUND and member.pod.status.phase == "Running"
+        if member.state is MemberState.BOUND and member.pod.status.phase == "Running"
     )
     phase = phase_of(gang, running)
     placed = phase not in (podgroup.PENDING, podgroup.SCHEDULING)
     if placed:
-        told = f"{gang.min_member} members or more have nodes"
-        wanted = Condition(type=SCHEDULED, status="True", reason="Placed", message=told)
+        message = f"{gang.min_member} members or more have nodes"
+        wanted = Condition(type=SCHEDULED, status="True", reason="Placed", message=message)
     else:
-        missing = f"{gang.present} of {gang.min_member} pods exist"
+        missing = f"{gang.num_present} of {gang.min_member} pods exist"
         reason = gang.reason or ("NotEnoughMembers" if phase == podgroup.PENDING else "Waiting")
         message = gang.message or (missing if phase == podgroup.PENDING else "waits for its turn")
         if gang.timeouts:
@@ -71,20 +71,20 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
     return PodGroupStatus(
         observed_generation=group.metadata.generation or 0,
         phase=phase,
-        pending=tally[Place.WAITING],
-        scheduled=len(gang.members) - tally[Place.WAITING],
+        pending=counts[MemberState.WAITING],
+        scheduled=len(gang.members) - counts[MemberState.WAITING],
         running=running,
-        succeeded=tally[Place.SUCCEEDED],
-        failed=tally[Place.FAILED],
+        succeeded=counts[MemberState.SUCCEEDED],
+        failed=counts[MemberState.FAILED],
         conditions=conditions.set_condition(group.status.conditions, wanted, now),
     )
 
 
-def queue_status(queue: Queue, units: GangUnits, now: str) -> QueueStatus:
+def queue_status(queue: Queue, units: Coscheduling, now: str) -> QueueStatus:
     """What is to be said of a queue."""
     name = queue.metadata.name
     used = units.quotas.limited_use(name)
-    line = units.line
+    line = units.wait_line
     gangs = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
     pending = len(gangs) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
     first = min(gangs, key=lambda gang: gang.rank, default=None)
@@ -137,15 +137,15 @@ class StatusWriter:
         self._log = log
         self._changed: dict[Gang | str, None] = {}
         self._wake = asyncio.Event()
-        self._said: dict[str, str] = {}  # by UID of a group, the last event's reason
+        self._last_reasons: dict[str, str] = {}  # by UID of a group, the last event's reason
         self.writes = 0
 
     def changed(self, what: Gang | str) -> None:
-        """A gang, or a queue by its name, may have to be told about."""
+        """A gang, or a queue by its name, may have to be message about."""
         self._changed[what] = None
         self._wake.set()
 
-    async def run(self, units: GangUnits) -> None:
+    async def run(self, units: Coscheduling) -> None:
         """Write until cancelled. What cannot be written now is tried again, each time later."""
         failures = 0
         while True:
@@ -170,20 +170,20 @@ class StatusWriter:
                     failed = True
             failures = failures + 1 if failed else 0
 
-    async def _write(self, what: Gang | str, units: GangUnits) -> None:
+    async def _write(self, what: Gang | str, units: Coscheduling) -> None:
         now = timestamps.rfc3339(self._clock.now())
         if isinstance(what, str):
             queue = self._queues(ObjectKey("", what))
             if queue is not None:
-                told = queue_status(queue, units, now)
-                if told != queue.status:
-                    await self._patch_queue(queue, told)
+                message = queue_status(queue, units, now)
+                if message != queue.status:
+                    await self._patch_queue(queue, message)
             return
         group = self._groups(what.key)
         if group is None:
             return
         status = group_status(what, group, now)
-        self._tell(group, status)
+        self._record_event(group, status)
         if status != group.status:
             self.writes += 1
             await self._client.patch(
@@ -210,24 +210,24 @@ class StatusWriter:
             subresource="status",
         )
 
-    def _tell(self, group: PodGroup, status: PodGroupStatus) -> None:
+    def _record_event(self, group: PodGroup, status: PodGroupStatus) -> None:
         """An event when a group starts to wait for something else, or has its nodes."""
-        told = conditions.find(status.conditions, SCHEDULED)
-        if told is None:
+        condition = conditions.find(status.conditions, SCHEDULED)
+        if condition is None:
             return
         uid = group.metadata.uid
-        before = self._said.get(uid)
+        before = self._last_reasons.get(uid)
         if before is None:
             have = conditions.find(group.status.conditions, SCHEDULED)
             before = "" if have is None else have.reason
-        self._said[uid] = told.reason
-        if told.reason == before:
+        self._last_reasons[uid] = condition.reason
+        if condition.reason == before:
             return
-        if told.status == "True":
+        if condition.status == "True":
             message = f"{status.scheduled} members have nodes"
             self._recorder.event(group, NORMAL, "Scheduled", message, kind=PODGROUP)
-        elif told.message:
-            self._recorder.event(group, WARNING, told.reason, told.message, kind=PODGROUP)
+        elif condition.message:
+            self._recorder.event(group, WARNING, condition.reason, condition.message, kind=PODGROUP)
 
 
 def _name(what: Gang | str) -> str:

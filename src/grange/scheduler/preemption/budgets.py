@@ -51,7 +51,7 @@ class Budgets:
         self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
         self._by_namespace: dict[str, dict[str, Budget]] = {}
         # The names of those that are about pods of a kin, as long as no selector changes.
-        self._about_kin: dict[Kin, tuple[str, ...]] = {}
+        self._by_kin: dict[Kin, tuple[str, ...]] = {}
         for budget in budgets:
             self.put(budget)
 
@@ -65,17 +65,17 @@ class Budgets:
         if known is not None and known.selector == budget.selector:
             self.moves.note((budget.namespace, budget.name))
         else:
-            self._start_anew()
+            self._reset()
 
     def remove(self, namespace: str, name: str) -> None:
         """A budget is gone; an unknown one is fine."""
         there = self._by_namespace.get(namespace, {})
         if there.pop(name, None) is not None:
-            self._start_anew()
+            self._reset()
             if not there:
                 del self._by_namespace[namespace]
 
-    def seen(self, budget: PodDisruptionBudget) -> None:
+    def update(self, budget: PodDisruptionBudget) -> None:
         """The API shows a budget."""
         meta, status = budget.metadata, budget.status
         self.put(
@@ -88,7 +88,7 @@ class Budgets:
             )
         )
 
-    def gone(self, budget: PodDisruptionBudget) -> None:
+    def delete(self, budget: PodDisruptionBudget) -> None:
         """The API shows that a budget is gone."""
         self.remove(budget.metadata.namespace, budget.metadata.name)
 
@@ -96,7 +96,7 @@ class Budgets:
         """The budgets of a namespace."""
         return self._by_namespace.get(namespace, {}).values()
 
-    def about(self, pods: Iterable[PodInfo]) -> dict[tuple[str, str], None]:
+    def covering(self, pods: Iterable[PodInfo]) -> dict[tuple[str, str], None]:
         """The budgets, as (namespace, name), that are about any of these pods."""
         return {
             (info.pod.metadata.namespace, name): None for info in pods for name in self._names(info)
@@ -105,18 +105,18 @@ class Budgets:
     def _names(self, info: PodInfo) -> tuple[str, ...]:
         """The names of the budgets that are about a pod."""
         kin = info.kin or info.kinship()
-        found = self._about_kin.get(kin)
+        found = self._by_kin.get(kin)
         if found is None:
-            if len(self._about_kin) >= _KIN_MAX:
-                self._about_kin.clear()
+            if len(self._by_kin) >= _KIN_MAX:
+                self._by_kin.clear()
             there = self.of(info.pod.metadata.namespace)
             found = tuple([budget.name for budget in there if budget.selects(info)])
-            self._about_kin[kin] = found
+            self._by_kin[kin] = found
         return found
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         """Budgets are about other pods than before."""
-        self._about_kin.clear()
+        self._by_kin.clear()
         self.moves.forget()
 
     def __bool__(self) -> bool:

@@ -34,8 +34,8 @@ from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.choice import pick_one
-from grange.scheduler.preemption.removable import Removable
-from grange.scheduler.preemption.verdicts import Verdicts
+from grange.scheduler.preemption.lower_priority import LowerPriority
+from grange.scheduler.preemption.victim_cache import VictimCache
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
 from grange.scheduler.trial import Trial
 
@@ -59,7 +59,7 @@ class _Kept:
         self.layout = self.nodes = -1
         self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
         self.loads = LoadTrial(trial)
-        self.verdicts: Verdicts | None = None
+        self.verdicts: VictimCache | None = None
         # Whether loads decide alone as long as no placed pod has anything to say about others.
         self.by_load: bool | None = None
         # The same among pods that have; what concerns a pod follows from its kin and their terms.
@@ -78,7 +78,7 @@ class Evaluator:
     def __init__(self, handle: Handle, settings: CandidateSettings) -> None:
         self._handle = handle
         self._settings = settings
-        self._removable = Removable(handle.snapshot)
+        self._removable = LowerPriority(handle.snapshot)
         # Without that plugin nobody asks for amounts, so they rule nothing out.
         self._counts_amounts = "NodeResourcesFit" in handle.profile.plugins
         self._kept: OrderedDict[tuple[int, int], _Kept] = OrderedDict()
@@ -146,7 +146,7 @@ class Evaluator:
             verdicts = kept.verdicts
             if verdicts is None:
                 priority = pod.pod.spec.priority
-                verdicts = kept.verdicts = Verdicts(handle, kept.loads, priority, order)
+                verdicts = kept.verdicts = VictimCache(handle, kept.loads, priority, order)
             judged = verdicts.judged
             best = verdicts.best(offset, wanted, nominated, trying)
             self.tried += verdicts.judged - judged

@@ -10,10 +10,10 @@ from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.quantity import QuantityError
 from grange.placement import requests
 from grange.scheduler.gangs import quotas
-from grange.scheduler.gangs.lenses import reserved, unreserved
-from grange.scheduler.gangs.line import Line
-from grange.scheduler.gangs.members import Book, Gang, Place
+from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
+from grange.scheduler.gangs.pod_overrides import reserved, unreserved
 from grange.scheduler.gangs.quotas import Grant, Quotas
+from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.pools import QueuedPod
 from grange.scheduler.queue import SchedulingQueue
 
@@ -21,7 +21,7 @@ Changed = Callable[[Gang | str], None]
 """Told of a gang, or of a queue by its name, whose status may be different."""
 
 
-class News:
+class GangEventHandlers:
     """Keeps book, quotas and line up to date.
 
     Args:
@@ -33,9 +33,14 @@ class News:
     """
 
     def __init__(
-        self, book: Book, books: Quotas, line: Line, queue: SchedulingQueue, changed: Changed
+        self,
+        groups: PodGroups,
+        books: Quotas,
+        line: WaitLine,
+        queue: SchedulingQueue,
+        changed: Changed,
     ) -> None:
-        self._book = book
+        self._groups = groups
         self._quotas = books
         self._line = line
         self._queue = queue
@@ -45,30 +50,30 @@ class News:
 
     # --- objects -----------------------------------------------------------------------------
 
-    def group_seen(self, group: PodGroup, now: float) -> None:
+    def update_group(self, group: PodGroup, now: float) -> None:
         """A group appeared or changed."""
-        gang = self._book.get(group.key)
+        gang = self._groups.get(group.key)
         before = None if gang is None else gang.group
-        gang = self._book.group_seen(group)
+        gang = self._groups.update_group(group)
         if before is not None and before.spec == group.spec:
             return
-        gang.hopeless = False
+        gang.is_infeasible = False
         if group.spec.queue:
             for member in gang.members.values():
-                if member.place in (Place.ASSUMED, Place.BOUND):
+                if member.state in (MemberState.ASSUMED, MemberState.BOUND):
                     self._charge(member.pod, group.spec.queue)
         self._changed(gang)
         self._wake(gang, now)
 
-    def group_gone(self, group: PodGroup, now: float) -> None:
+    def delete_group(self, group: PodGroup, now: float) -> None:
         """A group is gone; its pods wait for it to come back."""
-        gang = self._book.get(group.key)
+        gang = self._groups.get(group.key)
         if gang is not None:
-            self.waits_no_more(gang, now)
-            self._book.group_gone(group.key)
+            self.stop_waiting(gang, now)
+            self._groups.delete_group(group.key)
             self._wake(gang, now)
 
-    def queue_seen(self, queue: Queue) -> None:
+    def update_queue(self, queue: Queue) -> None:
         """A queue appeared or changed.
 
         Raises:
@@ -78,16 +83,16 @@ class News:
         self._line.grants_changed()
         self._changed(queue.metadata.name)
 
-    def queue_gone(self, queue: Queue) -> None:
+    def delete_queue(self, queue: Queue) -> None:
         """A queue is gone: nobody is admitted to it any more."""
         if self._quotas.known(queue.metadata.name):
             self._quotas.grant(queue.metadata.name, None)
             self._line.grants_changed()
 
-    def pod_seen(self, pod: Pod, now: float) -> None:
+    def update_pod(self, pod: Pod, now: float) -> None:
         """A pod appeared or changed."""
-        left = self._book.pod_moved(pod)
-        gang = self._book.pod_seen(pod)
+        left = self._groups.move_pod(pod)
+        gang = self._groups.update_pod(pod)
         if left is not None:
             self._left(left, pod, gang, now)
         if is_finished(pod):
@@ -100,20 +105,22 @@ class News:
             self._leaves_line(pod, gang, now)
         if gang is not None:
             self._changed(gang)
-            if gang.since is not None and (gang.started or not gang.tally[Place.WAITING]):
-                self.waits_no_more(gang, now)  # somebody else placed it
-            if not pod.spec.node_name and gang.reason and gang.present == gang.min_member:
+            if gang.waiting_since is not None and (
+                gang.started or not gang.counts[MemberState.WAITING]
+            ):
+                self.stop_waiting(gang, now)  # somebody else placed it
+            if not pod.spec.node_name and gang.reason and gang.num_present == gang.min_member:
                 self._wake(gang, now)
 
-    def pod_gone(self, pod: Pod, now: float) -> None:
+    def delete_pod(self, pod: Pod, now: float) -> None:
         """A pod is gone."""
         self._quotas.release(pod.metadata.uid)
-        self._line.pod_leaves(pod.metadata.uid)
-        gang = self._book.pod_gone(pod)
+        self._line.remove_pod(pod.metadata.uid)
+        gang = self._groups.delete_pod(pod)
         if gang is not None:
             self._one_less(gang, now)
 
-    def node_seen(self, node: Node) -> Node:
+    def transform_node(self, node: Node) -> Node:
         """The node as the cache is to have it: tainted while it is kept for a gang."""
         kept = self._line.reservation
         entry = kept.cache.node_info(node.metadata.name)
@@ -124,14 +131,14 @@ class News:
 
     def clear(self) -> None:
         """Forget all pods, to be told of them anew."""
-        self._book.clear()
+        self._groups.clear()
         self._quotas.clear()
 
     # --- nodes given and taken back ----------------------------------------------------------
 
-    def take(self, pod: Pod) -> str:
+    def assume_pod(self, pod: Pod) -> str:
         """The pod was given a node; the queue that it counts against."""
-        gang = self._book.assumed(pod)
+        gang = self._groups.assume_pod(pod)
         queue = self._queue_of(pod, gang)
         if queue:
             self._charge(pod, queue)
@@ -139,10 +146,10 @@ class News:
             self._changed(gang)
         return queue
 
-    def untake(self, pod: Pod) -> None:
+    def forget_pod(self, pod: Pod) -> None:
         """Its node was taken from it again."""
         self._quotas.release(pod.metadata.uid)
-        gang = self._book.forgotten(pod)
+        gang = self._groups.forget_pod(pod)
         if gang is not None:
             self._changed(gang)
 
@@ -151,14 +158,14 @@ class News:
 
         The rest of its gang is bound or being bound and waits for it.
         """
-        gang = self._book.member(pod)
+        gang = self._groups.containing(pod)
         if gang is not None and tried.errors == 1:
             self._queue.activate([pod.metadata.uid], now)
 
-    def waits_no_more(self, gang: Gang, now: float) -> None:
+    def stop_waiting(self, gang: Gang, now: float) -> None:
         """The gang was placed, or cannot be tried any more."""
-        self._line.leave(gang, now)
-        gang.since = None
+        self._line.remove(gang, now)
+        gang.waiting_since = None
         gang.reason = gang.message = ""
         self._changed(gang)
         if gang.queue:
@@ -171,7 +178,7 @@ class News:
         for gang in self._in_line():
             deadline = _deadline(gang)
             if deadline is not None and deadline <= now:
-                self._line.start_anew(gang, now)
+                self._line.restart(gang, now)
                 gang.timeouts += 1
                 self._changed(gang)
         if self._freed:
@@ -195,7 +202,7 @@ class News:
             return
         elsewhere = gang is not None or meta.labels.get(QUEUE_LABEL, "") != known.queue
         if elsewhere or pod.spec.node_name or meta.deletion_timestamp or is_finished(pod):
-            self._line.pod_leaves(uid)
+            self._line.remove_pod(uid)
             self._changed(known.queue)
             if elsewhere:
                 self._queue.activate([uid], now)
@@ -212,8 +219,8 @@ class News:
 
     def _one_less(self, gang: Gang, now: float) -> None:
         self._changed(gang)
-        if not gang.tally[Place.WAITING] or gang.present < gang.min_member:
-            self.waits_no_more(gang, now)
+        if not gang.counts[MemberState.WAITING] or gang.num_present < gang.min_member:
+            self.stop_waiting(gang, now)
         # It may have been the one that listens for events.
         self._wake(gang, now)
 
@@ -276,4 +283,4 @@ def _offers_else(before: Node, after: Node) -> bool:
 
 def _deadline(gang: Gang) -> float | None:
     timeout = None if gang.group is None else gang.group.spec.schedule_timeout_seconds
-    return None if timeout is None or gang.since is None else gang.since + timeout
+    return None if timeout is None or gang.waiting_since is None else gang.waiting_since + timeout

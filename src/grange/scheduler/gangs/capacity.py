@@ -80,7 +80,7 @@ def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integer
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """Where there is room for each shape.
 
     Attributes:
@@ -94,7 +94,7 @@ class Room:
     @classmethod
     def of(
         cls, profiles: Profiles, table: NodeTable, wanted: Sequence[Shape], *, empty: bool = False
-    ) -> "Room":
+    ) -> "Capacity":
         """Measure it."""
         found = []
         for shape in wanted:

@@ -19,7 +19,7 @@ from grange.api.meta import ObjectKey
 _HELD = (GROUP_SCHEDULED, GROUP_RUNNING)
 
 
-class Place(Enum):
+class MemberState(Enum):
     """How far a member is."""
 
     WAITING = "waiting"
@@ -29,20 +29,20 @@ class Place(Enum):
     FAILED = "failed"
 
 
-ON_NODES = (Place.ASSUMED, Place.BOUND)
+ON_NODES = (MemberState.ASSUMED, MemberState.BOUND)
 
 
 @dataclass(slots=True)
-class Member:
+class GangMember:
     """A pod of a group."""
 
     pod: Pod
-    place: Place
+    state: MemberState
 
     @property
-    def goes(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether it has a node and is on its way out: its gang is as good as without it."""
-        return self.place in ON_NODES and bool(self.pod.metadata.deletion_timestamp)
+        return self.state in ON_NODES and bool(self.pod.metadata.deletion_timestamp)
 
 
 @dataclass(slots=True, eq=False)
@@ -53,64 +53,66 @@ class Gang:
         key: namespace and name of the group.
         group: the object; None while only pods name it.
         members: by UID, in the order in which they appeared.
-        placed_once: a quorum was placed, and not all of them have gone since.
-        since: monotonic seconds when it could first be tried, or when its time started anew.
+        was_placed: a quorum was placed, and not all of them have gone since.
+        waiting_since: monotonic seconds when it could first be tried, or when its time started anew.
         overtaken: how many pods that come after it were placed while it waited.
         reason: a word for what it waits for; empty when it waits for nothing.
         message: the same in a sentence.
         rank: its place in line: priority (negated), then since when it waits.
         timeouts: how often its time was over.
-        hopeless: not even all nodes together, empty, would do.
-        tally: how many members are how far.
-        going: how many of those with a node are on their way out.
+        is_infeasible: not even all nodes together, empty, would do.
+        counts: how many members are how far.
+        num_terminating: how many of those with a node are on their way out.
     """
 
     key: ObjectKey
     group: PodGroup | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    placed_once: bool = False
-    since: float | None = None
+    members: dict[str, GangMember] = field(default_factory=dict)
+    was_placed: bool = False
+    waiting_since: float | None = None
     overtaken: int = 0
     rank: tuple[float, float] = (0.0, 0.0)
     reason: str = ""
     message: str = ""
     timeouts: int = 0
-    hopeless: bool = False
-    tally: dict[Place, int] = field(default_factory=lambda: dict.fromkeys(Place, 0))
-    going: int = 0
+    is_infeasible: bool = False
+    counts: dict[MemberState, int] = field(default_factory=lambda: dict.fromkeys(MemberState, 0))
+    num_terminating: int = 0
 
     def waiting(self) -> list[Pod]:
         """The members that have no node."""
-        return [item.pod for item in self.members.values() if item.place is Place.WAITING]
+        return [item.pod for item in self.members.values() if item.state is MemberState.WAITING]
 
-    def move(self, uid: str, pod: Pod, place: Place) -> None:
+    def move(self, uid: str, pod: Pod, state: MemberState) -> None:
         """A member is as far as this now; a new one joins."""
         member = self.members.get(uid)
         if member is None:
-            member = self.members[uid] = Member(pod, place)
+            member = self.members[uid] = GangMember(pod, state)
         else:
-            self.tally[member.place] -= 1
-            self.going -= member.goes
-            member.pod, member.place = pod, place
-        self.tally[place] += 1
-        self.going += member.goes
+            self.counts[member.state] -= 1
+            self.num_terminating -= member.is_terminating
+            member.pod, member.state = pod, state
+        self.counts[state] += 1
+        self.num_terminating += member.is_terminating
 
     def drop(self, uid: str) -> None:
         """Somebody is a member no longer, if ever."""
         member = self.members.pop(uid, None)
         if member is not None:
-            self.tally[member.place] -= 1
-            self.going -= member.goes
+            self.counts[member.state] -= 1
+            self.num_terminating -= member.is_terminating
 
     @property
-    def present(self) -> int:
+    def num_present(self) -> int:
         """How many members there are, without those that failed or give up their nodes."""
-        return len(self.members) - self.tally[Place.FAILED] - self.going
+        return len(self.members) - self.counts[MemberState.FAILED] - self.num_terminating
 
     @property
-    def there(self) -> int:
+    def num_placed(self) -> int:
         """How many have a node, have not ended and are not on their way out."""
-        return self.tally[Place.ASSUMED] + self.tally[Place.BOUND] - self.going
+        return (
+            self.counts[MemberState.ASSUMED] + self.counts[MemberState.BOUND] - self.num_terminating
+        )
 
     @property
     def min_member(self) -> int:
@@ -118,17 +120,19 @@ class Gang:
         return 1 if self.group is None else self.group.spec.min_member
 
     @property
-    def quorum(self) -> int:
+    def num_counted(self) -> int:
         """How many members count towards it already: with a node, or successfully ended."""
-        return self.there + self.tally[Place.SUCCEEDED]
+        return self.num_placed + self.counts[MemberState.SUCCEEDED]
 
     @property
     def started(self) -> bool:
         """Whether it was placed as a gang and members are there: then others come one by one."""
-        if not self.there or self.group is None:
+        if not self.num_placed or self.group is None:
             return False
         return (
-            self.placed_once or self.quorum >= self.min_member or self.group.status.phase in _HELD
+            self.was_placed
+            or self.num_counted >= self.min_member
+            or self.group.status.phase in _HELD
         )
 
     @property
@@ -137,12 +141,12 @@ class Gang:
         return "" if self.group is None else self.group.spec.queue
 
 
-class Book:
+class PodGroups:
     """All groups."""
 
     def __init__(self) -> None:
         self._gangs: dict[ObjectKey, Gang] = {}
-        self._homes: dict[str, ObjectKey] = {}  # of every member, by UID: labels may change
+        self._keys: dict[str, ObjectKey] = {}  # of every member, by UID: labels may change
 
     def __iter__(self) -> Iterator[Gang]:
         return iter(self._gangs.values())
@@ -161,16 +165,16 @@ class Book:
             gang = self._gangs[key] = Gang(key)
         return gang
 
-    def member(self, pod: Pod) -> Gang | None:
+    def containing(self, pod: Pod) -> Gang | None:
         """The gang that the pod is a member of, if any."""
-        key = self._homes.get(pod.metadata.uid)
+        key = self._keys.get(pod.metadata.uid)
         return None if key is None else self._gangs.get(key)
 
     def get(self, key: ObjectKey) -> Gang | None:
         """The gang of a group."""
         return self._gangs.get(key)
 
-    def group_seen(self, group: PodGroup) -> Gang:
+    def update_group(self, group: PodGroup) -> Gang:
         """The object appeared or changed."""
         gang = self._gangs.get(group.key)
         if gang is None:
@@ -178,106 +182,110 @@ class Book:
         gang.group = group
         return gang
 
-    def group_gone(self, key: ObjectKey) -> Gang | None:
+    def delete_group(self, key: ObjectKey) -> Gang | None:
         """The object is gone; its pods may still be there."""
         gang = self._gangs.get(key)
         if gang is not None:
             gang.group = None
-            self._tidy(gang)
+            self._prune(gang)
         return gang
 
-    def pod_moved(self, pod: Pod) -> Gang | None:
+    def move_pod(self, pod: Pod) -> Gang | None:
         """The gang that the pod was in until now, if its label names that no longer.
 
         If the label names another one, the pod is in that from now on, as far as it was.
         """
         uid = pod.metadata.uid
-        home = self._homes.get(uid)
-        if home is None or home.name == pod.metadata.labels.get(GROUP_LABEL, ""):
+        key = self._keys.get(uid)
+        if key is None or key.name == pod.metadata.labels.get(GROUP_LABEL, ""):
             return None
-        left = self._gangs[home]
-        place = left.members[uid].place
+        left = self._gangs[key]
+        state = left.members[uid].state
         self._drop(left, uid)
         gang = self.of(pod)
         if gang is not None:
-            gang.move(uid, pod, place)
-            self._homes[uid] = gang.key
+            gang.move(uid, pod, state)
+            self._keys[uid] = gang.key
         return left
 
-    def pod_seen(self, pod: Pod) -> Gang | None:
+    def update_pod(self, pod: Pod) -> Gang | None:
         """A pod appeared or changed; its gang, if it is in one."""
-        self.pod_moved(pod)
+        self.move_pod(pod)
         gang = self.of(pod)
         if gang is None:
             return None
         uid = pod.metadata.uid
-        self._homes[uid] = gang.key
-        place = _place(pod)
+        self._keys[uid] = gang.key
+        state = _state_of(pod)
         known = gang.members.get(uid)
-        if place is Place.WAITING and known is not None and known.place is Place.ASSUMED:
-            place = Place.ASSUMED
-        gang.move(uid, pod, place)
-        if place in (Place.SUCCEEDED, Place.FAILED) or gang.members[uid].goes:
-            _settle(gang)
+        if (
+            state is MemberState.WAITING
+            and known is not None
+            and known.state is MemberState.ASSUMED
+        ):
+            state = MemberState.ASSUMED
+        gang.move(uid, pod, state)
+        if state in (MemberState.SUCCEEDED, MemberState.FAILED) or gang.members[uid].is_terminating:
+            _reset_if_empty(gang)
         return gang
 
-    def pod_gone(self, pod: Pod) -> Gang | None:
+    def delete_pod(self, pod: Pod) -> Gang | None:
         """A pod is gone, or does not want a node any more; its gang, if it was in one."""
-        gang = self.member(pod) or self._named(pod)
+        gang = self.containing(pod) or self._known(pod)
         if gang is not None:
             self._drop(gang, pod.metadata.uid)
         return gang
 
-    def assumed(self, pod: Pod) -> Gang | None:
+    def assume_pod(self, pod: Pod) -> Gang | None:
         """The pod was given a node; its gang, if it is in one."""
-        gang = self.member(pod)
+        gang = self.containing(pod)
         if gang is not None:
-            gang.move(pod.metadata.uid, pod, Place.ASSUMED)
+            gang.move(pod.metadata.uid, pod, MemberState.ASSUMED)
         return gang
 
-    def forgotten(self, pod: Pod) -> Gang | None:
+    def forget_pod(self, pod: Pod) -> Gang | None:
         """The node was taken back; its gang, if it is in one."""
-        gang = self.member(pod)
+        gang = self.containing(pod)
         if gang is None:
-            return self._named(pod)
+            return self._known(pod)
         member = gang.members[pod.metadata.uid]
-        if member.place is Place.ASSUMED:
-            gang.move(pod.metadata.uid, member.pod, Place.WAITING)
-        _settle(gang)
+        if member.state is MemberState.ASSUMED:
+            gang.move(pod.metadata.uid, member.pod, MemberState.WAITING)
+        _reset_if_empty(gang)
         return gang
 
     def clear(self) -> None:
         """Forget the members, to be told of them anew; groups and how they wait are kept."""
         for gang in self._gangs.values():
             gang.members.clear()
-            gang.tally = dict.fromkeys(Place, 0)
-            gang.going = 0
-        self._homes.clear()
+            gang.counts = dict.fromkeys(MemberState, 0)
+            gang.num_terminating = 0
+        self._keys.clear()
 
-    def _named(self, pod: Pod) -> Gang | None:
+    def _known(self, pod: Pod) -> Gang | None:
         """The gang that the pod names, if it is known."""
         name = pod.metadata.labels.get(GROUP_LABEL, "")
         return self._gangs.get(ObjectKey(pod.metadata.namespace, name))
 
     def _drop(self, gang: Gang, uid: str) -> None:
         gang.drop(uid)
-        self._homes.pop(uid, None)
-        _settle(gang)
-        self._tidy(gang)
+        self._keys.pop(uid, None)
+        _reset_if_empty(gang)
+        self._prune(gang)
 
-    def _tidy(self, gang: Gang) -> None:
+    def _prune(self, gang: Gang) -> None:
         if gang.group is None and not gang.members:
             self._gangs.pop(gang.key, None)
 
 
-def _settle(gang: Gang) -> None:
-    if not gang.there:
-        gang.placed_once = False
+def _reset_if_empty(gang: Gang) -> None:
+    if not gang.num_placed:
+        gang.was_placed = False
 
 
-def _place(pod: Pod) -> Place:
+def _state_of(pod: Pod) -> MemberState:
     if pod.status.phase == "Succeeded":
-        return Place.SUCCEEDED
+        return MemberState.SUCCEEDED
     if pod.status.phase == "Failed":
-        return Place.FAILED
-    return Place.BOUND if pod.spec.node_name else Place.WAITING
+        return MemberState.FAILED
+    return MemberState.BOUND if pod.spec.node_name else MemberState.WAITING

@@ -31,7 +31,7 @@ class _Level:
         self.pods: Integers = np.zeros(0, np.int64)
 
 
-class Removable:
+class LowerPriority:
     """The sums of one snapshot, by priority.
 
     Args:

@@ -14,11 +14,11 @@ from grange.scheduler.gangs.quotas import Amounts, Rank
 
 _SLACK = 64  # entries of nobody that are worth no clearing up
 
-Entry = tuple[Rank, int, "Waiter"]
+Entry = tuple[Rank, int, "QuotaWaiter"]
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class QuotaWaiter:
     """Somebody who waits for quota.
 
     Attributes:
@@ -36,7 +36,7 @@ class Waiter:
     overtaken: int = 0
 
 
-class Waiters:
+class QuotaWaiters:
     """Those who wait for quota.
 
     Args:
@@ -45,25 +45,25 @@ class Waiters:
 
     def __init__(self, impossible: Callable[[str, Amounts], bool]) -> None:
         self._impossible = impossible
-        self._all: dict[str, Waiter] = {}
+        self._all: dict[str, QuotaWaiter] = {}
         self._heaps: dict[str, list[Entry]] = {}
         self._counts: dict[str, int] = {}  # by queue how many wait for it
-        self._hopeless: dict[str, None] = {}
+        self._infeasible: dict[str, None] = {}
         self._made = 0
 
-    def put(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> Waiter:
+    def put(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> QuotaWaiter:
         """Somebody waits, or still waits; for another queue it is counted anew how often overtaken."""
         known = self._all.get(owner)
         if known is None or known.queue != queue:
             self.drop(owner)
-            known = self._all[owner] = Waiter(owner, queue, wanted, rank)
+            known = self._all[owner] = QuotaWaiter(owner, queue, wanted, rank)
             self._counts[queue] = self._counts.get(queue, 0) + 1
             self._push(known)
             return known
         moved = known.rank != rank
         known.wanted, known.rank = wanted, rank
-        if moved or owner in self._hopeless:
-            self._hopeless.pop(owner, None)
+        if moved or owner in self._infeasible:
+            self._infeasible.pop(owner, None)
             self._push(known)
         return known
 
@@ -72,12 +72,12 @@ class Waiters:
         known = self._all.pop(owner, None)
         if known is None:
             return
-        self._hopeless.pop(owner, None)
+        self._infeasible.pop(owner, None)
         self._counts[known.queue] -= 1
         if not self._counts[known.queue]:
             del self._counts[known.queue], self._heaps[known.queue]
 
-    def first(self, queues: Iterable[str]) -> Waiter | None:
+    def first(self, queues: Iterable[str]) -> QuotaWaiter | None:
         """Who comes first of those who wait for one of the queues and could ever be admitted."""
         found = (self._head(queue) for queue in queues)
         return min(
@@ -87,9 +87,9 @@ class Waiters:
         )
 
     def grants_changed(self) -> None:
-        """Who was hopeless may hope again."""
-        hopeless, self._hopeless = self._hopeless, {}
-        for owner in hopeless:
+        """Who was infeasible may hope again."""
+        infeasible, self._infeasible = self._infeasible, {}
+        for owner in infeasible:
             self._push(self._all[owner])
 
     @property
@@ -102,25 +102,25 @@ class Waiters:
         """How many entries there are, those that stand for nobody among them (a work counter)."""
         return sum(map(len, self._heaps.values()))
 
-    def _head(self, queue: str) -> Waiter | None:
+    def _head(self, queue: str) -> QuotaWaiter | None:
         heap = self._heaps.get(queue, [])
         while heap:
             waiter = heap[0][2]
-            if self._stands(heap[0]):
+            if self._is_current(heap[0]):
                 if not self._impossible(queue, waiter.wanted):
                     return waiter
-                self._hopeless[waiter.owner] = None
+                self._infeasible[waiter.owner] = None
             heappop(heap)
         return None
 
-    def _push(self, waiter: Waiter) -> None:
+    def _push(self, waiter: QuotaWaiter) -> None:
         heap = self._heaps.setdefault(waiter.queue, [])
         self._made += 1
         heappush(heap, (waiter.rank, self._made, waiter))
         if len(heap) > 2 * len(self._all) + _SLACK:
-            heap[:] = [entry for entry in heap if self._stands(entry)]
+            heap[:] = [entry for entry in heap if self._is_current(entry)]
             heapify(heap)
 
-    def _stands(self, entry: Entry) -> bool:
+    def _is_current(self, entry: Entry) -> bool:
         rank, _, waiter = entry
         return self._all.get(waiter.owner) is waiter and waiter.rank == rank

@@ -25,17 +25,17 @@ from grange.scheduler.cycle import Batch, Cycle, Outcome, Placed, Unplaced, Wait
 from grange.scheduler.decision import Rejection
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import PostFilterResult, Profiles
-from grange.scheduler.gangs import quotas, reservation, room
-from grange.scheduler.gangs.lenses import past_reservations, within
-from grange.scheduler.gangs.line import Line
-from grange.scheduler.gangs.members import Book, Gang
-from grange.scheduler.gangs.news import Changed, News
-from grange.scheduler.gangs.preempting import Preempting
+from grange.scheduler.gangs import capacity, quotas, reservation
+from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
+from grange.scheduler.gangs.pod_groups import Gang, PodGroups
+from grange.scheduler.gangs.pod_overrides import past_reservations, within
+from grange.scheduler.gangs.preemption import GangPreemption
 from grange.scheduler.gangs.quotas import Quotas, Rank
 from grange.scheduler.gangs.reclaim import borrowers
 from grange.scheduler.gangs.reservation import Reservation
+from grange.scheduler.gangs.topology_options import views
 from grange.scheduler.gangs.transaction import Transaction
-from grange.scheduler.gangs.views import views
+from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import QueuedPod
 from grange.scheduler.queue import SchedulingQueue
@@ -78,7 +78,7 @@ class _Attempt:
         return _wanted(self.candidates[: self.need])
 
 
-class GangUnits:
+class Coscheduling:
     """The gangs and queues of one scheduling loop.
 
     Args:
@@ -90,7 +90,7 @@ class GangUnits:
         changed: told of every gang and queue whose status may be different.
 
     Attributes:
-        unpromised: told of pods whose promised room was taken back; the cluster is to know, too.
+        withdrawn: told of pods whose promised room was taken back; the cluster is to know, too.
         book: who belongs to which group.
         quotas: what each queue uses.
         line: who waits.
@@ -114,13 +114,13 @@ class GangUnits:
         self._queue = queue
         self._changed = changed
         self._now = 0.0
-        self.unpromised: Callable[[Sequence[PodInfo]], None] = lambda pods: None
-        self.book = Book()
+        self.withdrawn: Callable[[Sequence[PodInfo]], None] = lambda pods: None
+        self.groups = PodGroups()
         self.quotas = Quotas()
         self.reservation = Reservation(cache, queue)
-        self.line = Line(self.quotas, self.reservation, overtakes, self._nodes_for)
-        self.news = News(self.book, self.quotas, self.line, queue, changed)
-        self.preempting = Preempting(cycle, self.book, self._withdrawn)
+        self.wait_line = WaitLine(self.quotas, self.reservation, overtakes, self._nodes_for)
+        self.handlers = GangEventHandlers(self.groups, self.quotas, self.wait_line, queue, changed)
+        self.preemption = GangPreemption(cycle, self.groups, self._withdrawn)
         self._info = cache.info
         self.attempts = 0
         self.rollbacks = 0
@@ -133,22 +133,22 @@ class GangUnits:
         pod = queued.info.pod
         if not pod.metadata.labels:
             return self._seen_by(queued)
-        gang = self.book.of(pod)
+        gang = self.groups.of(pod)
         if gang is None:
             return self._single(queued, pod.metadata.labels.get(QUEUE_LABEL, ""), now)
         if pod.metadata.uid not in gang.members:
-            self.book.pod_seen(pod)
+            self.groups.update_pod(pod)
         if gang.group is None:
             return self._put_aside(
                 gang, queued, NO_GROUP, f"pod group {gang.key} does not exist", now
             )
-        if gang.started or gang.quorum >= gang.min_member:
+        if gang.started or gang.num_counted >= gang.min_member:
             if self._held_back(gang):
                 self._queue.turn_down(queued, _ASLEEP, now)
                 return Unplaced(queued, self._rejection(HELD_BACK, _ASLEEP))
             return self._single(queued, gang.queue, now)
-        if gang.present < gang.min_member:
-            message = f"waits for minMember: {gang.present} of {gang.min_member} pods exist"
+        if gang.num_present < gang.min_member:
+            message = f"waits for minMember: {gang.num_present} of {gang.min_member} pods exist"
             told = f"waits until {gang.min_member} pods of pod group {gang.key} exist"
             return self._put_aside(gang, queued, TOO_FEW, message, now, told=told)
         return self._try(gang, queued, now)
@@ -156,21 +156,21 @@ class GangUnits:
     def placed(self, placed: Placed) -> None:
         """See ``cycle.Units``."""
         pod = placed.info.pod
-        queue = self.news.take(pod) if pod.metadata.labels else ""
-        if queue or self.line.head is not None:
-            self.line.placed(_rank(placed.queued), 1, queue, self._now)
+        queue = self.handlers.assume_pod(pod) if pod.metadata.labels else ""
+        if queue or self.wait_line.head is not None:
+            self.wait_line.count_overtakes(_rank(placed.queued), 1, queue, self._now)
 
     def taken_back(self, placed: Placed) -> None:
         """See ``cycle.Units``."""
-        self.news.untake(placed.info.pod)
+        self.handlers.forget_pod(placed.info.pod)
 
-    def dragged(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
+    def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """See ``cycle.Units``."""
-        return self.preempting.dragged(victims, pod.pod.spec.priority)
+        return self.preemption.gang_victims(victims, pod.pod.spec.priority)
 
     def failed(self, queued: QueuedPod, rejection: Rejection, now: float) -> Outcome | None:
         """See ``cycle.Units``."""
-        gang = self.book.member(queued.info.pod)
+        gang = self.groups.containing(queued.info.pod)
         if gang is None or gang.started:
             return None
         attempt = _Attempt(gang, queued, self._candidates(gang), 0)
@@ -178,7 +178,7 @@ class GangUnits:
 
     def permits_decided(self, pods: Iterable[Placed], now: float) -> None:
         """Pods are held no longer: members of their gangs that waited for that go on."""
-        for gang in dict.fromkeys(self.book.member(placed.info.pod) for placed in pods):
+        for gang in dict.fromkeys(self.groups.containing(placed.info.pod) for placed in pods):
             if gang is not None and gang.started:
                 found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
                 asleep = [item.uid for item in found if item and item.rejectors == _ASLEEP]
@@ -188,7 +188,7 @@ class GangUnits:
         """Whether the quorum may yet be taken back as a whole; who joined it would be left alone."""
         permits = self._cycle.permits
         held = sum(uid in permits for uid in gang.members) if permits else 0
-        return bool(held) and gang.quorum - held < gang.min_member
+        return bool(held) and gang.num_counted - held < gang.min_member
 
     # --- single pods -------------------------------------------------------------------------
 
@@ -198,14 +198,14 @@ class GangUnits:
             rank = _rank(queued)
             refusal = self.quotas.refusal(queue, wanted, rank)
             if refusal:
-                self.line.pod_waits(queued.uid, queue, wanted, rank)
+                self.wait_line.add_pod(queued.uid, queue, wanted, rank)
                 room = self._reclaim(queued, queue, wanted)
                 if room is None:
-                    self.preempting.withdraw([queued.info])
+                    self.preemption.withdraw([queued.info])
                 self._queue.turn_down(queued, _OVER, now)
                 self._changed(queue)
                 return Unplaced(queued, self._rejection(refusal, _OVER), room)
-            self.line.pod_leaves(queued.uid)
+            self.wait_line.remove_pod(queued.uid)
         return self._seen_by(queued)
 
     def _reclaim(
@@ -219,7 +219,7 @@ class GangUnits:
             self._cycle.refresh()
         except SnapshotInconsistent:
             return None
-        found = self.preempting.make_room([(queued, queued.info)], 1, [queued.info], going)
+        found = self.preemption.make_room([(queued, queued.info)], 1, [queued.info], going)
         room = found.get(queued.uid)
         if room is not None:
             self._cycle.promise(queued.info, room)
@@ -227,7 +227,7 @@ class GangUnits:
 
     def _seen_by(self, queued: QueuedPod) -> PodInfo:
         """Who comes before the gang that nodes are kept for may use them."""
-        head = self.line.for_nodes.get(self.reservation.owner)
+        head = self.wait_line.for_nodes.get(self.reservation.owner)
         if head is None or _rank(queued) > head.rank:
             return queued.info
         return past_reservations(queued.info)
@@ -236,14 +236,14 @@ class GangUnits:
 
     def _try(self, gang: Gang, leader: QueuedPod, now: float) -> Outcome:
         candidates = self._candidates(gang)
-        need = gang.min_member - gang.quorum
+        need = gang.min_member - gang.num_counted
         if len(candidates) < need:
             message = f"waits for minMember: {len(candidates)} of {need} pods may be scheduled"
             told = f"waits until {need} more pods of pod group {gang.key} may be scheduled"
             return self._put_aside(gang, leader, TOO_FEW, message, now, told=told)
-        if gang.since is None:
-            gang.since = now
-        gang.rank = (-float(candidates[0].info.pod.spec.priority), gang.since)
+        if gang.waiting_since is None:
+            gang.waiting_since = now
+        gang.rank = (-float(candidates[0].info.pod.spec.priority), gang.waiting_since)
         attempt = _Attempt(gang, leader, candidates, need)
         self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)  # members came, went or changed
         refusal = self._refusal(attempt)
@@ -266,7 +266,7 @@ class GangUnits:
         except SnapshotInconsistent as error:
             return self._no_place(attempt, 0, self._rejection(str(error), error=True), now)
         pods = [queued.info for queued in attempt.candidates]
-        head = self.line.for_nodes.get(self.reservation.owner)
+        head = self.wait_line.for_nodes.get(self.reservation.owner)
         if head is not None and gang.rank <= head.rank:
             pods = [past_reservations(pod) for pod in pods]
         found = views(self._profiles, self._cycle.snapshot, gang, pods, need)
@@ -311,10 +311,10 @@ class GangUnits:
             if placed.queued is not attempt.leader:
                 placed.queued.attempts += 1
                 self._queue.delete(placed.uid)
-            self.news.take(placed.info.pod)
-        gang.placed_once = True
-        self.news.waits_no_more(gang, now)
-        self.line.placed(gang.rank, len(chosen), attempt.queue, now)
+            self.handlers.assume_pod(placed.info.pod)
+        gang.was_placed = True
+        self.handlers.stop_waiting(gang, now)
+        self.wait_line.count_overtakes(gang.rank, len(chosen), attempt.queue, now)
         rest = [queued.uid for queued in attempt.candidates if queued.uid not in chosen]
         self._queue.activate(rest, now)
         if transaction.waits:
@@ -334,7 +334,7 @@ class GangUnits:
         return self.quotas.refusal(attempt.queue, wanted, attempt.gang.rank)
 
     def _over_quota(self, attempt: _Attempt, refusal: str, now: float) -> Outcome:
-        self.line.wait_for_quota(attempt.gang, attempt.wanted, now)
+        self.wait_line.wait_for_quota(attempt.gang, attempt.wanted, now)
         self._changed(attempt.queue)
         going = self._borrowers(attempt.queue, attempt.wanted)
         rooms = self._make_room(attempt, going) if going else {}
@@ -343,10 +343,12 @@ class GangUnits:
     def _borrowers(self, queue: str, wanted: quotas.Amounts) -> tuple[PodInfo, ...]:
         """Who has to give back what the queue may have."""
 
-        def dragged(victims: Sequence[PodInfo], gone: Sequence[PodInfo]) -> tuple[PodInfo, ...]:
-            return self.preempting.dragged(victims, _ANY_PRIORITY, gone)
+        def gang_victims(
+            victims: Sequence[PodInfo], gone: Sequence[PodInfo]
+        ) -> tuple[PodInfo, ...]:
+            return self.preemption.gang_victims(victims, _ANY_PRIORITY, gone)
 
-        return borrowers(self.quotas, self._info, dragged, queue, wanted)
+        return borrowers(self.quotas, self._info, gang_victims, queue, wanted)
 
     def _no_place(
         self,
@@ -358,7 +360,7 @@ class GangUnits:
     ) -> Outcome:
         if rejection is not None and rejection.error:
             return self._turn_down(attempt, ERROR, rejection, now)
-        self.line.wait_for_nodes(attempt.gang, now)
+        self.wait_line.wait_for_nodes(attempt.gang, now)
         story = f"gang wants {attempt.need}, room for {best}"
         if lack:
             story += f" {lack}" if lack.startswith("in ") else f"; {lack}"
@@ -390,7 +392,7 @@ class GangUnits:
             seen = members
             if topology is not None and domains:
                 seen = [(queued, within(info, topology.key, domains)) for queued, info in members]
-            found = self.preempting.make_room(seen, attempt.need, waiting, going)
+            found = self.preemption.make_room(seen, attempt.need, waiting, going)
             for queued in attempt.candidates:
                 if queued.uid in found:
                     self._cycle.promise(queued.info, found[queued.uid])
@@ -401,9 +403,11 @@ class GangUnits:
     def _domains(self, attempt: _Attempt, key: str) -> list[tuple[str, ...]]:
         """A few domains that would hold the gang if they were empty, the roomiest now first."""
         table = self._cycle.snapshot.table
-        shapes = room.shapes(self._profiles, [queued.info for queued in attempt.candidates])
-        empty = room.Room.of(self._profiles, table, shapes, empty=True).by_domain(table, key)
-        now = room.Room.of(self._profiles, table, shapes).by_domain(table, key)
+        shapes = capacity.shapes(self._profiles, [queued.info for queued in attempt.candidates])
+        empty = capacity.Capacity.of(self._profiles, table, shapes, empty=True).by_domain(
+            table, key
+        )
+        now = capacity.Capacity.of(self._profiles, table, shapes).by_domain(table, key)
         fitting = [value for value, fits in empty.items() if fits >= attempt.need]
         fitting.sort(key=lambda value: (-now.get(value, 0), value))
         return [(value,) for value in fitting[:_DOMAINS]]
@@ -434,7 +438,7 @@ class GangUnits:
         if not rooms:
             # Room that it cannot use now must not stay promised to it.
             useless = (
-                self.preempting.withdraw if reason == OVER_QUOTA else self.preempting.under_way
+                self.preemption.withdraw if reason == OVER_QUOTA else self.preemption.under_way
             )
             useless([queued.info for queued in attempt.candidates])
         told = [leader] if gang.reason == reason and not rooms else attempt.candidates
@@ -445,15 +449,15 @@ class GangUnits:
         self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float, told: str = ""
     ) -> Outcome:
         """A pod of a gang waits; the gang's own message counts, the pod's must not grow stale."""
-        self.preempting.withdraw([queued.info])
+        self.preemption.withdraw([queued.info])
         self._queue.turn_down(queued, _ASLEEP, now)
         self._note(gang, reason, message)
         return Unplaced(queued, self._rejection(told or message, _ASLEEP))
 
     def _withdrawn(self, pods: Sequence[PodInfo]) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
-        self.unpromised(pods)
-        gang = self.book.member(pods[0].pod)
+        self.withdrawn(pods)
+        gang = self.groups.containing(pods[0].pod)
         if gang is not None:
             gang.reason = ""  # its members were told where they would go: all need a new word
 
@@ -470,10 +474,10 @@ class GangUnits:
 
     def _nodes_for(self, gang: Gang) -> tuple[str, ...] | None:
         """Nodes that would hold what the gang still needs; None when no nodes would."""
-        candidates = self._candidates(gang)[: gang.min_member - gang.quorum]
+        candidates = self._candidates(gang)[: gang.min_member - gang.num_counted]
         if not candidates or gang.group is None:
             return None
-        shapes = room.shapes(self._profiles, [queued.info for queued in candidates])
+        shapes = capacity.shapes(self._profiles, [queued.info for queued in candidates])
         topology = gang.group.spec.topology
         key = "" if topology is None or topology.mode == PREFERRED else topology.key
         return reservation.choose(self._profiles, self._cycle.snapshot, shapes, key)

@@ -15,7 +15,7 @@ from grange.scheduler.preemption.victims import Rank
 _MOST = 4096  # ranks that are kept beside those of the places
 
 
-class Ranking:
+class RankIndex:
     """The rank of each place.
 
     Args:

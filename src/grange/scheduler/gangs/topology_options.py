@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from grange.api.kinds.podgroup import PREFERRED, PodGroup
 from grange.api.quantity import QuantityError
 from grange.scheduler.framework import Profiles
-from grange.scheduler.gangs import quotas, room
-from grange.scheduler.gangs.lenses import within
-from grange.scheduler.gangs.members import ON_NODES, Gang
-from grange.scheduler.gangs.room import Room
+from grange.scheduler.gangs import capacity, quotas
+from grange.scheduler.gangs.capacity import Capacity
+from grange.scheduler.gangs.pod_groups import ON_NODES, Gang
+from grange.scheduler.gangs.pod_overrides import within
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Views:
+class TopologyOptions:
     """How to look at the nodes.
 
     Attributes:
@@ -47,7 +47,7 @@ def views(
     gang: Gang,
     pods: Sequence[PodInfo],
     need: int,
-) -> Views:
+) -> TopologyOptions:
     """What to try; no ways when no attempt could succeed.
 
     Args:
@@ -58,16 +58,16 @@ def views(
         need: how many of them must be placed.
     """
     table, group = snapshot.table, gang.group
-    found = Room.of(profiles, table, room.shapes(profiles, pods))
+    found = Capacity.of(profiles, table, capacity.shapes(profiles, pods))
     whole = found.whole()
     if group is None or whole < need:
-        return Views((), whole)
+        return TopologyOptions((), whole)
     lack = _lack(group, snapshot)
     if lack:
-        return Views((), whole, lack)
+        return TopologyOptions((), whole, lack)
     topology = group.spec.topology
     if topology is None:
-        return Views(((),), whole)
+        return TopologyOptions(((),), whole)
     by_domain = found.by_domain(table, topology.key)
     preferred = topology.mode == PREFERRED
     pinned = () if preferred else _pinned(gang, snapshot, topology.key)
@@ -78,9 +78,9 @@ def views(
     if preferred:
         sets = [*sets, *_together(by_domain, need)]
     if preferred:
-        return Views((*sets, ()), whole, key=topology.key)
+        return TopologyOptions((*sets, ()), whole, key=topology.key)
     most = max(by_domain.values(), default=0)
-    return Views(tuple(sets), most, f"in one domain of {topology.key}", topology.key)
+    return TopologyOptions(tuple(sets), most, f"in one domain of {topology.key}", topology.key)
 
 
 def _alone(by_domain: dict[str, int], size: dict[str, int], need: int) -> list[tuple[str, ...]]:
@@ -104,7 +104,7 @@ def _pinned(gang: Gang, snapshot: NodeInfoSnapshot, key: str) -> frozenset[str]:
     """The domains in which members are."""
     found = set()
     for member in gang.members.values():
-        if member.place in ON_NODES and not member.goes:
+        if member.state in ON_NODES and not member.is_terminating:
             entry = snapshot.get(member.pod.spec.node_name)
             if entry is not None and entry.node is not None:
                 found.add(entry.node.metadata.labels.get(key, ""))
@@ -118,7 +118,7 @@ def _lack(group: PodGroup, snapshot: NodeInfoSnapshot) -> str:
         wanted = quotas.read(group.spec.min_resources)
     except QuantityError:
         return ""  # the server refuses such a group
-    free = room.free(snapshot.table, [*wanted])
+    free = capacity.free(snapshot.table, [*wanted])
     lacking = [
         f"{name} {quotas.shown(name, free[name])} of {quotas.shown(name, amount)}"
         for name, amount in wanted.items()

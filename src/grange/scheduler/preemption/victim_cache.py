@@ -25,7 +25,7 @@ from grange.scheduler.preemption.candidates import (
     UNKNOWN,
     first_candidates,
 )
-from grange.scheduler.preemption.ranking import Ranking
+from grange.scheduler.preemption.rank_index import RankIndex
 from grange.scheduler.preemption.victims import Standing, Victims, rank_of, standings
 
 _PATTERNS_MAX = 4096
@@ -35,7 +35,7 @@ _NOBODY: tuple[_Pods, int] = (), 0
 _PatternKey = tuple[Load, tuple[int, ...], tuple[int, ...]]
 
 
-class Verdicts:
+class VictimCache:
     """The victims on each node, for one class and priority, as long as nodes stay what they are.
 
     Args:
@@ -57,7 +57,7 @@ class Verdicts:
         self._places: list[int] = []  # by row; -1 for those that are not tried
         self._lay_out(order)
         self._states = bytearray(len(order))
-        self._ranking = Ranking(len(order))
+        self._ranking = RankIndex(len(order))
         # Who has to go and how many of them break a budget.
         self._victims: list[tuple[_Pods, int]] = [_NOBODY] * len(order)
         # By load, what the candidates ask and what the nominated ask: who has to go.
@@ -170,7 +170,7 @@ class Verdicts:
     ) -> None:
         budgets = self._handle.budgets
         pods = [one[3] for one in candidates]
-        for key in budgets.about(pods):
+        for key in budgets.covering(pods):
             self._about.setdefault(key, {})[self._rows[place]] = None
         breaking, others = budgets.split(pods)
         standing = {one[2]: one for one in candidates}

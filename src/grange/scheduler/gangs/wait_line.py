@@ -9,14 +9,14 @@ quota is treated alike; its claim ends as soon as its queue admits it.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from grange.scheduler.gangs.members import Gang
+from grange.scheduler.gangs.pod_groups import Gang
+from grange.scheduler.gangs.quota_waiters import QuotaWaiter, QuotaWaiters
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank
 from grange.scheduler.gangs.reservation import Reservation
-from grange.scheduler.gangs.waiters import Waiter, Waiters
 
 
 @dataclass(slots=True)
-class Line:
+class WaitLine:
     """Those who wait.
 
     Attributes:
@@ -35,13 +35,13 @@ class Line:
     nodes_for: Callable[[Gang], tuple[str, ...] | None]
     for_nodes: dict[str, Gang] = field(default_factory=dict)
     for_quota: dict[str, tuple[Gang, str, Amounts]] = field(default_factory=dict)
-    pods: dict[str, Waiter] = field(default_factory=dict)
+    pods: dict[str, QuotaWaiter] = field(default_factory=dict)
     _head: Gang | None = None
-    _waiters: Waiters = field(init=False)
+    _waiters: QuotaWaiters = field(init=False)
 
     def __post_init__(self) -> None:
         """Nobody waits yet."""
-        self._waiters = Waiters(self.quotas.impossible)
+        self._waiters = QuotaWaiters(self.quotas.impossible)
 
     @property
     def head(self) -> Gang | None:
@@ -64,7 +64,7 @@ class Line:
         self._waiters.put(key, gang.queue, wanted, gang.rank)
         self._leave_nodes(key, now)
 
-    def pod_waits(self, uid: str, queue: str, wanted: Amounts, rank: Rank) -> None:
+    def add_pod(self, uid: str, queue: str, wanted: Amounts, rank: Rank) -> None:
         """A single pod is over quota."""
         known = self.pods.get(uid)
         if known is not None and known.queue != queue:
@@ -72,7 +72,7 @@ class Line:
         self.pods[uid] = self._waiters.put(uid, queue, wanted, rank)
         self.quotas.renew(uid, wanted, rank)
 
-    def pod_leaves(self, uid: str) -> bool:
+    def remove_pod(self, uid: str) -> bool:
         """A single pod waits for quota no longer; whether it did."""
         if self.pods.pop(uid, None) is None:
             return False
@@ -80,19 +80,19 @@ class Line:
         self.quotas.unclaim(uid)
         return True
 
-    def leave(self, gang: Gang, now: float) -> None:
+    def remove(self, gang: Gang, now: float) -> None:
         """The gang waits no longer."""
         key = str(gang.key)
         self._leave_quota(key)
         self.quotas.unclaim(key)
-        gang.overtaken, gang.hopeless = 0, False
+        gang.overtaken, gang.is_infeasible = 0, False
         self._leave_nodes(key, now)
 
-    def start_anew(self, gang: Gang, now: float) -> None:
+    def restart(self, gang: Gang, now: float) -> None:
         """Its time is over: it goes on waiting behind all others of its priority."""
         key = str(gang.key)
         self.quotas.unclaim(key)
-        gang.overtaken, gang.since, gang.rank = 0, now, (gang.rank[0], now)
+        gang.overtaken, gang.waiting_since, gang.rank = 0, now, (gang.rank[0], now)
         if key in self.for_quota:
             _, queue, wanted = self.for_quota[key]
             self._waiters.put(key, queue, wanted, gang.rank)
@@ -100,7 +100,7 @@ class Line:
         if self.reservation.owner == key:
             self.reservation.release(now)
 
-    def placed(self, rank: Rank, count: int, queue: str, now: float) -> None:
+    def count_overtakes(self, rank: Rank, count: int, queue: str, now: float) -> None:
         """So many pods were placed: count whom they overtook."""
         head = self._head
         if head is not None and rank > head.rank:
@@ -122,15 +122,15 @@ class Line:
 
     def nodes_changed(self) -> None:
         """A node came or offers something else: who was hopeless may hope again."""
-        if any(gang.hopeless for gang in self.for_nodes.values()):
+        if any(gang.is_infeasible for gang in self.for_nodes.values()):
             for gang in self.for_nodes.values():
-                gang.hopeless = False
+                gang.is_infeasible = False
             self._find_head()
 
     def _keep_nodes(self, gang: Gang, now: float) -> None:
         names = self.nodes_for(gang)
         if names is None:
-            gang.hopeless = True
+            gang.is_infeasible = True
             if self.reservation.owner == str(gang.key):
                 self.reservation.release(now)
             self._find_head()
@@ -148,5 +148,5 @@ class Line:
             self.reservation.release(now)
 
     def _find_head(self) -> None:
-        waiting = (gang for gang in self.for_nodes.values() if not gang.hopeless)
+        waiting = (gang for gang in self.for_nodes.values() if not gang.is_infeasible)
         self._head = min(waiting, key=lambda gang: gang.rank, default=None)

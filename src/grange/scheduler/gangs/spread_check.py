@@ -13,7 +13,7 @@ from grange.placement import kernels
 from grange.placement.columns import Mask
 from grange.placement.spread import Constraint
 from grange.scheduler.framework import Profiles
-from grange.scheduler.gangs.room import Shape
+from grange.scheduler.gangs.capacity import Shape
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.podindex import Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -67,7 +67,7 @@ class _Counts:
             self.counts[self.ids[row]] += count
 
 
-class Evenness:
+class SpreadCheck:
     """The hard constraints of some pods together.
 
     Args:

@@ -1,4 +1,4 @@
-"""Room for a whole gang by preemption, or for nobody.
+"""Capacity for a whole gang by preemption, or for nobody.
 
 The members are gone through in order on the snapshot, as trials. One that finds no node asks the
 PostFilter plugins, as a single pod would; its victims are taken out of the snapshot, it is put where
@@ -15,16 +15,16 @@ from dataclasses import replace
 from grange.scheduler.cycle import Cycle
 from grange.scheduler.decision import Rejection
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
-from grange.scheduler.gangs.members import Book, Gang, Place
+from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import QueuedPod
 from grange.scheduler.preemption.evaluator import was_preempted
-from grange.scheduler.preemption.removable import Removable
+from grange.scheduler.preemption.lower_priority import LowerPriority
 
 Seen = Sequence[tuple[QueuedPod, PodInfo]]
 
 
-class Preempting:
+class GangPreemption:
     """Makes room for gangs.
 
     Args:
@@ -34,14 +34,14 @@ class Preempting:
     """
 
     def __init__(
-        self, cycle: Cycle, book: Book, withdrawn: Callable[[Sequence[PodInfo]], None]
+        self, cycle: Cycle, groups: PodGroups, withdrawn: Callable[[Sequence[PodInfo]], None]
     ) -> None:
         self._withdrawn = withdrawn
         self._cycle = cycle
-        self._book = book
-        self._removable = Removable(cycle.snapshot)
+        self._groups = groups
+        self._removable = LowerPriority(cycle.snapshot)
 
-    def dragged(
+    def gang_victims(
         self, victims: Sequence[PodInfo], priority: int, gone: Sequence[PodInfo] = ()
     ) -> tuple[PodInfo, ...]:
         """The victims, and those who go with them.
@@ -54,7 +54,7 @@ class Preempting:
         found = {info.uid: info for info in victims}
         going = self._by_gang((*gone, *victims))
         for gang in self._by_gang(victims):
-            if gang.quorum - going[gang] < gang.min_member:
+            if gang.num_counted - going[gang] < gang.min_member:
                 for info in self._on_nodes(gang):
                     if info.pod.spec.priority < priority:
                         found.setdefault(info.uid, info)
@@ -117,7 +117,7 @@ class Preempting:
                         return {}
                     continue
                 preempts, node, room = True, asked.nominated, asked
-            victims = self.dragged(room.victims, seen.pod.spec.priority, gone)
+            victims = self.gang_victims(room.victims, seen.pod.spec.priority, gone)
             gone.extend(victims)
             for victim in victims:
                 snapshot.take_out(victim)
@@ -169,7 +169,7 @@ class Preempting:
     def _by_gang(self, pods: Iterable[PodInfo]) -> dict[Gang, int]:
         found: dict[Gang, int] = {}
         for info in pods:
-            gang = self._book.of(info.pod) if info.pod.metadata.labels else None
+            gang = self._groups.of(info.pod) if info.pod.metadata.labels else None
             if info.pod.metadata.deletion_timestamp:
                 continue  # its gang counts it no more
             if gang is not None and gang.group is not None:
@@ -179,7 +179,7 @@ class Preempting:
     def _on_nodes(self, gang: Gang) -> list[PodInfo]:
         found = []
         for uid, member in gang.members.items():
-            if member.place in (Place.ASSUMED, Place.BOUND):
+            if member.state in (MemberState.ASSUMED, MemberState.BOUND):
                 entry = self._cycle.snapshot.node_info_map.get(member.pod.spec.node_name)
                 pods = () if entry is None else entry.pods
                 found += [info for info in pods if info.uid == uid]
