@@ -14,8 +14,7 @@ from typing import ClassVar
 import pytest
 from tests.e2e.planes import GRANGE, Plane, eventually
 
-from grange.app.alerting import post_to
-from grange.reconcile.farm.webhook import Post
+from grange.alerts.webhook import Post, post_to
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

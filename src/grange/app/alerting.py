@@ -1,18 +1,13 @@
-"""Where alerts go, from settings: the log always, a gauge always, a webhook where one is named."""
+"""The alert sinks of a process: the log and a metric always, a URL where one is given."""
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import click
 
+from grange.alerts.alerts import AlertSink, RunningSink, SinkTools
+from grange.alerts.sinks import LogSink, MetricSink, MultiSink
+from grange.alerts.targets import InvalidTarget, check_url, open_sink
 from grange.app.role import Role
-from grange.base.clock import Clock
-from grange.base.errors import GrangeError
-from grange.base.log import Logger
-from grange.base.metrics import CollectorRegistry
-from grange.base.rng import Stream
-from grange.reconcile.farm.alerts import Alerter, GaugeAlerter, LogAlerter, Several
-from grange.reconcile.farm.webhook import Post, WebhookAlerter
 
 ENVIRONMENT = "GRANGE_ALERT_WEBHOOK"
 
@@ -24,83 +19,37 @@ alert_webhook = click.option(
 )
 
 
-class BadWebhook(GrangeError):
-    """The URL cannot be used; the message does not repeat it, for it may hold a secret."""
-
-
 def checked(url: str) -> str:
-    """The URL of a webhook, or nothing.
+    """Return the URL of ``--alert-webhook``; empty means none.
 
     Raises:
-        BadWebhook: it is no HTTP URL.
+        InvalidTarget: no sink takes it.
     """
     try:
-        parts = urlsplit(url)
-        sound = not url or (parts.scheme in {"http", "https"} and bool(parts.hostname))
-    except ValueError:
-        sound = False
-    if not sound:
-        raise BadWebhook("--alert-webhook: write a URL like https://host/path")
-    return url
+        return check_url(url) if url else ""
+    except InvalidTarget as error:
+        raise InvalidTarget(f"--alert-webhook: {error}") from None
 
 
 class Alerting:
-    """The alerters of a process, and what they need to run.
+    """The sinks of a process.
 
     Args:
-        webhook: URL; empty for none.
-        clock, rng, log, metrics: as everywhere.
+        url: of a sink besides log and metric; empty for none.
+        tools: for the sinks.
 
     Attributes:
-        alerter: give this to whoever raises alerts.
+        alert_sink: all of them.
     """
 
-    def __init__(
-        self,
-        webhook: str,
-        *,
-        clock: Clock,
-        rng: Stream,
-        log: Logger,
-        metrics: CollectorRegistry,
-    ) -> None:
-        self._webhook: WebhookAlerter | None = None
-        places: list[Alerter] = [LogAlerter(log), GaugeAlerter(metrics)]
-        if checked(webhook):
-            self._webhook = WebhookAlerter(
-                post_to(webhook), clock=clock, rng=rng, log=log, metrics=metrics
-            )
-            places.append(self._webhook)
-        self.alerter: Alerter = Several(places, log)
+    def __init__(self, url: str, tools: SinkTools) -> None:
+        sinks: list[AlertSink] = [LogSink(tools.log), MetricSink(tools.metrics)]
+        if checked(url):
+            sinks.append(open_sink(url, tools))
+        self._running = [sink for sink in sinks if isinstance(sink, RunningSink)]
+        self.alert_sink: AlertSink = MultiSink(sinks, tools.log)
 
     def roles(self) -> Iterator[Role]:
-        """What must run for alerts to arrive."""
-        if self._webhook is not None:
-            yield Role("alerts", self._webhook.run)
-
-
-def post_to(url: str) -> Post:
-    """POST JSON to a URL, each time on a connection of its own: alerts are rare.
-
-    Redirects are not followed: they could lead to what only this machine reaches.
-    """
-
-    async def post(body: bytes) -> int:
-        import aiohttp
-
-        try:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.post(
-                    url,
-                    data=body,
-                    headers={"Content-Type": "application/json"},
-                    allow_redirects=False,
-                ) as answer,
-            ):
-                return answer.status
-        except (aiohttp.ClientError, OSError) as error:
-            # The library's messages may repeat the URL, and with it a secret.
-            raise ConnectionError(type(error).__name__) from None
-
-    return post
+        """The tasks of the sinks."""
+        for sink in self._running:
+            yield Role("alerts", sink.run)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import click
 
+from grange.alerts.alerts import SinkTools
+from grange.alerts.targets import InvalidTarget
 from grange.app import collector
-from grange.app.alerting import Alerting, BadWebhook, alert_webhook
+from grange.app.alerting import Alerting, alert_webhook
 from grange.app.logs import log_options
 from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
@@ -117,22 +119,20 @@ async def _serve(
         return Deps(client, informers, clock, rng.fork(role), logger.bind(role=role), registry)
 
     try:
-        alerting = Alerting(
-            webhook, clock=clock, rng=rng.fork("alerts"), log=logger, metrics=registry
-        )
+        alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))
         crew = Crew(
             FarmConfig(member=member),
             deps,
             names or frozenset(NAMES),
             scheduler=scheduler_for(schedulers),
             selector=selector,
-            alerter=alerting.alerter,
+            alert_sink=alerting.alert_sink,
         )
     except UnknownController as error:
         raise click.UsageError(f"--only: {error}") from error
     except SelectorError as error:
         raise click.UsageError(f"--selector: {error}") from error
-    except (BadFarmConfig, BadWebhook) as error:
+    except (BadFarmConfig, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
     try:
         async with Nursery("controllers") as nursery:

@@ -8,6 +8,7 @@ member at a time. The same in ``grange up``, where there is only one member, and
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from grange.alerts.alerts import AlertSink
 from grange.api.kinds import NODE, POD, ROLLINGUPDATE
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -18,17 +19,15 @@ from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
-from grange.controllers.replication import logic
-from grange.controllers.replication.alarms import HELD, Alarms, RolloutAlarms
+from grange.controllers.replication import alerts, logic
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.handovers import NAME as ROLLOUTS
 from grange.controllers.sharing import SHARED
+from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import Alerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
 from grange.reconcile.farm.member import Member
-from grange.reconcile.farm.notes import Notes
 from grange.reconcile.farm.singletons import PREFIX, Service, Singletons
 
 SCHEDULER = "scheduler"
@@ -77,7 +76,7 @@ class Crew:
         names: which controllers.
         scheduler: how the scheduler is made.
         selector: which objects of the shared ones this process wants, by their labels.
-        alerter: who hears of dangers; the log by default.
+        alert_sink: where alerts go; the log by default.
 
     Raises:
         UnknownController: a name is none of ``NAMES``.
@@ -92,7 +91,7 @@ class Crew:
         *,
         scheduler: Callable[[Deps], Service] = plain_scheduler,
         selector: str = "",
-        alerter: Alerter | None = None,
+        alert_sink: AlertSink | None = None,
     ) -> None:
         for name in sorted(names.difference(NAMES)):
             raise UnknownController(f"no controller {name!r}; there are {', '.join(NAMES)}")
@@ -101,7 +100,7 @@ class Crew:
         self._deps = deps
         tools = deps("farm")
         self._pods = tools.informers.informer(POD)
-        self.member = Member(tools, config, alerter=alerter)
+        self.member = Member(tools, config, alert_sink=alert_sink)
         self._roles: list[Role] = []
         for name in SHARED:
             if name in names:
@@ -136,30 +135,32 @@ class Crew:
         tools = farm.fence(self._deps(name))
         service = ReplicationService(tools)
         farm.attach(service.loop)
-        alarms = Alarms(
-            Notes(self.member.alerts, tools.clock, farm.has_peers),
+        reporter = ConditionAlerts(
+            self.member.alerts,
             tools.informers.informer(sharing.kind),
-            farm.holds,
-            tended=farm.is_tended,
-            held=HELD,
+            find=alerts.of_controller,
+            owns=farm.holds,
+            about=lambda key: f"replicationcontroller/{key}",
             clock=tools.clock,
         )
-        farm.on_gain(alarms.gained)
-        farm.on_loss(alarms.lost)
-        self._roles.append(Role(f"{name} alerts", alarms.run))
+        farm.on_gain(reporter.gained)
+        farm.on_loss(reporter.lost)
+        self._roles.append(Role(f"{name} alerts", reporter.run))
         return service
 
     def _watch_rollouts(self, singletons: Singletons, bears: ObjectKey) -> None:
         """Tell of rollouts that failed, while we bear the service that carries them out."""
         farm, tools = singletons.farm, self._deps(ROLLOUTS)
-        alarms = RolloutAlarms(
-            Notes(self.member.alerts, tools.clock, farm.has_peers),
+        reporter = ConditionAlerts(
+            self.member.alerts,
             tools.informers.informer(ROLLINGUPDATE),
-            lambda: farm.holds(bears),
+            find=alerts.of_rollout,
+            owns=lambda _: farm.holds(bears),
+            about=lambda key: f"rollingupdate/{key}",
             clock=tools.clock,
         )
-        farm.on_gain(lambda key: alarms.gained() if key == bears else None)
-        farm.on_loss(lambda key: alarms.lost() if key == bears else None)
+        farm.on_gain(lambda key: reporter.gained_all() if key == bears else None)
+        farm.on_loss(lambda key: reporter.lost_all() if key == bears else None)
 
     def _owned(self, kind: KindInfo[ReplicationController]) -> int | None:
         """How many live pods were made for objects of a kind; None before we have seen the pods."""

@@ -63,6 +63,7 @@ def chosen(
         yield from host.roles(deps)
     if not settings.runs("controllers") and not settings.runs("scheduler"):
         return
+    from grange.alerts.alerts import SinkTools
     from grange.app.alerting import Alerting
     from grange.app.crew import NAMES, SCHEDULER, Crew
     from grange.reconcile.farm.config import FarmConfig
@@ -75,13 +76,8 @@ def chosen(
     # life left behind is taken over at once; and there is no need to wait for others to share with.
     config = FarmConfig(member=f"up-{settings.identity}", sole_bearer=True, gather_s=0.0)
     tools = deps("alerts")
-    alerting = Alerting(
-        settings.alert_webhook,
-        clock=tools.clock,
-        rng=tools.rng,
-        log=tools.log,
-        metrics=tools.metrics,
-    )
+    sink_tools = SinkTools(tools.clock, tools.rng, tools.log, tools.metrics)
+    alerting = Alerting(settings.alert_webhook, sink_tools)
     yield from alerting.roles()
 
     def started(tools: Deps) -> Service:
@@ -90,7 +86,7 @@ def chosen(
         return made
 
     yield from Crew(
-        config, deps, frozenset(names), scheduler=started, alerter=alerting.alerter
+        config, deps, frozenset(names), scheduler=started, alert_sink=alerting.alert_sink
     ).roles()
 
 

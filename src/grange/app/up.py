@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from grange.alerts.targets import InvalidTarget
 from grange.app import alerting, collector, pki, process
 from grange.app.datadir import make_directory, remember_nodes, remembered_nodes
 from grange.app.detach import NEXT, detach_up
@@ -101,7 +102,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
             insecure_listen=insecure_listen,
             environment=_program_environment(),
         )
-    except (SettingsError, alerting.BadWebhook) as error:
+    except (SettingsError, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
     merge_into = () if no_switch else around.kubeconfig
     if detach:

@@ -18,8 +18,9 @@ from tests.unit.controllers.test_replication_transfer import (
     started,
     transfers,
 )
-from tests.unit.controllers.world import World, world
+from tests.unit.controllers.world import World, report_controllers, world
 
+from grange.alerts.sinks import MemorySink
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.membership import NodeTransfer
 from grange.base.clock import Clock, LoopClock
@@ -27,14 +28,11 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, transfer
-from grange.controllers.replication.alarms import Alarms
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.machinepool import MachinePoolScheduler
 from grange.controllers.replication.scheduling import NodeSelectorScheduler
 from grange.controllers.replication.transfer import Event, Phase
-from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
-from grange.reconcile.farm.notes import Notes
 from grange.sim.machinepool import SimulatedPool
 
 
@@ -123,9 +121,9 @@ async def test_w10_what_nobody_can_see_is_not_said_to_be_over(
     """A short service whose pods are misplaced, and a new owner that knows nothing of nodes."""
     pool = SimulatedPool(["p"])
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
+        memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        Alarms(Notes(Alerts(memory), clock), informer, lambda key: True, clock=clock)
+        report_controllers(memory, informer, clock)
         async with Nursery("first owner") as first:
             await nodes(there, "a")
             await there.add_controller(replicas=2, **{**DYNAMIC, "strategy": "Static"})

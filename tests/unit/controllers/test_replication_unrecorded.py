@@ -8,17 +8,15 @@ from tests.unit.controllers.gates import any_write, dies_after
 from tests.unit.controllers.test_replication_audit import names, records, start
 from tests.unit.controllers.test_replication_farewell import gone
 from tests.unit.controllers.test_rollout_service import Tools, tools, version
-from tests.unit.controllers.world import World, world
+from tests.unit.controllers.world import World, report_controllers, world
 
+from grange.alerts.sinks import MemorySink
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.status import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
 from grange.api.wire import Request
 from grange.base.tasks import Nursery
-from grange.controllers.replication.alarms import Alarms
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.unrecorded import PATIENCE_S
-from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
-from grange.reconcile.farm.notes import Notes
 
 __all__ = ["tools"]
 
@@ -39,10 +37,10 @@ async def refused(there: World) -> str:
     return said.message if said.status == "True" else ""
 
 
-def alarms(there: World) -> MemoryAlerter:
-    memory = MemoryAlerter()
+def alarms(there: World) -> MemorySink:
+    memory = MemorySink()
     informer = there.informers.informer(REPLICATIONCONTROLLER)
-    Alarms(Notes(Alerts(memory), there.clock), informer, lambda key: True, clock=there.clock)
+    report_controllers(memory, informer, there.clock)
     return memory
 
 

@@ -7,7 +7,7 @@ its records are written.
 
 import pytest
 from tests.unit.controllers.gates import dies_after
-from tests.unit.controllers.test_replication_alarms import told_of_rollouts
+from tests.unit.controllers.test_replication_alerts import report_rollouts
 from tests.unit.controllers.test_replication_audit import names
 from tests.unit.controllers.test_rolling_update import begun, change, counts, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
@@ -186,7 +186,7 @@ async def test_rollout_ends_while_the_server_refuses_its_records(
 ) -> None:
     """It waited for its first record for ever, and its service with it."""
     async with world(*tools) as there:
-        memory = told_of_rollouts(there)
+        memory = report_rollouts(there)
         there.gate = lambda request: (
             Invalid("never") if request.path.endswith("/auditrecords") else None
         )

@@ -12,17 +12,20 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from tests.unit.controllers import builders
 
+from grange.alerts.alerts import Alerts, AlertSink
 from grange.api import codec, timestamps
 from grange.api.kinds import BUILT_IN, EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.event import Event
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Condition, Document
+from grange.api.meta import Condition, Document, ObjectKey
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.api.wire import Request, Response, User
@@ -34,9 +37,11 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
+from grange.controllers.replication import alerts
 from grange.placement import nodeaffinity
+from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
-from grange.reconcile.informer import InformerFactory
+from grange.reconcile.informer import Informer, InformerFactory
 from grange.store.memory import MemoryStore
 
 ADMIN = User("grange:admin", ("system:masters", "system:authenticated"))
@@ -285,3 +290,22 @@ async def world(
         yield made
         nursery.cancel()
     made.application.end_streams()
+
+
+def report_controllers(
+    sink: AlertSink,
+    informer: Informer[ReplicationController],
+    clock: Clock,
+    *,
+    owns: Callable[[ObjectKey], bool] = lambda _: True,
+    after_s: Mapping[str, float] = MappingProxyType({}),
+) -> ConditionAlerts[ReplicationController]:
+    """Report the alerts of controllers to a sink; by default of all, at once."""
+    return ConditionAlerts(
+        Alerts(sink),
+        informer,
+        find=partial(alerts.of_controller, after_s=after_s),
+        owns=owns,
+        about=lambda key: f"replicationcontroller/{key}",
+        clock=clock,
+    )

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from grange.alerts.sinks import MemorySink
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -14,7 +15,6 @@ from grange.base.clock import Clock
 from grange.base.errors import invariant
 from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import MemoryAlerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import FailsafeConfig
 from grange.reconcile.farm.farm import Farm
@@ -114,7 +114,7 @@ class Hand:
     again_s: float = 5.0
     lives: list[tuple[Member, Farm[ReplicationController]]] = field(default_factory=list)
     passes: list[tuple[float, str]] = field(default_factory=list)
-    alerts: MemoryAlerter = field(default_factory=MemoryAlerter)
+    alerts: MemorySink = field(default_factory=MemorySink)
     bad: set[str] = field(default_factory=set)
     act: Callable[["Hand", ObjectKey], Awaitable[Result]] | None = None
     stubborn: bool = False
@@ -185,7 +185,7 @@ def join(  # what can be different about a member
     hand = Hand(name, clock or world.clock, busy_s=busy_s, again_s=again_s, act=act)
 
     def factory(deps: Deps) -> Member:
-        member = Member(deps, config or FarmConfig(member=name), alerter=hand.alerts)
+        member = Member(deps, config or FarmConfig(member=name), alert_sink=hand.alerts)
         farm = member.farm(
             FARM,
             REPLICATIONCONTROLLER,

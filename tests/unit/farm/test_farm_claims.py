@@ -60,12 +60,3 @@ async def test_deleted_object_is_let_go(world: World, clock: Clock) -> None:
     await clock.sleep(1)
     assert a.held == ["s"], "a namesake is another object, claimed anew"
     assert len(a.passes) == 2, "the pass over the first one was cancelled"
-
-
-async def test_peers_are_known_while_they_take_part(world: World, clock: Clock) -> None:
-    a = join(world, "a")
-    await clock.sleep(3)
-    assert not a.farm.has_peers()
-    join(world, "b")
-    await clock.sleep(3)
-    assert a.farm.has_peers()

@@ -2,6 +2,7 @@
 
 from tests.unit.farm.farmhands import NAMESPACE, service
 
+from grange.alerts.sinks import MemorySink
 from grange.api import conditions
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import AUDITRECORD, CONFIGMAP, POD, REPLICATIONCONTROLLER
@@ -11,7 +12,6 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import MemoryAlerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
 from grange.reconcile.farm.member import Member
@@ -22,8 +22,8 @@ from grange.sim.world import World
 class Process:
     """A member that may lose five pods a minute."""
 
-    def __init__(self, deps: Deps, alerter: MemoryAlerter) -> None:
-        self.member = Member(deps, FarmConfig(member="a"), alerter=alerter)
+    def __init__(self, deps: Deps, sink: MemorySink) -> None:
+        self.member = Member(deps, FarmConfig(member="a"), alert_sink=sink)
         budget = FailsafeConfig(deletions=5, deletion_share=0.0)
         farm = self.member.farm("replication", REPLICATIONCONTROLLER, failsafe=budget)
         self.service = ReplicationService(farm.deps)
@@ -48,7 +48,7 @@ async def reconciled(world: World) -> Condition:
 
 
 async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock) -> None:
-    memory = MemoryAlerter()
+    memory = MemorySink()
     await create_node(world.client, "n")
     world.add("a", lambda deps: Process(deps, memory))
     document = service("web", 12)
@@ -83,8 +83,8 @@ async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock)
 class Keeper(Process):
     """A member with the usual budget that keeps two records of each controller."""
 
-    def __init__(self, deps: Deps, alerter: MemoryAlerter) -> None:
-        self.member = Member(deps, FarmConfig(member="a"), alerter=alerter)
+    def __init__(self, deps: Deps, sink: MemorySink) -> None:
+        self.member = Member(deps, FarmConfig(member="a"), alert_sink=sink)
         farm = self.member.farm("replication", REPLICATIONCONTROLLER)
         config = ReplicationConfig(audit_keep=2, audit_sweep_s=60.0)
         self.service = ReplicationService(farm.deps, config)
@@ -95,7 +95,7 @@ async def test_keeping_the_audit_within_its_bounds_alarms_nobody(
     world: World, clock: Clock
 ) -> None:
     """However many records are due at once: their retention is no reason to hold any deletion."""
-    memory = MemoryAlerter()
+    memory = MemorySink()
     most = FailsafeConfig().deletions
     for number in range(most + 102):
         spec = {"event": "Retarget", "controller": "web", "controllerUid": "u"}

@@ -2,12 +2,12 @@
 
 from tests.unit.farm.farmhands import NAMESPACE, create
 
+from grange.alerts.sinks import MemorySink
 from grange.api.kinds import ROLLINGUPDATE
 from grange.app.crew import Crew
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import MemoryAlerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.sim.world import World
 
@@ -15,9 +15,9 @@ from grange.sim.world import World
 class Process:
     """A crew that carries out rollouts alone; nobody makes pods."""
 
-    def __init__(self, deps: Deps, name: str, alerter: MemoryAlerter) -> None:
+    def __init__(self, deps: Deps, name: str, sink: MemorySink) -> None:
         names = frozenset({"rollingupdate"})
-        self._crew = Crew(FarmConfig(member=name), lambda _: deps, names, alerter=alerter)
+        self._crew = Crew(FarmConfig(member=name), lambda _: deps, names, alert_sink=sink)
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
@@ -28,7 +28,7 @@ class Process:
 async def test_one_member_reports_a_failed_rollout_and_next_continues(
     world: World, clock: Clock
 ) -> None:
-    told = {"a": MemoryAlerter(), "b": MemoryAlerter()}
+    told = {"a": MemorySink(), "b": MemorySink()}
     world.add("a", lambda deps: Process(deps, "a", told["a"]))
     world.add("b", lambda deps: Process(deps, "b", told["b"]))
     await create(world, "one", replicas=3)
@@ -50,7 +50,7 @@ async def test_one_member_reports_a_failed_rollout_and_next_continues(
     (first,) = tellers()
     (second,) = set(told) - {first}
     assert told[second].history == []
-    told[first] = MemoryAlerter()  # what it told went with it
+    told[first] = MemorySink()  # what it told went with it
     world.crash(first)
     await clock.sleep(60)
     assert tellers() == [second]

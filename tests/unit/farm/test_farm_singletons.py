@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from grange.alerts.alerts import Alert
 from grange.api.farm import REPORT_ANNOTATION
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.status import ApiError
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import Alert
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.member import Member
 from grange.reconcile.farm.singletons import Singletons

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.farm.farmhands import NAMESPACE, create
 
+from grange.alerts.sinks import MemorySink
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document, ObjectMeta
@@ -10,7 +11,6 @@ from grange.app.crew import Crew
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import MemoryAlerter
 from grange.reconcile.farm.config import FarmConfig
 from grange.sim.world import World
 
@@ -20,12 +20,12 @@ NAMES = [f"s{number}" for number in range(5)]
 class Process:
     """A crew that does replication alone, or what it is told."""
 
-    def __init__(self, deps: Deps, alerter: MemoryAlerter, *names: str) -> None:
+    def __init__(self, deps: Deps, sink: MemorySink, *names: str) -> None:
         self._crew = Crew(
             FarmConfig(member="a"),
             lambda _: deps,
             frozenset(names or {"replication"}),
-            alerter=alerter,
+            alert_sink=sink,
         )
 
     async def run(self) -> None:
@@ -55,7 +55,7 @@ def pod_of(owner: ObjectMeta) -> Document:
 async def test_check_f3_new_process_with_all_at_zero_deletes_nothing(
     world: World, clock: Clock
 ) -> None:
-    memory = MemoryAlerter()
+    memory = MemorySink()
     await create(world, *NAMES, replicas=0)
     for obj in (await world.client.list(REPLICATIONCONTROLLER)).items:
         await world.client.create(POD, pod_of(obj.metadata))
@@ -75,7 +75,7 @@ async def test_check_f3_new_process_with_all_at_zero_deletes_nothing(
 async def test_pods_of_others_raise_no_alert_where_all_is_at_zero(
     world: World, clock: Clock
 ) -> None:
-    memory = MemoryAlerter()
+    memory = MemorySink()
     await create(world, *NAMES, replicas=0)
     for name in NAMES:
         document = pod_of(ObjectMeta(name=name))
@@ -91,7 +91,7 @@ async def test_check_f1_new_process_without_owners_collects_nothing(
     world: World, clock: Clock, others: tuple[str, ...]
 ) -> None:
     """A restore that went half-way, a kind that was deleted: the pods that live are all there is."""
-    memory = MemoryAlerter()
+    memory = MemorySink()
     for name in NAMES:
         await world.client.create(POD, pod_of(ObjectMeta(name=name, uid=f"uid-{name}")))
     world.add("a", lambda deps: Process(deps, memory, "garbagecollector", *others))
@@ -110,7 +110,7 @@ async def test_check_f1_new_process_without_owners_collects_nothing(
 async def test_garbage_of_one_of_many_controllers_goes_at_startup(
     world: World, clock: Clock
 ) -> None:
-    memory = MemoryAlerter()
+    memory = MemorySink()
     await create(world, "there", replicas=0)
     for name in NAMES:
         await world.client.create(POD, pod_of(ObjectMeta(name=name, uid=f"uid-{name}")))
@@ -149,7 +149,7 @@ async def test_check_f1_new_process_without_nodes_removes_no_pods(
     world: World, clock: Clock
 ) -> None:
     """A store that was restored without its nodes: the pods run, and their agents may be back soon."""
-    memory = MemoryAlerter()
+    memory = MemorySink()
     await run_on(world, "a")
     world.add("a", lambda deps: Process(deps, memory, "nodelifecycle"))
     await clock.sleep(200)
@@ -167,7 +167,7 @@ async def test_check_f1_new_process_without_nodes_removes_no_pods(
 async def test_nodes_that_come_back_after_a_start_keep_their_pods(
     world: World, clock: Clock
 ) -> None:
-    memory = MemoryAlerter()
+    memory = MemorySink()
     await run_on(world, "a", "b")
     world.add("a", lambda deps: Process(deps, memory, "nodelifecycle"))
     await clock.sleep(30)
@@ -183,7 +183,7 @@ async def test_nodes_that_come_back_after_a_start_keep_their_pods(
 async def test_a_new_cluster_begins_without_nodes_and_alarms_nobody(
     world: World, clock: Clock
 ) -> None:
-    memory = MemoryAlerter()
+    memory = MemorySink()
     for name in NAMES:
         document = pod_of(ObjectMeta(name=name))
         del document["metadata"]["ownerReferences"]

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.alerts.targets import InvalidTarget
 from grange.api import codec
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
@@ -20,7 +21,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, ObjectKey, Resource
 from grange.api.selectors import Labels
 from grange.api.status import BadRequest, Conflict
-from grange.app.alerting import BadWebhook, checked
+from grange.app.alerting import checked
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -257,7 +258,7 @@ async def test_check_l7_many_readers_share_a_watch_undisturbed(
     "url", ["secret/path", "ftp://secret", "https:///secret", "https://[secret", "://secret"]
 )
 def test_check_p1_bad_alert_address_is_refused_unrepeated(url: str) -> None:
-    with pytest.raises(BadWebhook) as caught:
+    with pytest.raises(InvalidTarget) as caught:
         checked(url)
     assert "secret" not in str(caught.value), "an address may hold one"
     assert checked("") == ""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from grange.reconcile.farm.alerts import HIGH, Alert, Alerts
+from grange.alerts.alerts import HIGH, Alert, Alerts
 from grange.reconcile.farm.errors import DeletionsHeld
 
 

@@ -255,16 +255,6 @@ class Farm(Generic[R]):
         """Whether this member's selector matches the object."""
         return self._wanted.matches(obj.metadata.labels)
 
-    def has_peers(self) -> bool:
-        """Whether other members take part, as far as we see."""
-        return any(peer.name != self._config.member for peer in self._members.peers(self.name))
-
-    def is_tended(self, obj: Resource) -> bool:
-        """Whether the object is another member's who is there, as far as we see."""
-        owner = ownership(obj)
-        other = owner is not None and owner.member != self._config.member
-        return owner is not None and other and self._members.is_live(owner)
-
     def held(self) -> list[ObjectKey]:
         """The objects that are ours now."""
         return [key for key, claim in self._claims.items() if claim.takes_passes]

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
+from grange.alerts.alerts import Alerts, AlertSink
+from grange.alerts.sinks import LogSink
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.kinds.configmap import ConfigMap
@@ -13,48 +15,21 @@ from grange.api.scheme import KindInfo
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.alerts import Alert, Alerter, Alerts, LogAlerter, Several
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.failsafe import Bereft, Failsafe, FailsafeConfig
 from grange.reconcile.farm.farm import Farm, Reconcile
 from grange.reconcile.farm.members import Members
 from grange.reconcile.farm.session import SessionKeeper
-from grange.reconcile.farm.spokesman import Spokesman
 
 R = TypeVar("R", bound=Resource)
 
 
 _REPORTED = 20  # alerts about objects on a Lease; the newest
+_FARM = "farm/"  # what alerts about a farm begin with
 
 
 class DuplicateFarm(GrangeError):
     """A member takes part in a farm once."""
-
-
-class _Urgent:
-    """Has the Lease say at once what has changed."""
-
-    def __init__(self, urge: Callable[[], object]) -> None:
-        self._urge = urge
-
-    def raised(self, alert: Alert) -> None:
-        del alert
-        self._urge()
-
-    def resolved(self, alert: Alert) -> None:
-        del alert
-        self._urge()
-
-    def adopted(self, alert: Alert) -> None:
-        del alert
-        self._urge()
-
-    def left(self, alert: Alert) -> None:
-        del alert
-        self._urge()
-
-    def dropped(self, alert: Alert) -> None:
-        """The Lease says nothing of it."""
 
 
 class Member:
@@ -69,19 +44,20 @@ class Member:
     Args:
         deps: the tools.
         config: settings.
-        alerter: who hears of dangers; the log by default.
+        alert_sink: where alerts go; the log by default.
 
     Attributes:
         session: the member's session.
         members: its peers.
-        alerts: what goes on and is ours to tell of.
+        alerts: the active alerts that this member reports.
     """
 
-    def __init__(self, deps: Deps, config: FarmConfig, *, alerter: Alerter | None = None) -> None:
+    def __init__(
+        self, deps: Deps, config: FarmConfig, *, alert_sink: AlertSink | None = None
+    ) -> None:
         self._deps = deps
         self._config = config
-        alerters = (alerter or LogAlerter(deps.log), _Urgent(self._urge))
-        self.alerts = Alerts(Several(alerters, deps.log))
+        self.alerts = Alerts(alert_sink or LogSink(deps.log), changed=self._urge)
         self._farms: dict[str, Farm[Resource]] = {}
         self.session = SessionKeeper(
             deps.client,
@@ -95,14 +71,6 @@ class Member:
         )
         informer = deps.informers.informer(LEASE, **Members.lease_selection(config))
         self.members = Members(deps.client, informer, config, clock=deps.clock, log=deps.log)
-        self._spokesman = Spokesman(
-            self.alerts,
-            informer,
-            config,
-            has_session=lambda: self.session.current is not None,
-            urge=self._urge,
-            clock=deps.clock,
-        )
         self._resumes = deps.informers.informer(
             CONFIGMAP, namespace=config.namespace, fields=f"metadata.name={RESUME_CONFIGMAP}"
         )
@@ -161,8 +129,8 @@ class Member:
             workers=workers,
             weight=weight,
             failsafe=Failsafe(
-                f"farm/{name}",
-                self._spokesman.seen,
+                f"{_FARM}{name}",
+                self.alerts,
                 failsafe,
                 population=population,
                 owned=owned,
@@ -195,12 +163,12 @@ class Member:
 
     def _report(self) -> Document:
         """What this member says of itself: what it owns, and what troubles it, newest last."""
-        own = [alert for alert in self.alerts.active() if not self._spokesman.tells(alert)]
-        troubles = (*self._spokesman.seen.active(), *own[-_REPORTED:])
+        active = self.alerts.active()
+        farms = [alert for alert in active if alert.about.startswith(_FARM)]
+        objects = [alert for alert in active if not alert.about.startswith(_FARM)]
         return {
             "owns": {name: len(farm.held()) for name, farm in self._farms.items()},
-            "alerts": [msgspec.to_builtins(alert) for alert in troubles],
-            **self._spokesman.report(),
+            "alerts": msgspec.to_builtins([*farms, *objects[-_REPORTED:]]),
         }
 
     def _word(self, configmap: ConfigMap) -> None:

@@ -1,35 +1,33 @@
-"""What a person must hear of a controller: once, from its owner, and that it is over."""
+"""Which conditions alert, once from the owner of the object, and when the alerts end."""
 
 import msgspec
 import pytest
 from tests.unit.controllers.test_replication_transfer import label, moved, started
 from tests.unit.controllers.test_rolling_update import begun, change, phase, roll
 from tests.unit.controllers.test_rollout_service import Sick
-from tests.unit.controllers.world import World, world
+from tests.unit.controllers.world import World, report_controllers, world
 
+from grange.alerts.alerts import Alerts
+from grange.alerts.sinks import MemorySink
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import status
-from grange.controllers.replication.alarms import HELD, MISPLACED, URGENCY, Alarms, RolloutAlarms
+from grange.controllers.replication import alerts, status
 from grange.controllers.replication.controller import ReplicationService
-from grange.reconcile.farm.alerts import Alerts, MemoryAlerter
-from grange.reconcile.farm.notes import UNSURE_S, Notes
+from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.sim.machinepool import SimulatedPool
 
 WEB = ObjectKey("default", "web")
 
 
-async def test_a_short_controller_alerts_once_and_says_when_it_is_over(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_shortage_alerts_once_until_resolved(clock: Clock, rng: Stream, log: Logger) -> None:
     """Checks R2 and R4: one alert, however many passes; P2 raised it again in each."""
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
+        memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        Alarms(Notes(Alerts(memory), clock), informer, lambda key: True, clock=clock)
+        report_controllers(memory, informer, clock)
         await there.add_node("a")
         await there.add_controller(replicas=2)
         there.start(ReplicationService(there.deps))
@@ -45,17 +43,13 @@ async def test_a_short_controller_alerts_once_and_says_when_it_is_over(
         assert memory.active == []
 
 
-async def test_shortage_of_nodes_alerts_only_after_it_has_lasted(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_shortage_alerts_after_ten_seconds(clock: Clock, rng: Stream, log: Logger) -> None:
     """Nodes register and become Ready after their controllers start: that needs no person."""
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
+        memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        alarms = Alarms(
-            Notes(Alerts(memory), clock), informer, lambda key: True, held=HELD, clock=clock
-        )
-        there.nursery.start(alarms.run())
+        reporter = report_controllers(memory, informer, clock, after_s=alerts.AFTER_S)
+        there.nursery.start(reporter.run())
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
         await there.settle(5)
@@ -80,169 +74,59 @@ async def test_shortage_of_nodes_alerts_only_after_it_has_lasted(
         assert [what for what, _ in memory.history] == ["raised", "resolved"]
 
 
-async def test_the_owner_alerts_and_nobody_else(clock: Clock, rng: Stream, log: Logger) -> None:
+async def test_only_owner_reports_alerts(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
+        memory = MemorySink()
         owned: set[ObjectKey] = set()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        notes = Notes(Alerts(memory), clock)
-        alarms = Alarms(notes, informer, owned.__contains__, clock=clock)
+        reporter = report_controllers(memory, informer, clock, owns=owned.__contains__)
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
         await there.settle()
         assert memory.history == []
         owned.add(WEB)
-        alarms.gained(WEB)
+        reporter.gained(WEB)
         assert [alert.reason for alert in memory.active] == ["InsufficientNodes"]
         owned.clear()
-        alarms.lost(WEB)
+        reporter.lost(WEB)
         assert memory.active == []
-        assert [what for what, _ in memory.history] == ["raised", "left"], "it is not over"
-        alarms.gained(ObjectKey("default", "gone"))
+        assert [what for what, _ in memory.history] == ["raised", "released"], "it is not over"
+        reporter.gained(ObjectKey("default", "gone"))
 
 
-class Teller:
-    """One member's view of the controllers, and what people hear from it."""
-
-    def __init__(self, there: World, clock: Clock, peers: "list[Teller]") -> None:
-        self.owned: set[ObjectKey] = set()
-        self.has_owned = False
-        self.memory = MemoryAlerter()
-        self.peers = peers
-        peers.append(self)
-        self.alarms = Alarms(
-            Notes(Alerts(self.memory), clock, lambda: len(peers) > 1),
-            there.informers.informer(REPLICATIONCONTROLLER),
-            self.owned.__contains__,
-            tended=lambda _: any(peer.has_owned for peer in peers if peer is not self),
-            clock=clock,
-        )
-
-    def gain(self) -> None:
-        self.has_owned = True
-        self.owned.add(WEB)
-        self.alarms.gained(WEB)
-
-    def lose(self) -> None:
-        self.owned.clear()
-        self.alarms.lost(WEB)
-
-    def crash(self) -> None:
-        self.owned.clear()
-        self.peers.remove(self)
-
-    @property
-    def said(self) -> list[str]:
-        """What people hear: all but what passes between members."""
-        return [what for what, _ in self.memory.history if what in {"raised", "resolved"}]
-
-
-def owner_and_peer(there: World, clock: Clock) -> tuple[Teller, Teller]:
-    """Two who know each other; the first owns the controller."""
-    peers: list[Teller] = []
-    one, two = Teller(there, clock, peers), Teller(there, clock, peers)
-    one.gain()
-    return one, two
-
-
-async def short(there: World) -> None:
-    await there.add_controller(replicas=1)
-    there.start(ReplicationService(there.deps))
-    await there.settle()
-
-
-async def enough(there: World) -> None:
-    await there.add_node("a")
-    await there.until(lambda: there.ready(1))
-    await there.settle()
-
-
-@pytest.mark.parametrize("age_s", [1.0, UNSURE_S])
-async def test_alert_that_changes_owners_is_raised_and_cleared_once(
-    clock: Clock, rng: Stream, log: Logger, age_s: float
-) -> None:
-    async with world(clock, rng, log) as there:
-        one, two = owner_and_peer(there, clock)
-        await short(there)
-        await there.settle(age_s)
-        for claim in range(3):
-            one.lose()
-            two.gain()
-            mark = {"metadata": {"annotations": {"claim": str(claim)}}}  # claims are written on it
-            await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=mark)
-            await there.settle()
-            one, two = two, one
-        assert one.memory.active, "who owns it shows it"
-        assert not two.memory.active
-        await enough(there)
-        assert sorted(one.said + two.said) == ["raised", "resolved"]
-
-
-@pytest.mark.parametrize(("age_s", "said"), [(1.0, ["raised"]), (UNSURE_S, [])])
-async def test_alert_begun_before_owner_died_alone_is_repeated(
-    clock: Clock, rng: Stream, log: Logger, age_s: float, said: list[str]
-) -> None:
-    """Nobody knows what the dead had still to deliver; what is older people know of."""
-    async with world(clock, rng, log) as there:
-        one, two = owner_and_peer(there, clock)
-        await short(there)
-        await clock.sleep(age_s)
-        one.crash()
-        two.gain()
-        assert two.said == said
-        await enough(there)
-        assert two.said == [*said, "resolved"], "nothing that was told is left standing"
-
-
-@pytest.mark.parametrize("others", [True, False])
-async def test_new_process_takes_old_alert_as_sent_if_sender_lived(
-    clock: Clock, rng: Stream, log: Logger, *, others: bool
-) -> None:
-    async with world(clock, rng, log) as there:
-        await short(there)
-        await clock.sleep(UNSURE_S)
-        peers: list[Teller] = []
-        new = Teller(there, clock, peers)
-        if others:
-            Teller(there, clock, peers)
-        await there.settle()
-        new.gain()
-        assert [alert.reason for alert in new.memory.active] == ["InsufficientNodes"]
-        assert new.said == ([] if others else ["raised"])
-
-
-@pytest.mark.parametrize("end", ["enough", "delete"])
-async def test_what_ends_while_nobody_owns_it_is_told_to_be_over(
+@pytest.mark.parametrize("end", ["add node", "delete"])
+async def test_next_owner_reports_and_resolves_alerts(
     clock: Clock, rng: Stream, log: Logger, end: str
 ) -> None:
-    """The last owner wrote that it is over, and died before it could tell; or somebody deleted it."""
+    """Receivers deduplicate by key, so an owner need not know what the last one has reported."""
     async with world(clock, rng, log) as there:
-        one, two = owner_and_peer(there, clock)
-        await short(there)
-        one.crash()
-        if end == "enough":
-            await enough(there)
-            two.gain()
-        else:
+        owned: tuple[set[ObjectKey], set[ObjectKey]] = ({WEB}, set())
+        sinks = (MemorySink(), MemorySink())
+        informer = there.informers.informer(REPLICATIONCONTROLLER)
+        _, second = [
+            report_controllers(sink, informer, clock, owns=mine.__contains__)
+            for mine, sink in zip(owned, sinks, strict=True)
+        ]
+        await there.add_controller(replicas=1)
+        there.start(ReplicationService(there.deps))
+        await there.settle()
+        owned[0].clear()  # the first owner crashes
+        owned[1].add(WEB)
+        second.gained(WEB)
+        assert [alert.key for sink in sinks for alert in sink.active] == [
+            "replicationcontroller/default/web/InsufficientNodes"
+        ] * 2
+        if end == "delete":
             await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
-            await there.settle(30)
-        assert two.said == ["resolved"]
-        assert two.memory.active == []
+        else:
+            await there.add_node("a")
+            await there.until(lambda: there.ready(1))
+        await there.settle()
+        assert [what for what, _ in sinks[1].history] == ["raised", "resolved"]
 
 
-async def test_deleted_controller_clears_its_alert_at_its_owner_only(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
-    async with world(clock, rng, log) as there:
-        one, two = owner_and_peer(there, clock)
-        await short(there)
-        await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
-        await there.settle(30)
-        assert (one.said, two.said) == (["raised", "resolved"], [])
-
-
-def test_every_alarming_condition_is_one_that_there_is() -> None:
-    assert URGENCY.keys() <= {kind for kind, _ in status.RULES}
+def test_alerting_conditions_exist() -> None:
+    assert alerts.URGENCY.keys() <= {kind for kind, _ in status.RULES}
 
 
 def condition(reason: str, status: str = "True") -> Condition:
@@ -255,15 +139,14 @@ def condition(reason: str, status: str = "True") -> Condition:
     )
 
 
-async def test_only_immovable_pods_alert_each_under_its_own_name(
+async def test_pods_that_cannot_move_alert_by_reason(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """A transfer that goes its way is no trouble; one that is refused is another than one rolled back."""
     async with world(clock, rng, log, hands=False) as there:
-        memory = MemoryAlerter()
+        memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        notes = Notes(Alerts(memory), clock)
-        alarms = Alarms(notes, informer, lambda key: True, clock=clock)
+        reporter = report_controllers(memory, informer, clock)
         await there.add_controller(replicas=1)
         await there.settle()
 
@@ -284,19 +167,19 @@ async def test_only_immovable_pods_alert_each_under_its_own_name(
         assert await say("BackingOff") == ["BackingOff"]
         assert await say("ReleaseFailed") == ["ReleaseFailed"]
         assert await say("AllOnEligibleNodes", "False") == []
-        assert set(MISPLACED).isdisjoint(URGENCY)
-        alarms.lost(WEB)
+        assert set(alerts.MISPLACED).isdisjoint(alerts.URGENCY)
+        reporter.lost(WEB)
 
 
 @pytest.mark.parametrize("pool", [None, SimulatedPool([])], ids=["sick", "refused"])
-async def test_a_pod_that_cannot_be_moved_is_told_of_until_it_is(
+async def test_pod_that_cannot_move_alerts_until_it_moves(
     pool: SimulatedPool | None, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Trying again is no end of the trouble, whatever each attempt fails of."""
     async with world(clock, rng, log) as there:
-        memory = MemoryAlerter()
+        memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        Alarms(Notes(Alerts(memory), clock), informer, lambda key: True, clock=clock)
+        report_controllers(memory, informer, clock)
         quick = {"rollout": {"progressDeadlineSeconds": 10}}
         await started(there, "a", replicas=1, pool=pool, **quick)
         if pool is None:
@@ -316,7 +199,7 @@ async def test_a_pod_that_cannot_be_moved_is_told_of_until_it_is(
         assert memory.active == []
 
 
-def test_each_reason_for_undone_work_is_counted_once() -> None:
+def test_skips_are_counted_once_while_they_last() -> None:
     static = condition("Static")
     failed = Condition(type="Reconciled", status="False", reason="WriteFailed")
     scaling = Condition(type="Reconciled", status="False", reason="Scaling")
@@ -339,19 +222,26 @@ async def test_transfers_and_skips_are_counted(clock: Clock, rng: Stream, log: L
         assert numbers.get_sample_value("grange_replication_skips_total", refused) == 1.0
 
 
-def told_of_rollouts(there: World) -> MemoryAlerter:
-    """What becomes of rollouts between two controllers from now on."""
-    memory = MemoryAlerter()
+def report_rollouts(there: World) -> MemorySink:
+    """Report the alerts of rollouts between two controllers to memory."""
+    memory = MemorySink()
     informer, clock = there.informers.informer(ROLLINGUPDATE), there.clock
-    RolloutAlarms(Notes(Alerts(memory), clock), informer, lambda: True, clock=clock)
+    ConditionAlerts(
+        Alerts(memory),
+        informer,
+        find=alerts.of_rollout,
+        owns=lambda _: True,
+        about=lambda key: f"rollingupdate/{key}",
+        clock=clock,
+    )
     return memory
 
 
-async def test_failed_rollout_of_two_alerts_once_and_names_the_paused(
+async def test_failed_rolling_update_alert_names_paused_side(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as there:
-        memory = told_of_rollouts(there)
+        memory = report_rollouts(there)
         await begun(there, 3)
         pause = {"spec": {"paused": True}}
         await there.client.patch(REPLICATIONCONTROLLER, "two", "default", patch=pause)
@@ -371,11 +261,11 @@ async def test_failed_rollout_of_two_alerts_once_and_names_the_paused(
 
 
 @pytest.mark.parametrize("end", ["undo", "delete"])
-async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
+async def test_failed_rolling_update_alert_ends(
     clock: Clock, rng: Stream, log: Logger, end: str
 ) -> None:
     async with world(clock, rng, log, kind=Sick) as there:
-        memory = told_of_rollouts(there)
+        memory = report_rollouts(there)
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30)
         await there.until(lambda: phase(there, "Failed"))
@@ -391,12 +281,10 @@ async def test_failed_rollout_is_over_when_it_goes_back_or_is_deleted(
         assert len(memory.history) == 2
 
 
-async def test_rollout_that_goes_back_by_policy_alerts_as_well(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_automatic_rollback_alerts(clock: Clock, rng: Stream, log: Logger) -> None:
     """Nobody asked for it: what somebody wanted is not there, and nobody has looked at why."""
     async with world(clock, rng, log, kind=Sick) as there:
-        memory = told_of_rollouts(there)
+        memory = report_rollouts(there)
         await begun(there, 3, healthy=False)
         await roll(there, progressDeadlineSeconds=30, autoRollback=True)
         await there.until(lambda: phase(there, "RolledBack"))
@@ -410,12 +298,12 @@ async def test_rollout_that_goes_back_by_policy_alerts_as_well(
         assert memory.active == []
 
 
-async def test_refused_rollout_of_two_alerts_once_until_deleted(
+async def test_refused_rolling_update_alerts_until_deleted(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """Nothing is harmed, but what somebody asked for is not being done, and never will be."""
     async with world(clock, rng, log) as there:
-        memory = told_of_rollouts(there)
+        memory = report_rollouts(there)
         await begun(there, 3)
         await roll(there, startingReplicas={"old": 2, "new": 0})
         await there.until(lambda: phase(there, "Refused"))

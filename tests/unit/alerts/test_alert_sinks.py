@@ -3,22 +3,15 @@
 import msgspec
 import pytest
 
+from grange.alerts.alerts import HIGH, LOW, Alert, Alerts
+from grange.alerts.sinks import LogSink, MemorySink, MetricSink, MultiSink
+from grange.alerts.webhook import WebhookSink
+from grange.api import timestamps
 from grange.base import metrics
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.reconcile.farm.alerts import (
-    HIGH,
-    LOW,
-    Alert,
-    Alerts,
-    GaugeAlerter,
-    LogAlerter,
-    MemoryAlerter,
-    Several,
-)
-from grange.reconcile.farm.webhook import WebhookAlerter
 
 
 class Receiver:
@@ -44,9 +37,9 @@ def alert(about: str = "default/web") -> Alert:
     return Alert(about, "short", "too few nodes")
 
 
-async def told_by(alerter: WebhookAlerter, clock: Clock, for_s: float) -> None:
+async def run_for(sink: WebhookSink, clock: Clock, for_s: float) -> None:
     async with Nursery() as nursery:
-        nursery.start(alerter.run())
+        nursery.start(sink.run())
         await clock.sleep(for_s)
         nursery.cancel()
 
@@ -61,7 +54,7 @@ async def told_by(alerter: WebhookAlerter, clock: Clock, for_s: float) -> None:
         ((500,) * 12, 13, 1, {"failed": 12, "ok": 1}),
     ],
 )
-async def test_check_p2_webhook_retries_what_may_help_and_counts(
+async def test_check_p2_webhook_retries_and_counts(
     clock: Clock,
     rng: Stream,
     log: Logger,
@@ -72,9 +65,9 @@ async def test_check_p2_webhook_retries_what_may_help_and_counts(
 ) -> None:
     """An hour without an answer costs an hour, and not the alert."""
     receiver, counts = Receiver(*answers), metrics.registry()
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log, metrics=counts)
-    alerter.raised(alert())
-    await told_by(alerter, clock, 3600)
+    sink = WebhookSink(receiver, clock=clock, rng=rng, log=log, metrics=counts, repeat_s=7200)
+    sink.raised(alert())
+    await run_for(sink, clock, 3600)
     assert (receiver.attempts, len(receiver.taken)) == (attempts, taken)
     found = {
         outcome: counts.get_sample_value("grange_alert_deliveries_total", {"outcome": outcome})
@@ -84,93 +77,85 @@ async def test_check_p2_webhook_retries_what_may_help_and_counts(
     assert counts.get_sample_value("grange_alert_waiting") == 0
 
 
-async def test_check_p4_webhook_forgets_nothing_however_many_wait(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_check_p4_webhook_queue_loses_nothing(clock: Clock, rng: Stream, log: Logger) -> None:
     receiver = Receiver()
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
+    sink = WebhookSink(receiver, clock=clock, rng=rng, log=log)
     for number in range(300):
-        alerter.raised(alert(f"rc-{number}"))
-    alerter.resolved(alert("rc-299"))  # over before it was sent: nobody need hear of it
-    await told_by(alerter, clock, 1)
+        sink.raised(alert(f"rc-{number}"))
+    sink.resolved(alert("rc-299"))  # over before it was sent: nobody need hear of it
+    await run_for(sink, clock, 1)
     assert receiver.taken == [("firing", f"rc-{number}") for number in range(299)]
 
 
-async def test_check_p4_of_each_alert_the_last_word_waits_and_no_other(
+async def test_check_p4_webhook_queues_latest_state_only(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """A trouble that comes and goes while nobody answers fills no memory and comes out right."""
     receiver = Receiver(*(503,) * 5)
     counts = metrics.registry()
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log, metrics=counts)
+    sink = WebhookSink(receiver, clock=clock, rng=rng, log=log, metrics=counts)
     async with Nursery() as nursery:
-        nursery.start(alerter.run())
+        nursery.start(sink.run())
         for name in ("ends", "stays"):
-            alerter.raised(alert(name))
+            sink.raised(alert(name))
         await clock.sleep(4)  # both were tried: it may have been heard
         for _ in range(500):
             for name in ("ends", "stays"):
-                alerter.resolved(alert(name))
-                alerter.raised(alert(name))
-        alerter.resolved(alert("ends"))
+                sink.resolved(alert(name))
+                sink.raised(alert(name))
+        sink.resolved(alert("ends"))
         assert counts.get_sample_value("grange_alert_waiting") == 2
-        await clock.sleep(600)
+        await clock.sleep(250)
         nursery.cancel()
     assert sorted(receiver.taken) == [("firing", "stays"), ("resolved", "ends")]
 
 
-async def test_end_during_sending_of_the_beginning_follows_it(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_webhook_sends_end_after_beginning(clock: Clock, rng: Stream, log: Logger) -> None:
     receiver = Receiver()
 
     async def slow(body: bytes) -> int:
         await clock.sleep(5)
         return await receiver(body)
 
-    alerter = WebhookAlerter(slow, clock=clock, rng=rng, log=log)
+    sink = WebhookSink(slow, clock=clock, rng=rng, log=log)
     async with Nursery() as nursery:
-        nursery.start(alerter.run())
-        alerter.raised(alert())
+        nursery.start(sink.run())
+        sink.raised(alert())
         await clock.sleep(1)
-        alerter.resolved(alert())
+        sink.resolved(alert())
         await clock.sleep(60)
         nursery.cancel()
     assert [status for status, _ in receiver.taken] == ["firing", "resolved"]
 
 
-async def test_undeliverable_alert_does_not_hold_up_others(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_webhook_takes_turns_between_alerts(clock: Clock, rng: Stream, log: Logger) -> None:
     receiver = Receiver()
 
     async def picky(body: bytes) -> int:
         return 500 if b"odd" in body else await receiver(body)
 
-    alerter = WebhookAlerter(picky, clock=clock, rng=rng, log=log)
+    sink = WebhookSink(picky, clock=clock, rng=rng, log=log)
     for name in ("odd", "a", "b"):
-        alerter.raised(alert(name))
-    await told_by(alerter, clock, 10)
+        sink.raised(alert(name))
+    await run_for(sink, clock, 10)
     assert [about for _, about in receiver.taken] == ["a", "b"]
 
 
 @pytest.mark.parametrize(("answer", "abandoned"), [(200, 0), (500, 2)])
-async def test_alerts_waiting_at_stop_are_tried_once_more_or_counted(
+async def test_webhook_flushes_when_process_stops(
     clock: Clock, rng: Stream, log: Logger, answer: int, abandoned: int
 ) -> None:
     receiver, counts = Receiver(*(500,) * 3, *(answer,) * 10), metrics.registry()
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log, metrics=counts)
+    sink = WebhookSink(receiver, clock=clock, rng=rng, log=log, metrics=counts)
     for name in ("a", "b"):
-        alerter.raised(alert(name))
-    await told_by(alerter, clock, 5)
+        sink.raised(alert(name))
+    await run_for(sink, clock, 5)
     assert len(receiver.taken) == 2 - abandoned
     lost = counts.get_sample_value("grange_alert_deliveries_total", {"outcome": "abandoned"})
     assert (lost or 0) == abandoned
 
 
-async def test_all_words_about_one_trouble_bear_one_key(
-    clock: Clock, rng: Stream, log: Logger
-) -> None:
+async def test_webhook_key_is_stable(clock: Clock, rng: Stream, log: Logger) -> None:
     """The receiver may have heard one before, from us or from another process."""
     said: list[tuple[str, str]] = []
 
@@ -180,51 +165,76 @@ async def test_all_words_about_one_trouble_bear_one_key(
         return 200
 
     for _ in range(2):
-        alerter = WebhookAlerter(read, clock=clock, rng=rng, log=log)
+        sink = WebhookSink(read, clock=clock, rng=rng, log=log)
         async with Nursery() as nursery:
-            nursery.start(alerter.run())
-            alerter.raised(alert())
+            nursery.start(sink.run())
+            sink.raised(alert())
             await clock.sleep(1)
-            alerter.resolved(Alert("default/web", "short", "other words"))
+            sink.resolved(Alert("default/web", "short", "other words"))
             await clock.sleep(1)
             nursery.cancel()
     assert said == [("firing", "default/web/short"), ("resolved", "default/web/short")] * 2
 
 
-async def test_webhook_tells_the_end_of_what_another_process_told(
+async def test_webhook_repeats_alerts_while_they_last(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
-    receiver = Receiver()
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
-    alerter.adopted(alert("a"))
-    alerter.resolved(alert("a"))
-    alerter.adopted(alert("b"))
-    alerter.left(alert("b"))
-    await told_by(alerter, clock, 1)
-    assert receiver.taken == [("resolved", "a")]
+    """Receivers treat an alert as over after ``endsAt``, so it is sent again well before."""
+    sent: list[tuple[str, float, float]] = []
 
+    async def receive(body: bytes) -> int:
+        state = msgspec.json.decode(body)
+        lasts = timestamps.parse(state["endsAt"]) - clock.now()
+        sent.append((state["about"], clock.monotonic(), round(lasts.total_seconds())))
+        return 200
 
-@pytest.mark.parametrize("is_over", [True, False])
-async def test_alert_left_while_receiver_was_away_is_sent_unless_over(
-    clock: Clock, rng: Stream, log: Logger, *, is_over: bool
-) -> None:
-    receiver = Receiver(503, 503, 503, 503)
-    alerter = WebhookAlerter(receiver, clock=clock, rng=rng, log=log)
+    sink = WebhookSink(receive, clock=clock, rng=rng, log=log)
     async with Nursery() as nursery:
-        nursery.start(alerter.run())
-        alerter.raised(alert())
-        await clock.sleep(1)
-        alerter.left(alert())
-        if is_over:
-            alerter.dropped(alert())
-        await clock.sleep(60)
+        nursery.start(sink.run())
+        sink.raised(alert("a"))
+        await clock.sleep(100)
+        sink.raised(alert("b"))
+        await clock.sleep(250)
+        sink.released(alert("a"))
+        await clock.sleep(100)
+        sink.resolved(alert("b"))
+        await clock.sleep(1000)
         nursery.cancel()
-    assert receiver.taken == [("resolved" if is_over else "firing", "default/web")]
+    began = sent[0][1]
+    assert [(about, round(at - began), lasts) for about, at, lasts in sent] == [
+        ("a", 0, 900),
+        ("b", 100, 900),
+        ("a", 300, 900),
+        ("b", 400, 900),
+        ("b", 450, 0),
+    ]
 
 
-async def test_webhook_that_hangs_holds_up_nobody_for_ever(
+async def test_webhook_drops_released_alerts(clock: Clock, rng: Stream, log: Logger) -> None:
+    """The next owner sends them; a late one from here could undo its end."""
+    receiver = Receiver(503, 503)
+    sink = WebhookSink(receiver, clock=clock, rng=rng, log=log)
+    async with Nursery() as nursery:
+        nursery.start(sink.run())
+        sink.raised(alert())
+        await clock.sleep(1)
+        sink.released(alert())
+        await clock.sleep(1000)
+        nursery.cancel()
+    assert receiver.taken == []
+
+
+async def test_webhook_does_not_repeat_refused_alerts(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
+    receiver = Receiver(403)
+    sink = WebhookSink(receiver, clock=clock, rng=rng, log=log)
+    sink.raised(alert())
+    await run_for(sink, clock, 1000)
+    assert receiver.attempts == 1
+
+
+async def test_webhook_times_out(clock: Clock, rng: Stream, log: Logger) -> None:
     taken: list[float] = []
 
     async def hang(body: bytes) -> int:
@@ -232,23 +242,23 @@ async def test_webhook_that_hangs_holds_up_nobody_for_ever(
         await clock.sleep(3600)
         return 200
 
-    alerter = WebhookAlerter(hang, clock=clock, rng=rng, log=log)
-    alerter.raised(alert())
-    await told_by(alerter, clock, 300)
+    sink = WebhookSink(hang, clock=clock, rng=rng, log=log)
+    sink.raised(alert())
+    await run_for(sink, clock, 300)
     assert len(taken) == 9, "with growing delays, and once more at the end"
 
 
-def test_gauge_shows_what_goes_on_and_forgets_what_is_over() -> None:
+def test_metric_shows_active_alerts() -> None:
     registry = metrics.registry()
-    alerter = GaugeAlerter(registry)
-    alerter.raised(alert())
+    sink = MetricSink(registry)
+    sink.raised(alert())
     line = b'grange_alert_active{about="default/web",reason="short",urgency="low"} 1.0'
     assert line in metrics.exposition(registry)
-    alerter.resolved(alert())
+    sink.resolved(alert())
     assert b"default/web" not in metrics.exposition(registry)
 
 
-def test_a_broken_place_does_not_keep_an_alert_from_the_others(log: Logger) -> None:
+def test_broken_sink_does_not_affect_others(log: Logger) -> None:
     class Broken:
         def raised(self, alert: Alert) -> None:
             raise ZeroDivisionError
@@ -256,41 +266,42 @@ def test_a_broken_place_does_not_keep_an_alert_from_the_others(log: Logger) -> N
         def resolved(self, alert: Alert) -> None:
             raise ZeroDivisionError
 
-        adopted = left = dropped = resolved
+        released = resolved
 
-    memory = MemoryAlerter()
-    several = Several([Broken(), memory], log)
+    memory = MemorySink()
+    several = MultiSink([Broken(), memory], log)
     several.raised(alert())
     several.resolved(alert())
     assert [what for what, _ in memory.history] == ["raised", "resolved"]
 
 
 @pytest.mark.parametrize(("urgency", "level"), [(HIGH, "ERROR"), (LOW, "WARNING")])
-def test_an_alert_is_logged_as_loudly_as_it_is_urgent(
+def test_log_level_follows_urgency(
     urgency: str, level: str, log: Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error needs a person now; who is woken for a shortage of nodes stops listening."""
-    alerter = LogAlerter(log)
+    sink = LogSink(log)
     told = Alert("default/web", "short", "too few nodes", urgency)
-    alerter.raised(told)
-    alerter.resolved(told)
+    sink.raised(told)
+    sink.resolved(told)
     assert [record.levelname for record in caplog.records] == [level, "INFO"]
 
 
-def test_alert_that_came_back_is_resolved_and_not_dropped() -> None:
-    class WithDropped(MemoryAlerter):
-        def dropped(self, alert: Alert) -> None:
-            self.history.append(("dropped", alert))
-
-    memory = WithDropped()
-    alerts = Alerts(memory)
-    alerts.fire(alert())
-    alerts.leave("default/web", "short")
-    assert alerts.active() == []
-    assert alerts.adopt(alert())
-    assert alerts.clear("default/web", "short")
-    assert [what for what, _ in memory.history] == ["raised", "left", "adopted", "resolved"]
-    alerts.fire(alert())
-    alerts.leave("default/web", "short")
-    assert not alerts.clear("default/web", "short")
-    assert [what for what, _ in memory.history[4:]] == ["raised", "left", "dropped"]
+def test_replace_raises_and_resolves() -> None:
+    memory = MemorySink()
+    changes: list[None] = []
+    alerts = Alerts(memory, changed=lambda: changes.append(None))
+    a, b, c = (Alert("default/web", reason, "look") for reason in "abc")
+    alerts.fire(Alert("default/db", "a", "another object"))
+    alerts.replace("default/web", [a, b])
+    alerts.replace("default/web", [b, c])
+    assert [(what, alert.reason) for what, alert in memory.history[1:]] == [
+        ("raised", "a"),
+        ("raised", "b"),
+        ("resolved", "a"),
+        ("raised", "c"),
+    ]
+    alerts.release("default/web")
+    assert [alert.about for alert in alerts.active()] == ["default/db"]
+    assert not alerts.clear("default/web", "b")
+    assert len(changes) == 6
