@@ -17,7 +17,10 @@ CRASH_LOOP = "CrashLoopBackOff"
 START_ERROR = "StartError"
 RESTARTS = 4
 """So many restarts make a crash loop: fewer happen while a program waits for another one."""
+PORT_RESTARTS = 2
+"""The same for a program whose address is in use: the second restart comes a second after the first."""
 RESET_S = 600.0  # after a run of this length the agent restarts at once again
+_ADDRESS_IN_USE = "address already in use"
 _UNREADY = "containers with unready status"
 _NEVER = frozenset({"ErrImageNeverPull", "ImageRuntimeUnavailable", "InvalidImageName"})
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
@@ -45,6 +48,16 @@ class Cause:
         return self.with_output("") + ("; see its log" if self.ended else "")
 
     @property
+    def is_address_in_use(self) -> bool:
+        """Whether the program could not listen on its address."""
+        return _ADDRESS_IN_USE in self.text.lower()
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether nothing is wrong yet: the container is being created."""
+        return self.text in _STARTING
+
+    @property
     def is_vague(self) -> bool:
         """Whether it only says that something is not ready."""
         return self.text.startswith(_UNREADY)
@@ -62,7 +75,7 @@ def of_pod(pod: Document) -> Cause | None:
     status = pod.get("status") or {}
     found = [cause for item in _containers(status) if (cause := _of_container(item, since))]
     if found:
-        return max(found, key=lambda cause: (cause.final, cause.text not in _STARTING))
+        return max(found, key=lambda cause: (cause.final, not cause.is_starting))
     scheduled = condition(pod, "PodScheduled") or {}
     if scheduled.get("status") == "False":
         return Cause("", str(scheduled.get("message") or "unschedulable"))
@@ -142,6 +155,8 @@ def _is_crash_loop(item: Document, ended: Document) -> bool:
     restarts = int(item.get("restartCount") or 0)
     if ended.get("reason") == START_ERROR:  # no program that comes up elsewhere changes this
         return restarts >= 1
+    if _ADDRESS_IN_USE in str(ended.get("message") or "").lower():
+        return restarts >= PORT_RESTARTS
     return restarts >= RESTARTS and _length_s(ended) < RESET_S
 
 

@@ -19,12 +19,15 @@ _REFRESH_S = 0.1
 async def shown(
     rows: Callable[[], Collection[Row]], *, clock: Clock, color: bool
 ) -> AsyncIterator[None]:
-    """Draw the rows on standard error until the block ends, and leave the last state there."""
+    """Draw the rows on standard error until the block ends, and leave the last state there.
+
+    Long texts are wrapped. What does not fit on the screen is cut off until the end, when all is shown.
+    """
     console = Console(stderr=True, no_color=not color)
     with Live(console=console, auto_refresh=False) as live:
 
         def draw() -> None:
-            live.update(_table(rows(), clock.monotonic()), refresh=True)
+            live.update(table(rows(), clock.monotonic()), refresh=True)
 
         async def keep_drawing() -> None:
             while True:
@@ -39,17 +42,19 @@ async def shown(
                 finally:
                     nursery.cancel()
         finally:
+            live.vertical_overflow = "visible"
             draw()
 
 
-def _table(rows: Collection[Row], now: float) -> Table:
-    table = Table.grid(padding=(0, 2))
+def table(rows: Collection[Row], now: float) -> Table:
+    """The rows as they are at a time of the monotonic clock."""
+    grid = Table.grid(padding=(0, 2))
     for row in rows:
         style = "green" if row.state.done else "red" if row.state.failed else "yellow"
-        table.add_row(
+        grid.add_row(
             Text(row.mark, style=style),
             Text(row.label, style="bold"),
-            Text(row.state.text, overflow="ellipsis", no_wrap=True),
+            Text(row.state.text, overflow="fold"),
             Text(f"{row.elapsed_s(now):.1f}s", style="dim"),
         )
-    return table
+    return grid

@@ -2,8 +2,8 @@
 
 A controller's own status comes first: it must be of the present spec, with all replicas updated and
 available. Then its pods: a container without a readiness or startup probe is ready as soon as it
-starts, so it counts only after it has run for ``SETTLE_S``. A container in a crash loop and a
-rollout that failed end the wait.
+starts, so it counts only after it has run for ``SETTLE_S``. Until then the cause of a pod that is not
+ready is part of the text. A container in a crash loop and a rollout that failed end the wait.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def rollout_status(
     if kind == REPLICATIONCONTROLLER.kind and pods is not None and readiness.is_observed(document):
         return _of_controller(document, state, pods, now)
     if kind == ROLLINGUPDATE.kind and pods is not None and not state.done:
-        return _of_move(document, state, pods)
+        return _of_move(document, state, pods, now)
     return state
 
 
@@ -109,33 +109,75 @@ def _of_controller(
     uid = document["metadata"].get("uid")
     own = [item for item in pods if _is_active(item) and _is_owned(item, uid)]
     if not state.done:
-        return _crash_loop(document, state, own) or state
+        return _with_cause(document, state, own, pods, now)
     wanted = int((document.get("spec") or {}).get("replicas") or 0)
     left_s = sorted(settle_s(item, now) for item in own if readiness.is_ready(item))[:wanted]
     if len(left_s) < wanted:  # the controller has seen more than we have
         return replace(state, done=False)
-    return _settled(state, max(left_s, default=0.0))
+    settled = _settled(state, max(left_s, default=0.0))
+    return settled if settled.done else _with_cause(document, settled, own, pods, now)
 
 
-def _of_move(document: Document, state: State, pods: Sequence[Document]) -> State:
+def _of_move(document: Document, state: State, pods: Sequence[Document], now: datetime) -> State:
     """A move of replicas to another controller; one that goes back or is paused needs no pod there."""
     if (document.get("status") or {}).get("phase") not in {"Progressing", "Waiting"}:
         return state
     mark = names.label_value(str(document["spec"]["new"]))
     new = [item for item in pods if (item["metadata"].get("labels") or {}).get(NAME_LABEL) == mark]
-    return _crash_loop(document, state, [item for item in new if _is_active(item)]) or state
+    return _with_cause(document, state, [item for item in new if _is_active(item)], pods, now)
 
 
-def _crash_loop(document: Document, state: State, own: Sequence[Document]) -> State | None:
-    """The failure of a pod of the present template; pods of earlier ones are being replaced."""
+def _with_cause(
+    document: Document,
+    state: State,
+    own: Sequence[Document],
+    pods: Sequence[Document],
+    now: datetime,
+) -> State:
+    """The state with the cause of one unready or just restarted pod, and failed where one will not become ready.
+
+    Pods of earlier templates are being replaced and give no cause.
+
+    Args:
+        document: the controller.
+        state: by its own status.
+        own: its pods.
+        pods: all that are known, those that terminate among them.
+        now: wall time.
+    """
     present = ((document.get("status") or {}).get("rollout") or {}).get("templateHash")
+    found: list[tuple[str, causes.Cause]] = []
     for item in sorted(own, key=lambda pod: str(pod["metadata"].get("name"))):
         made_from = (item["metadata"].get("labels") or {}).get(_HASH)
-        cause = causes.of_pod(item) if not present or made_from in {present, None} else None
-        if cause is not None and cause.final:
-            text = f"{state.text}; pod/{item['metadata'].get('name')}: {cause}"
-            return replace(state, text=text, failed=True)
-    return None
+        cause = _cause(item, now) if not present or made_from in {present, None} else None
+        if cause is None or cause.is_vague or cause.is_starting:
+            continue
+        if cause.final and _is_held_by_terminating(cause, pods):
+            cause = replace(cause, final=False)
+        found.append((f"pod/{item['metadata'].get('name')}", cause))
+    if not found:
+        return state
+    label, cause = max(found, key=lambda pair: pair[1].final)  # the first of the final ones
+    if cause.text in state.text:
+        return replace(state, failed=cause.final)
+    return replace(state, text=f"{state.text}; {label}: {cause}", failed=cause.final)
+
+
+def _cause(pod: Document, now: datetime) -> causes.Cause | None:
+    """Why a pod is not ready, or why it was restarted a moment ago."""
+    if (cause := causes.of_pod(pod)) is not None or not settle_s(pod, now):
+        return cause
+    restart = causes.of_restart(pod, now)
+    return restart[0] if restart is not None else None
+
+
+def _is_held_by_terminating(cause: causes.Cause, pods: Sequence[Document]) -> bool:
+    """Whether the address is in use by a pod that will release it, because it terminates."""
+    return cause.is_address_in_use and any(
+        f"pod {pod['metadata'].get('namespace')}/{pod['metadata'].get('name')}," in cause.text
+        for pod in pods
+        if readiness.is_terminating(pod)
+    )
 
 
 def _is_active(pod: Document) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 import pytest
+from rich.console import Console
 from tests.unit.cli.sessions import opened
 from tests.unit.controllers.world import World, world
 
@@ -14,7 +15,8 @@ from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import board, readiness
+from grange.cli import board, liveboard, readiness
+from grange.cli.rows import Row
 from grange.cli.verbs import wait
 
 SILENT = "the server does not answer; trying again"
@@ -99,3 +101,14 @@ async def test_another_object_under_the_name_is_not_waited_for(
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
         assert await board.wait_gone(session, target, {uid}, timeout_s=5.0) == 0
         assert await wait.uids(session, target) == set()
+
+
+def test_long_causes_are_wrapped_and_whole() -> None:
+    cause = "0/3 ready; pod/web-1: main: " + " ".join(f"word{number}" for number in range(40))
+    row = Row("grc/web", since=0.0, state=readiness.State(done=False, text=cause))
+    console = Console(width=60, color_system=None)
+    with console.capture() as shown:
+        console.print(liveboard.table([row], now=7.0))
+    text = shown.get()
+    assert all(f"word{number}" in text.split() for number in range(40))
+    assert max(len(line) for line in text.splitlines()) <= 60

@@ -154,6 +154,57 @@ def test_crash_loop_ends_the_wait(restarts: int, ended: Document, final: bool) -
     assert not rollout_status(short, [OLD[0], looping], NOW).failed, "of the spec before"
 
 
+IN_USE = "address already in use: port 80 is held by pod default/{}, which listens on 0.0.0.0"
+
+
+@pytest.mark.parametrize(("restarts", "final"), [(0, False), (1, False), (2, True)])
+def test_address_in_use_ends_the_wait_after_two_restarts(restarts: int, final: bool) -> None:
+    message = IN_USE.format("a")
+    looping = pod("c", crashed(restarts, message=f"words\n{message}"))
+    state = rollout_status(controller(1), [OLD[0], looping], NOW)
+    assert (state.failed, message in state.text) == (final, True)
+    assert rollout_status(looping, (), NOW).failed is final
+
+
+def test_address_held_by_a_terminating_pod_is_waited_for() -> None:
+    holder = pod("a", running(60), template="old")
+    holder["metadata"] |= {"namespace": "default", "deletionTimestamp": stamp(1)}
+    pods = [holder, pod("c", crashed(3, message=IN_USE.format("a")))]
+    state = rollout_status(controller(0), pods, NOW)
+    assert (state.failed, "held by pod default/a" in state.text) == (False, True)
+    pods[1] = pod("c", crashed(3, message=IN_USE.format("ab")))
+    assert rollout_status(controller(0), pods, NOW).failed
+
+
+def test_cause_is_shown_before_the_wait_ends() -> None:
+    short = controller(1, replicas=2)
+    state = rollout_status(short, [OLD[0], pod("c", crashed(0))], NOW)
+    assert not state.failed
+    cause = "pod/c: main: ended with exit code 3; see its log"
+    assert state.text == f"1/2 ready, 1 of 2 updated; {cause}"
+    worse = pod("d", crashed(1, reason="StartError", message="no program x"))
+    state = rollout_status(short, [OLD[0], pod("c", crashed(0)), worse], NOW)
+    assert state.failed
+    assert state.text.endswith("; pod/d: main: no program x")
+
+
+def test_cause_of_a_restart_is_shown_until_it_has_run() -> None:
+    again = running(1) | {"restartCount": 2, "lastState": crashed(2)["lastState"]}
+    pods = [OLD[0], pod("b", again)]
+    state = rollout_status(controller(), pods, NOW)
+    assert (state.done, state.failed) == (False, False)
+    assert state.text.startswith("2/2 ready, running for less than 2 s; pod/b: main: ended with")
+    assert "pod/b: main: ended with" in rollout_status(controller(1), pods, NOW).text
+    assert rollout_status(controller(), pods, NOW + timedelta(seconds=5)).text == "2/2 ready"
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
+def test_pod_that_starts_is_no_cause(reason: str) -> None:
+    starting = pod("c", {"name": "main", "state": {"waiting": {"reason": reason}}})
+    state = rollout_status(controller(1), [OLD[0], starting], NOW)
+    assert state.text == "1/2 ready, 1 of 2 updated"
+
+
 @pytest.mark.parametrize(
     ("reason", "final"),
     [
