@@ -69,9 +69,9 @@ POD = {
 
 async def serve(directory: Path) -> None:
     """Serve until told to stop."""
+    from grange.api.http import ADMIN
     from grange.api.kinds import BUILT_IN
     from grange.api.scheme import Scheme
-    from grange.api.wire import ADMIN
     from grange.apiserver.application import Application
     from grange.apiserver.authn import StaticTokens
     from grange.apiserver.listener import Listener

@@ -26,10 +26,10 @@ from pathlib import Path
 import uvloop
 
 from bench.scheduler import APART_BY_HOST, NEAR_BY_ZONE, NODES, SPREAD, SPREAD_HOSTS, shape
+from grange.api.http import ADMIN
 from grange.api.kinds import BUILT_IN, NODE, POD
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
-from grange.api.wire import ADMIN
 from grange.apiserver.application import Application
 from grange.app import collector
 from grange.base.clock import LoopClock

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator
 
 from bench.api import BODY
 from grange.api import codec
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream

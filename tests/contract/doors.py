@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grange.api.wire import ADMIN, Request, Response
+from grange.api.http import ADMIN, Request, Response
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
 from grange.app import keymaking, pki

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.contract import doors
 
+from grange.api.http import ADMIN, Request, Response
 from grange.api.status import BadRequest, ServiceUnavailable, Timeout
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client import kubeconfig

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 from tests.contract import doors
 
+from grange.api.http import ADMIN, JSON, Request, Response
 from grange.api.status import ServiceUnavailable
-from grange.api.wire import ADMIN, JSON, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -15,14 +15,14 @@ from pathlib import Path
 import uvloop
 from tests.contract import doors
 
+from grange.api.http import Request, Response
 from grange.api.status import Timeout
-from grange.api.wire import Request, Response
 from grange.apiserver.listener import Listener
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.client.transports.http import HTTP
-from grange.reconcile.farm.fence import FencedClient
+from grange.reconcile.farm.fenced_client import FencedClient
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.session import Session
 

@@ -27,11 +27,11 @@ from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
 from grange.agent.service import NodeAgent
+from grange.api.http import ADMIN
 from grange.api.kinds import BUILT_IN, CONFIGMAP, POD, SECRET
 from grange.api.kinds.pod import Container, Pod, Probe, condition
 from grange.api.scheme import Scheme
 from grange.api.status import NotFound
-from grange.api.wire import ADMIN
 from grange.apiserver.application import Application
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger

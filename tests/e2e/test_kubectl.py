@@ -9,8 +9,8 @@ import pytest
 from tests.e2e.kubectl import Kubectl, Outcome
 from tests.unit.apiserver.server import NODES, PODS, Server
 
+from grange.api.http import ADMIN
 from grange.api.meta import Document
-from grange.api.wire import ADMIN
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
 from grange.apiserver.logs import LogOptions

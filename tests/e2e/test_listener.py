@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from grange.api.http import ADMIN, ANONYMOUS, Request, Response
 from grange.api.meta import Document
 from grange.api.status import Conflict, Forbidden
-from grange.api.wire import ADMIN, ANONYMOUS, Request, Response
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.connections import ConnectionLimits
 from grange.apiserver.listener import BODY_MAX_BYTES, Limits, Listener

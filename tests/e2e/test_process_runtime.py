@@ -24,7 +24,7 @@ from grange.agent.runtime import (
     VolumeFile,
     VolumePlan,
 )
-from grange.agent.runtimes.process import attempts, leftovers, shim
+from grange.agent.runtimes.process import attempts, orphans, shim
 from grange.agent.runtimes.process.files import Layout
 from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
@@ -50,7 +50,7 @@ def attempt(number: int = 0, container: str = "main") -> ContainerID:
 
 def marked(data_dir: Path, container: str = "") -> list[int]:
     """Processes that were started for containers below this directory; zombies do not count."""
-    wanted = f"{leftovers.MARK}={data_dir}/pods/".encode()
+    wanted = f"{orphans.MARK}={data_dir}/pods/".encode()
     part = f"/containers/{container}/".encode() if container else b""
     found = []
     for name in os.listdir("/proc"):

@@ -18,6 +18,7 @@ from tests.sim.test_rollouts import MinimumIsKept, controller, patched, template
 from tests.sim.test_transfers import FITS, Births
 
 from grange.api.farm import OWNER_ANNOTATION
+from grange.api.http import Request, Response
 from grange.api.kinds import (
     AUDITRECORD,
     NODE,
@@ -27,11 +28,10 @@ from grange.api.kinds import (
     pod as pods,
 )
 from grange.api.kinds.auditevents import RETARGET
-from grange.api.kinds.membership import DRAINED_NODES
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import DRAINED_NODES
 from grange.api.meta import Document, controller_of
 from grange.api.replication import TRANSFER_ANNOTATION, Transfer, written
-from grange.api.wire import Request, Response
 from grange.base.clock import LoopClock
 from grange.base.errors import invariant
 from grange.base.log import Logger
@@ -43,10 +43,10 @@ from grange.controllers.replication.machinepool import MachinePool
 from grange.controllers.replication.pending_steps import REVOKED_ANNOTATION
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.leader_election import Singletons
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
-from grange.reconcile.farm.singletons import Singletons
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints
 from grange.sim.faults import NetworkFaults
 from grange.sim.invariants import Change
@@ -147,12 +147,12 @@ class Stage:
     async def populate(self, nodes: Collection[str], *, rolls: bool) -> None:
         """Nodes, the scheduler, and two members that know each other."""
         for name in nodes:
-            population.add_node(self.world, name, capacity=CAPACITY, labels=FITS)
-        population.add_scheduler(self.world)
+            simulated_nodes.add_node(self.world, name, capacity=CAPACITY, labels=FITS)
+        simulated_nodes.add_scheduler(self.world)
         for name in MEMBERS:
             pool = self.points.pool(self.pool, name)
             self.world.add(name, partial(Process, name=name, pool=pool, rolls=rolls))
-        await population.registered(self.world, len(nodes), limit_s=60)
+        await simulated_nodes.registered(self.world, len(nodes), limit_s=60)
         await self.world.clock.sleep(5.0)
 
     async def create(self, name: str, replicas: int, **spec: Any) -> None:

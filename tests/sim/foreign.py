@@ -17,13 +17,13 @@ import msgspec
 from tests.unit.api import customresources
 
 from grange.api import codec, crds
+from grange.api.http import STRATEGIC_MERGE_PATCH, Request, Response
 from grange.api.kinds import BUILT_IN, POD
 from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.meta import Document
 from grange.api.schema.structural import structural
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import Conflict, Forbidden, Timeout, UnsupportedMediaType
-from grange.api.wire import STRATEGIC_MERGE_PATCH, Request, Response
 from grange.apiserver.request_info import Target, parse
 from grange.app.install.rights import Right
 from grange.client.transport import Transport

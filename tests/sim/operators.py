@@ -6,9 +6,9 @@ from contextlib import suppress
 import msgspec
 
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import Document, controller_of
 from grange.api.replication import ordered
 from grange.api.status import ApiError, NotFound

@@ -26,7 +26,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.placement.requests import IDLE, charged, pod_request
 from grange.scheduler.service import Scheduler, SchedulerConfig
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
@@ -150,7 +150,7 @@ class Stage:
     def start(self) -> None:
         """A scheduler starts, and from now on its requests count."""
         self.points.begin()
-        self.lives = population.add_scheduler(self.world, self._config)
+        self.lives = simulated_nodes.add_scheduler(self.world, self._config)
 
     async def succession(self) -> None:
         """Whoever schedules is replaced soon after its death, by a new process."""

@@ -5,7 +5,7 @@ from grange.api.status import ApiError
 from grange.base.clock import LoopClock, SkewedClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
@@ -25,8 +25,8 @@ async def bind(world: World, name: str, node: str, program: str, *, cpu: str = "
 async def test_pod_that_is_bound_runs_and_ends(log: Logger) -> None:
     clock = LoopClock(EPOCH)
     async with simulated(clock=clock, rng=Stream(1), log=log) as world:
-        machine = population.add_node(world, "n1")
-        await population.registered(world, 1, limit_s=30)
+        machine = simulated_nodes.add_node(world, "n1")
+        await simulated_nodes.registered(world, 1, limit_s=30)
         await bind(world, "web", "n1", "serve")
 
         async def runs() -> bool:
@@ -36,7 +36,7 @@ async def test_pod_that_is_bound_runs_and_ends(log: Logger) -> None:
             return not (await world.client.list(POD)).items
 
         await world.until(runs, limit_s=30)
-        assert len(population.running(machine)) == 1
+        assert len(simulated_nodes.running(machine)) == 1
         assert await world.fixed_point(120) == []
         await world.client.delete(POD, "web", "default")
         await world.until(gone, limit_s=60)
@@ -47,8 +47,8 @@ async def test_pod_that_does_not_fit_and_is_deleted_already_goes_away(log: Logge
     """The agent refuses it, and must confirm its deletion all the same."""
     clock = LoopClock(EPOCH)
     async with simulated(clock=clock, rng=Stream(1), log=log) as world:
-        population.add_node(world, "n1")
-        await population.registered(world, 1, limit_s=30)
+        simulated_nodes.add_node(world, "n1")
+        await simulated_nodes.registered(world, 1, limit_s=30)
         await bind(world, "big", "n1", "serve", cpu="2")
         await clock.sleep(5)
         world.crash("agent-n1")
@@ -72,8 +72,8 @@ async def test_what_is_bound_runs_once_whatever_happens(seed: int, log: Logger) 
         machines = {}
         for number in range(3):
             skewed = SkewedClock(clock, offset_s=rng.uniform(-60, 60), drift=1e-3 * (number - 1))
-            machines[f"n{number}"] = population.add_node(world, f"n{number}", clock=skewed)
-        await population.registered(world, 3, limit_s=120)
+            machines[f"n{number}"] = simulated_nodes.add_node(world, f"n{number}", clock=skewed)
+        await simulated_nodes.registered(world, 3, limit_s=120)
         for number in range(9):
             program = ("serve", "stubborn", "crash")[number // 3]
             await bind(world, f"p{number}", f"n{number % 3}", program)

@@ -15,7 +15,7 @@ from grange.base.tasks import Nursery, supervise
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.world import World, simulated
@@ -60,14 +60,14 @@ async def test_crews_share_work_and_survive_faults(
     clock, rng = LoopClock(EPOCH), Stream(seed)
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as world:
         machines = {
-            name: population.add_node(
+            name: simulated_nodes.add_node(
                 world, name, capacity={"cpu": "8", "memory": "64Gi", "pods": "110"}
             )
             for name in (f"n{number}" for number in range(NODES))
         }
         for name in CREWS:
             start(world, name, rng.fork(name))
-        await population.registered(world, NODES)
+        await simulated_nodes.registered(world, NODES)
         draw = rng.fork("wishes")
         for number in range(3):
             document = service(f"s{number}", draw.integer(0, MOST), placement="Packed")

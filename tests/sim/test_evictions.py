@@ -10,14 +10,14 @@ import pytest
 from tests.sim.test_rollouts import MinimumIsKept, controller, patched, settled, template
 
 from grange.api.kinds import POD, PODDISRUPTIONBUDGET, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import DRAINED_NODES
+from grange.api.kinds.transfer_status import DRAINED_NODES
 from grange.api.meta import Document
 from grange.api.status import ApiError, TooManyRequests
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.world import World, simulated
@@ -31,10 +31,10 @@ ROLLOUT: Document = {"maxUnavailable": 1, "maxSurge": 0, "progressDeadlineSecond
 async def started(world: World, placement: str, **budget: object) -> None:
     for number in range(NODES):
         capacity = {"cpu": "16", "memory": "64Gi", "pods": "110"}
-        population.add_node(world, f"n{number}", capacity=capacity)
-    population.add_controllers(world)
-    population.add_scheduler(world)
-    await population.registered(world, NODES)
+        simulated_nodes.add_node(world, f"n{number}", capacity=capacity)
+    simulated_nodes.add_controllers(world)
+    simulated_nodes.add_scheduler(world)
+    await simulated_nodes.registered(world, NODES)
     document = controller("web", REPLICAS, placement=placement, rollout=ROLLOUT)
     await world.client.create(REPLICATIONCONTROLLER, document, "default")
     await world.until(lambda: settled(world, "web", 1), limit_s=300)

@@ -12,7 +12,7 @@ from grange.base.clock import LoopClock, SkewedClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.reconcile.farm.claims import ownership
+from grange.reconcile.farm.ownership import ownership
 from grange.sim.chaos import Chaos, Misfortune
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH

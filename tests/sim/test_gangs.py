@@ -25,7 +25,7 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.permits import Permits
 from grange.scheduler.pools import QueueSettings
 from grange.scheduler.service import Scheduler, SchedulerConfig
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
@@ -235,7 +235,7 @@ async def test_gangs_are_bound_whole_and_settle(
         await users.add_queue_and_class()
         nursery.start(agents(world, users, clock))
         config = SchedulerConfig(overtakes=OVERTAKES)
-        lives = population.add_scheduler(world, config, profile)
+        lives = simulated_nodes.add_scheduler(world, config, profile)
         for _ in range(10):
             await ordinary_day(users, luck)
             await clock.sleep(luck.uniform(0.0, 3.0))
@@ -266,7 +266,7 @@ async def test_gangs_that_each_fit_alone_all_run_in_the_end(
         users = Users(world, luck.fork("users"))
         await users.add_nodes(NODES)
         queue = QueueSettings(backoff_max_s=4.0)
-        population.add_scheduler(world, SchedulerConfig(queue=queue))
+        simulated_nodes.add_scheduler(world, SchedulerConfig(queue=queue))
         waiting = [await users.add_gang(luck.integer(7, NODES * SLOTS)) for _ in range(5)]
         for _ in range(120):
             found = await gangs(world)
@@ -295,7 +295,7 @@ async def test_a_large_gang_is_not_starved_by_small_pods(
         await users.add_nodes(NODES)
         for _ in range(NODES * SLOTS):
             await users.add_pod()
-        population.add_scheduler(world, SchedulerConfig(overtakes=6))
+        simulated_nodes.add_scheduler(world, SchedulerConfig(overtakes=6))
         await clock.sleep(5.0)
         big = await users.add_gang(NODES * SLOTS - 2)
         ends: dict[str, float] = {}

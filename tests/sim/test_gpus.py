@@ -10,7 +10,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import devices
 from grange.placement.devices import GPU_MILLI
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
@@ -53,7 +53,7 @@ async def test_faults_never_promise_a_device_twice(
     async with simulated(clock=clock, rng=Stream(seed), log=log, faults=BAD) as world:
         for number in range(4):
             await add_node(world, f"n{number}")
-        lives = population.add_scheduler(world)
+        lives = simulated_nodes.add_scheduler(world)
         for number in range(40):
             await add_pod(world, f"p{number}", luck.choice(WANTS))
             if luck.integer(0, 2) == 0:

@@ -43,7 +43,7 @@ from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.scheduler.config import SchedulerConfig
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.world import World, simulated
 
@@ -92,11 +92,11 @@ class Cluster:
     async def populate(self, nodes: int) -> None:
         """Machines, what belongs to Kubernetes, and our controllers: two processes."""
         for number in range(nodes):
-            population.add_node(self.world, f"n{number:02}")
-        await population.registered(self.world, nodes)
+            simulated_nodes.add_node(self.world, f"n{number:02}")
+        await simulated_nodes.registered(self.world, nodes)
         self.world.add("kube-controller-manager", GarbageCollector)
         self.world.add("kube-disruption-controller", DisruptionController)
-        population.add_scheduler(self.world, KUBE_SCHEDULER)
+        simulated_nodes.add_scheduler(self.world, KUBE_SCHEDULER)
         others = frozenset(rights.CONTROLLERS) - self._names
         if others:  # somebody has to do it, with all rights
             process = partial(Process, member="other", names=others, group="others")

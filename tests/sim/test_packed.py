@@ -19,14 +19,14 @@ from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import controller_of
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.invariants import Change
 from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH, Records
@@ -75,14 +75,15 @@ async def populate(world: World, cpus: str, rng: Stream) -> dict[str, FakeMachin
     """Nodes, members and everybody else; no machines to lend."""
     capacity = {"cpu": cpus, "memory": "64Gi", "pods": "110"}
     machines = {
-        name: population.add_node(world, name, capacity=capacity, labels=FITS) for name in NODES
+        name: simulated_nodes.add_node(world, name, capacity=capacity, labels=FITS)
+        for name in NODES
     }
-    population.add_controllers(world, besides="replication")
+    simulated_nodes.add_controllers(world, besides="replication")
     for name in MEMBERS:
         clock = skewed(world, name, rng.fork(name))
         world.add(name, partial(Process, name=name, pool=SimulatedPool(())), clock=clock)
-    population.add_scheduler(world)
-    await population.registered(world, len(machines))
+    simulated_nodes.add_scheduler(world)
+    await simulated_nodes.registered(world, len(machines))
     return machines
 
 

@@ -10,7 +10,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.world import World, simulated
 
@@ -27,10 +27,10 @@ async def populated(world: World, zones: dict[str, str]) -> None:
     for name, zone in zones.items():
         labels = {ZONE: zone} if zone else {}
         capacity = {"cpu": "16", "memory": "64Gi", "pods": "110"}
-        population.add_node(world, name, labels=labels, capacity=capacity)
-    population.add_controllers(world)
-    population.add_scheduler(world)
-    await population.registered(world, len(zones))
+        simulated_nodes.add_node(world, name, labels=labels, capacity=capacity)
+    simulated_nodes.add_controllers(world)
+    simulated_nodes.add_scheduler(world)
+    await simulated_nodes.registered(world, len(zones))
 
 
 async def nodes_of_pods(world: World) -> Counter[str]:

@@ -22,7 +22,7 @@ from grange.controllers.disruption.controller import DisruptionController
 from grange.placement import reference
 from grange.placement.requests import IDLE, Usage, allocatable, charged, pod_request
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.invariants import Change
 from grange.sim.world import World, simulated
@@ -172,7 +172,7 @@ async def test_preemption_survives_faults_and_settles(
         users = Users(world, luck.fork("users"))
         await users.prepare()
         world._nursery.start(users.agents(), name="agents")
-        lives = population.add_scheduler(world)
+        lives = simulated_nodes.add_scheduler(world)
         world.add("disruption", DisruptionController)
         for _ in range(12):
             for _ in range(luck.integer(2, 7)):

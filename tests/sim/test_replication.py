@@ -15,7 +15,7 @@ from grange.base.clock import LoopClock, SkewedClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH, Records
@@ -53,10 +53,10 @@ async def populate(world: World, rng: Stream, cpus: str = ROOMY) -> dict[str, Fa
         offset_s, drift = rng.uniform(-30, 30), rng.uniform(-1e-3, 1e-3)
         clock = SkewedClock(inner, offset_s=offset_s, drift=drift)
         capacity = {"cpu": cpus, "memory": "64Gi", "pods": "110"}
-        machines[name] = population.add_node(world, name, capacity=capacity, clock=clock)
-    population.add_controllers(world)
-    population.add_scheduler(world)
-    await population.registered(world, NODES)
+        machines[name] = simulated_nodes.add_node(world, name, capacity=capacity, clock=clock)
+    simulated_nodes.add_controllers(world)
+    simulated_nodes.add_scheduler(world)
+    await simulated_nodes.registered(world, NODES)
     return machines
 
 
@@ -84,7 +84,7 @@ async def test_service_comes_up_on_a_good_network(log: Logger) -> None:
         await world.client.create(REPLICATIONCONTROLLER, service("web", 3), "default")
         took_s = await world.until(lambda: kept(world, {"web": 3}), limit_s=30)
         assert took_s < 5
-        nodes = [name for name, machine in machines.items() if population.running(machine)]
+        nodes = [name for name, machine in machines.items() if simulated_nodes.running(machine)]
         assert len(nodes) == 3
 
 

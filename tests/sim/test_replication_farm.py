@@ -25,11 +25,11 @@ from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
 from grange.api.farm import OWNER_ANNOTATION
+from grange.api.http import Request, Response
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import DRAINED_NODES
+from grange.api.kinds.transfer_status import DRAINED_NODES
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError
-from grange.api.wire import Request, Response
 from grange.base.clock import LoopClock
 from grange.base.errors import invariant
 from grange.base.log import Logger
@@ -40,7 +40,7 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.chaos import Misfortune
 from grange.sim.faults import LATE
 from grange.sim.invariants import Change
@@ -132,15 +132,15 @@ async def populate(world: World, pool: SimulatedPool, rng: Stream) -> dict[str, 
     """Nodes, members and everybody else."""
     capacity = {"cpu": "16", "memory": "64Gi", "pods": "110"}
     machines = {
-        name: population.add_node(world, name, capacity=capacity, labels=FITS)
+        name: simulated_nodes.add_node(world, name, capacity=capacity, labels=FITS)
         for name in (*OWN, *LENT)
     }
-    population.add_controllers(world, besides="replication")
+    simulated_nodes.add_controllers(world, besides="replication")
     for name in MEMBERS:
         clock = skewed(world, name, rng.fork(name))
         world.add(name, partial(Process, name=name, pool=pool), clock=clock)
-    population.add_scheduler(world)
-    await population.registered(world, len(machines))
+    simulated_nodes.add_scheduler(world)
+    await simulated_nodes.registered(world, len(machines))
     return machines
 
 

@@ -16,7 +16,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import reference
 from grange.placement.requests import IDLE, Usage, allocatable, charged, pod_request
-from grange.sim import builders, population
+from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
 
@@ -119,7 +119,7 @@ async def test_faults_never_overcommit_and_everything_settles(
         await users.add_classes()
         for _ in range(4):
             await users.add_node()
-        lives = population.add_scheduler(world)
+        lives = simulated_nodes.add_scheduler(world)
         for _ in range(12):
             for _ in range(luck.integer(1, 6)):
                 await users.act()

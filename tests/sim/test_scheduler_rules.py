@@ -22,8 +22,8 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.leader_election import Singletons
 from grange.reconcile.farm.member import Member
-from grange.reconcile.farm.singletons import Singletons
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
 from grange.sim.chaos import Chaos

@@ -15,9 +15,9 @@ from tests.sim.misfortunes import BAD
 from tests.sim.test_scheduler import Users, unplaced_that_fit
 
 from grange.api import bindings
+from grange.api.http import Request, Response
 from grange.api.kinds import POD
 from grange.api.kinds.pod import condition
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

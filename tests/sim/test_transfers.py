@@ -18,7 +18,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
-from grange.sim import population
+from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.invariants import Change
 from grange.sim.machinepool import SimulatedPool
@@ -62,13 +62,13 @@ class Births:
 async def populate(world: World, pool: SimulatedPool) -> dict[str, FakeMachine]:
     capacity = {"cpu": "8", "memory": "64Gi", "pods": "110"}
     machines = {
-        name: population.add_node(world, name, capacity=capacity, labels=FITS)
+        name: simulated_nodes.add_node(world, name, capacity=capacity, labels=FITS)
         for name in (*OWN, *LENT)
     }
-    population.add_controllers(world, besides="replication")
+    simulated_nodes.add_controllers(world, besides="replication")
     world.add("replication", lambda deps: ReplicationService(deps, pool=pool))
-    population.add_scheduler(world)
-    await population.registered(world, len(machines))
+    simulated_nodes.add_scheduler(world)
+    await simulated_nodes.registered(world, len(machines))
     return machines
 
 

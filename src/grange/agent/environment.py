@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from grange.agent.errors import IMAGE_ERROR, NotCreatableError
-from grange.agent.sources import Reference, Sources
+from grange.agent.references import Reference, Sources
 from grange.api import quantity
 from grange.api.kinds.pod import Container, EnvVar, EnvVarSource, Pod
 from grange.api.meta import Document

@@ -5,7 +5,7 @@ import signal
 
 from grange.agent import admission
 from grange.agent.config import NodeConfig
-from grange.agent.creation import Creator
+from grange.agent.container_start import Creator
 from grange.agent.heartbeat import Heartbeat
 from grange.agent.metrics import instruments
 from grange.agent.probes import Prober, SystemProber

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from grange.agent import environment, service_account
 from grange.agent.environment import Facts
 from grange.agent.errors import NotCreatableError
+from grange.agent.references import Reference, Sources
 from grange.agent.runtime import Mount, VolumeFile, VolumePlan
-from grange.agent.sources import Reference, Sources
 from grange.api.kinds.pod import Container, Pod, Volume
 from grange.api.meta import Document
 from grange.api.pod_fields import TOKEN_MOUNT

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from grange.agent import lifecycle, postmortem, probing, states, status
 from grange.agent.config import NodeConfig
-from grange.agent.creation import Creator
+from grange.agent.container_start import Creator
 from grange.agent.errors import NotCreatableError
 from grange.agent.events import Reason
 from grange.agent.hooks import Hooks

@@ -12,9 +12,9 @@ from typing import Any, NoReturn, TypeVar, cast
 import msgspec
 
 from grange.api.fields import member
+from grange.api.http import JSON
 from grange.api.meta import Document, View
 from grange.api.status import BadRequest, TooLarge, UnsupportedMediaType
-from grange.api.wire import JSON
 
 V = TypeVar("V", bound=View)
 

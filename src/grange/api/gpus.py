@@ -4,7 +4,7 @@ A node offers ``grange.dev/gpu-milli``: a thousand for each of its devices. Whic
 written in its annotation ``grange.dev/gpu-devices`` (``0`` or ``0,3``) when it is bound.
 """
 
-from grange.api.amounts import Resources
+from grange.api.pod_requests import Resources
 
 GPU_MILLI = "grange.dev/gpu-milli"
 ANNOTATION = "grange.dev/gpu-devices"

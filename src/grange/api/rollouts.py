@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from grange.api import described
+from grange.api import schema_builder
 from grange.api.meta import Document, View
 from grange.api.validation.causes import Faults
 from grange.base.errors import GrangeError
@@ -154,7 +154,9 @@ def check(rollout: Mapping[str, Any], faults: Faults) -> None:
 
 def _count_or_percentage(description: str, **more: Any) -> Document:
     bounds = {"minimum": 0, "pattern": f"^({_PERCENT.pattern})$"}
-    return described.reference(INT_OR_STRING, description, **{described.RULED: bounds}, **more)
+    return schema_builder.reference(
+        INT_OR_STRING, description, **{schema_builder.RULED: bounds}, **more
+    )
 
 
 ROLLOUT: Document = {
@@ -168,13 +170,13 @@ ROLLOUT: Document = {
             "Pods that may be too many during a change: a number or a percentage.",
             default="25%",
         ),
-        "minReadySeconds": described.whole(
+        "minReadySeconds": schema_builder.whole(
             "How long a pod must be ready to count.", default=0, minimum=0
         ),
-        "progressDeadlineSeconds": described.whole(
+        "progressDeadlineSeconds": schema_builder.whole(
             "A rollout that gets no further for so long has failed.", default=600, minimum=0
         ),
-        "type": described.text(
+        "type": schema_builder.text(
             "RollingUpdate replaces pods a few at a time; OnDelete waits for them to be deleted.",
             enum=list(TYPES),
             default="RollingUpdate",
@@ -187,7 +189,7 @@ ROLLOUT: Document = {
             "type": "boolean",
             "description": "Go back to the last good template when a rollout failed.",
         },
-        "revisionHistoryLimit": described.whole(
+        "revisionHistoryLimit": schema_builder.whole(
             "Former templates to remember.", default=5, minimum=0
         ),
     },
@@ -201,21 +203,27 @@ ROLLOUT_STATE: Document = {
             "format": "int64",
             "description": "Number of the template that pods are made from.",
         },
-        "templateHash": described.text("Hash of that template."),
-        "specHash": described.text("Hash of spec.template at the time; differs after a rollback."),
-        "stableHash": described.text("Hash of the last template that a rollout completed with."),
-        "phase": described.text("Where the rollout is."),
-        "newReplicas": described.whole("Pods wanted of that template."),
-        "oldReplicas": described.whole("Pods wanted of earlier templates."),
+        "templateHash": schema_builder.text("Hash of that template."),
+        "specHash": schema_builder.text(
+            "Hash of spec.template at the time; differs after a rollback."
+        ),
+        "stableHash": schema_builder.text(
+            "Hash of the last template that a rollout completed with."
+        ),
+        "phase": schema_builder.text("Where the rollout is."),
+        "newReplicas": schema_builder.whole("Pods wanted of that template."),
+        "oldReplicas": schema_builder.whole("Pods wanted of earlier templates."),
         "generation": {
             "type": "integer",
             "format": "int64",
             "description": "The generation that the deadline is counted for.",
         },
-        "mark": described.whole("The furthest that it got; only going further moves the deadline."),
-        "startedAt": described.text("When the rollout began."),
-        "progressedAt": described.text("When it last got further."),
-        "message": described.text("Why it failed."),
+        "mark": schema_builder.whole(
+            "The furthest that it got; only going further moves the deadline."
+        ),
+        "startedAt": schema_builder.text("When the rollout began."),
+        "progressedAt": schema_builder.text("When it last got further."),
+        "message": schema_builder.text("Why it failed."),
     },
 }
 REVISION: Document = {
@@ -227,12 +235,12 @@ REVISION: Document = {
             "format": "int64",
             "description": "A higher number is more recent.",
         },
-        "templateHash": described.text("Hash of the template; pods carry it as a label."),
+        "templateHash": schema_builder.text("Hash of the template; pods carry it as a label."),
         "template": {
             "type": "object",
             "description": "The template.",
             "x-kubernetes-preserve-unknown-fields": True,
         },
-        "recordedAt": described.text("When it was first seen."),
+        "recordedAt": schema_builder.text("When it was first seen."),
     },
 }

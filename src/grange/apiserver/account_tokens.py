@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from grange.api import codec
-from grange.api.wire import User
+from grange.api.http import User
 from grange.apiserver.authn import bearer_token
 from grange.base.clock import Clock
 from grange.store.interface import Store

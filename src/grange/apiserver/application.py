@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from grange.api import codec
+from grange.api.http import ANONYMOUS, Request, Response, User
 from grange.api.kinds import SERVICE, priorityclass
 from grange.api.scheme import Scheme
 from grange.api.status import (
@@ -19,18 +20,16 @@ from grange.api.status import (
     NotFound,
     Unauthorized,
 )
-from grange.api.wire import ANONYMOUS, Request, Response, User
-from grange.apiserver import authz, discovery, request_info, reviews, stored, subresources
+from grange.apiserver import authz, discovery, request_info, reviews, storage, subresources
 from grange.apiserver.account_tokens import AccountTokens, key_from
 from grange.apiserver.admission.namespacelifecycle import BUILT_IN, NamespaceLifecycle
 from grange.apiserver.admission.priority import Priority
 from grange.apiserver.admission.protection import Protection
 from grange.apiserver.admission.serviceaccount import ServiceAccounts
 from grange.apiserver.authn import Authenticator, check_impersonation
-from grange.apiserver.call import Call, add_warnings, failure
 from grange.apiserver.cluster_objects import ClusterObjects
-from grange.apiserver.expiry import Expiry
-from grange.apiserver.explaining import Explainer
+from grange.apiserver.event_ttl import Expiry
+from grange.apiserver.explain import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health import Health
 from grange.apiserver.logs import LogSource
@@ -40,9 +39,10 @@ from grange.apiserver.openapi import OpenAPI
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry
 from grange.apiserver.rendering import render
+from grange.apiserver.request_context import Call, add_warnings, failure
 from grange.apiserver.request_info import Target
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
-from grange.apiserver.stored import Work
+from grange.apiserver.storage import Work
 from grange.apiserver.watch import Watches
 from grange.base import supervision
 from grange.base.clock import Clock
@@ -259,7 +259,7 @@ class Application:
         except ApiError as error:
             response = failure(error)
         except StoreError as error:
-            response = failure(stored.translate(error))
+            response = failure(storage.translate(error))
         except Exception as error:  # noqa: BLE001  one of the three supervision points
             self._errors.error(
                 "request failed", method=request.method, path=request.path, error=error

@@ -4,8 +4,8 @@ import hmac
 from collections.abc import Mapping
 from typing import Protocol
 
+from grange.api.http import User
 from grange.api.status import Forbidden
-from grange.api.wire import User
 
 _IMPERSONATION = "impersonate-"
 _AUTHENTICATED = "system:authenticated"

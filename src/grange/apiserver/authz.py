@@ -6,8 +6,8 @@ objects come in with a later issue and replace the table's use, not its place.
 
 from dataclasses import dataclass
 
+from grange.api.http import User
 from grange.api.status import Forbidden
-from grange.api.wire import User
 from grange.apiserver.request_info import Target
 
 ANY = "*"

@@ -22,7 +22,7 @@ from grange.api.kinds.serviceaccount import DEFAULT, ROOT_CA
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, ApiError
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry
 from grange.apiserver.request_info import Target
@@ -69,9 +69,9 @@ class ClusterObjects:
         Raises:
             StoreError: the store cannot be read.
         """
-        found = await self._registry.store.list(stored.prefix(NAMESPACE))
+        found = await self._registry.store.list(storage.prefix(NAMESPACE))
         for entry in found.entries:
-            await self._ensure(stored.names_of(entry.key, NAMESPACE)[1])
+            await self._ensure(storage.names_of(entry.key, NAMESPACE)[1])
 
     async def publish(self, host: str, port: int) -> None:
         """Write the Service of the API server, which is served at this address."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import grange
 from grange.api import codec
+from grange.api.http import JSON, Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
-from grange.api.wire import JSON, Response
 from grange.apiserver import reviews, subresources
 from grange.apiserver.negotiation import parse_accept
 from grange.apiserver.request_info import CUSTOM_RESOURCE_DEFINITIONS

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from grange.api.http import Response
 from grange.api.status import NotFound
-from grange.api.wire import Response
 from grange.store.errors import StoreError
 from grange.store.interface import Store
 

@@ -21,14 +21,14 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import HttpVersion11, web
 
+from grange.api.http import ANONYMOUS, JSON, Request, Response, User
 from grange.api.status import ApiError, BadRequest, Unauthorized
-from grange.api.wire import ANONYMOUS, JSON, Request, Response, User
 from grange.apiserver.acceptor import Acceptor, Address
 from grange.apiserver.authn import Authenticator
 from grange.apiserver.bodies import Body, BodyBudget
-from grange.apiserver.call import failure
 from grange.apiserver.connections import ConnectionLimits, Connections
 from grange.apiserver.protocol import Protocol, Server
+from grange.apiserver.request_context import failure
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.ratelimited import RateLimitedLogger

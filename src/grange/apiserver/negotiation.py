@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from grange.api.http import YAML
 from grange.api.status import NotAcceptable
-from grange.api.wire import YAML
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _ANY = frozenset({"*/*", "application/*", "application/json", YAML})

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping
 
 from grange.api import codec, schema
+from grange.api.http import JSON, Response
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import NotAcceptable, NotFound
-from grange.api.wire import JSON, Response
 from grange.apiserver import openapi_protobuf
 from grange.apiserver.negotiation import accepts_json, parse_accept
 

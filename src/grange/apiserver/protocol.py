@@ -9,8 +9,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
 from grange.api.status import ApiError, BadRequest, InternalError
-from grange.apiserver.call import failure
 from grange.apiserver.connections import Connection
+from grange.apiserver.request_context import failure
 from grange.base.ratelimited import RateLimitedLogger
 
 _HEAD_LINE_MAX_BYTES = 16 * 1024

@@ -21,12 +21,12 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError, BadRequest, Cause, Invalid
 from grange.api.validation import validate
-from grange.apiserver import deletion, metadata, stored
+from grange.apiserver import deletion, metadata, storage
 from grange.apiserver.admission import Attempt, Plugin
-from grange.apiserver.occupancy import Occupancy
+from grange.apiserver.node_capacity import Occupancy
 from grange.apiserver.options import IGNORE, STRICT, DeleteOptions, WriteOptions
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
-from grange.apiserver.stored import Work
+from grange.apiserver.storage import Work
 from grange.base.clock import Clock
 from grange.base.offload import Inline, Offload
 from grange.base.rng import Stream
@@ -70,7 +70,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> str:
         """The key in the store."""
-        return stored.key(self.info, self.namespace, self.name)
+        return storage.key(self.info, self.namespace, self.name)
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -180,7 +180,7 @@ class Registry:
         """
         entry = self.store.get(place.key)
         if entry is None:
-            raise stored.not_found(place.info, place.name)
+            raise storage.not_found(place.info, place.name)
         return entry
 
     async def create(
@@ -225,17 +225,17 @@ class Registry:
     ) -> Written:
         if place.info is SERVICE:
             self.services.assign(place.key, document)
-        value = stored.encode(place.info, document, self.work)
+        value = storage.encode(place.info, document, self.work)
         if options.dry_run:
             if self.store.latest(place.key) is not None:
-                raise stored.already_exists(place.info, place.name)
+                raise storage.already_exists(place.info, place.name)
             return Written(value(0), warnings)
         key = place.key
         noted = self.occupancy.noting(place.info, key, document, value)
         try:
             entry = await self.store.put(key, noted, expect=0)
         except StoreError as error:
-            raise stored.translate(error, place.info, place.name) from error
+            raise storage.translate(error, place.info, place.name) from error
         return Written(entry.value, warnings)
 
     async def update(
@@ -307,7 +307,7 @@ class Registry:
             revised = await self.offload.run(partial(revise, entry, repeatable))
             if self._latest(place).revision == entry.revision:
                 return entry, revised
-        raise stored.conflict(place.info, place.name, stored.CHANGED)
+        raise storage.conflict(place.info, place.name, storage.CHANGED)
 
     def _revise(
         self,
@@ -321,7 +321,7 @@ class Registry:
     ) -> "_Revised":
         """What becomes of an entry; writes nothing."""
         info, name = place.info, place.name
-        old = stored.decode(entry.value, self.work)
+        old = storage.decode(entry.value, self.work)
         new = change(old)
         meta = metadata.envelope(info, new, place.namespace, name)
         self._check_preconditions(
@@ -361,13 +361,13 @@ class Registry:
             place = rewrite.place
             try:
                 entry = self._latest(place)
-                old = stored.decode(entry.value, self.work)
+                old = storage.decode(entry.value, self.work)
                 self._check_preconditions(
                     place, entry, old, uid=rewrite.uid, version=rewrite.version
                 )
                 new = rewrite.change(old)
                 self._admit(rewrite.attempt)
-                value = stored.encode_again(place.info, new, self.work)
+                value = storage.encode_again(place.info, new, self.work)
                 if options.dry_run:
                     self._check_room(place, entry.key, new)
                     outcomes.append(Written(value(entry.revision)))
@@ -380,12 +380,12 @@ class Registry:
             noted = self.occupancy.noting(place.info, entry.key, new, value, fits=True)
             writes.append(Write(entry.key, noted, entry.revision))
         if writes:
-            with stored.translated():
+            with storage.translated():
                 entries = await self.store.put_group(writes)
             for at, outcome in zip(accepted, entries, strict=True):
                 if isinstance(outcome, StoreError):  # an earlier one was faster, or took the room
                     place = rewrites[at].place
-                    outcomes[at] = stored.translate(outcome, place.info, place.name)
+                    outcomes[at] = storage.translate(outcome, place.info, place.name)
                 else:
                     outcomes[at] = Written(outcome.value)
         return outcomes
@@ -398,14 +398,14 @@ class Registry:
         options: WriteOptions,
         warnings: tuple[str, ...] = (),
     ) -> Written:
-        value = stored.encode(place.info, document, self.work)
+        value = storage.encode(place.info, document, self.work)
         if options.dry_run:
             return Written(value(entry.revision), warnings)
         noted = self.occupancy.noting(place.info, entry.key, document, value)
         try:
             written = await self.store.put(entry.key, noted, expect=entry.revision)
         except StoreError as error:
-            raise stored.translate(error, place.info, place.name) from error
+            raise storage.translate(error, place.info, place.name) from error
         return Written(written.value, warnings)
 
     async def delete(self, place: Place, options: DeleteOptions) -> Written:
@@ -419,7 +419,7 @@ class Registry:
         """
         entry = self._latest(place)
         self._admit(Attempt("delete", place.info, place.namespace, place.name))
-        old = stored.decode(entry.value, self.work)
+        old = storage.decode(entry.value, self.work)
         self._check_preconditions(
             place, entry, old, uid=options.uid, version=options.resource_version
         )
@@ -435,20 +435,20 @@ class Registry:
     async def _remove(
         self, place: Place, entry: Entry, document: Document, *, dry_run: bool
     ) -> Written:
-        value = stored.encode(place.info, document, self.work)
+        value = storage.encode(place.info, document, self.work)
         if dry_run:
             return Written(value(entry.revision), removed=True)
         noted = self.occupancy.noting(place.info, entry.key, document, value, gone=True)
         try:
             gone = await self.store.delete(entry.key, value=noted, expect=entry.revision)
         except StoreError as error:
-            raise stored.translate(error, place.info, place.name) from error
+            raise storage.translate(error, place.info, place.name) from error
         return Written(gone.value, removed=True)
 
     def _latest(self, place: Place) -> Entry:
         entry = self.store.latest(place.key)
         if entry is None:
-            raise stored.not_found(place.info, place.name)
+            raise storage.not_found(place.info, place.name)
         return entry
 
     def _check_preconditions(
@@ -457,14 +457,14 @@ class Registry:
         held = old["metadata"].get("uid")
         if uid and uid != held:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {held}"
-            raise stored.conflict(place.info, place.name, why)
+            raise storage.conflict(place.info, place.name, why)
         if version and version != str(entry.revision):
-            raise stored.conflict(place.info, place.name, stored.CHANGED)
+            raise storage.conflict(place.info, place.name, storage.CHANGED)
 
     def _check_room(self, place: Place, key: str, new: Document) -> None:
         shortage = self.occupancy.shortage(place.info, key, new)
         if shortage is not None:
-            raise stored.conflict(place.info, place.name, str(shortage))
+            raise storage.conflict(place.info, place.name, str(shortage))
 
     def _admit(self, attempt: Attempt) -> None:
         for plugin in self._admission:

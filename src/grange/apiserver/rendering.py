@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from grange.api import codec
-from grange.api.wire import JSON, YAML, Request, Response
+from grange.api.http import JSON, YAML, Request, Response
 from grange.apiserver.negotiation import wants_yaml
 from grange.apiserver.request_info import is_true
 

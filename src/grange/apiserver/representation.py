@@ -12,7 +12,7 @@ from grange.api import codec, tables
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.negotiation import Form, object_form
 from grange.base.clock import Clock
 
@@ -70,19 +70,19 @@ def negotiate(info: AnyKind, headers: Mapping[str, str], query: Mapping[str, str
     return View(info, form, include)
 
 
-def one(view: View, body: bytes, *, now: datetime, work: stored.Work) -> bytes:
+def one(view: View, body: bytes, *, now: datetime, work: storage.Work) -> bytes:
     """One object."""
     if view.form is Form.OBJECT:
         return body
     if view.form is Form.PARTIAL:
         return _partial(body)
-    document = stored.decode(body, work)
+    document = storage.decode(body, work)
     version = str(document["metadata"].get("resourceVersion", ""))
     return _table(view, [document], {"resourceVersion": version}, now)
 
 
 async def many(
-    view: View, bodies: Sequence[bytes], list_meta: Document, *, clock: Clock, work: stored.Work
+    view: View, bodies: Sequence[bytes], list_meta: Document, *, clock: Clock, work: storage.Work
 ) -> bytes:
     """A list; others are served while a long one is made."""
     if view.form is Form.TABLE:
@@ -109,7 +109,7 @@ def _partial(body: bytes) -> bytes:
 
 
 async def _long_table(
-    view: View, bodies: Sequence[bytes], list_meta: Document, clock: Clock, work: stored.Work
+    view: View, bodies: Sequence[bytes], list_meta: Document, clock: Clock, work: storage.Work
 ) -> bytes:
     """A table that is made piece by piece: each has a few rows, the first one the columns, too."""
     now = clock.now()
@@ -118,7 +118,7 @@ async def _long_table(
     for at in range(0, len(bodies), _ROWS_AT_ONCE):
         if at:
             await clock.sleep(0)
-        documents = [stored.decode(body, work) for body in bodies[at : at + _ROWS_AT_ONCE]]
+        documents = [storage.decode(body, work) for body in bodies[at : at + _ROWS_AT_ONCE]]
         rows = tables.rows(view.info, documents, now=now.timestamp(), include=view.include)
         pieces.append(codec.encode_any(rows)[1:-1])
     return b"%b%b]}" % (whole.removesuffix(_NO_ROWS), b",".join(pieces)) if pieces else whole

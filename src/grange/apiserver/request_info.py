@@ -13,9 +13,9 @@ The grammar is that of Kubernetes::
 import msgspec
 
 from grange.api import alternatives
+from grange.api.http import Request
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import MethodNotAllowed, NotFound
-from grange.api.wire import Request
 
 _OBJECT_VERBS = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {

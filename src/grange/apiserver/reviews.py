@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from grange.api import codec, schema
+from grange.api.http import Request, Response, User
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
 from grange.api.status import BadRequest, Cause, Forbidden, Invalid, MethodNotAllowed
-from grange.api.wire import Request, Response, User
 from grange.apiserver import authz
-from grange.apiserver.call import read_request_object, warning_headers
+from grange.apiserver.request_context import read_request_object, warning_headers
 
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"

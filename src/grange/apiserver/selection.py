@@ -15,7 +15,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.selectors import Fields, Labels, SelectorError
 from grange.api.status import BadRequest
-from grange.apiserver import stored
+from grange.apiserver import storage
 
 _PLAIN_PATH = re.compile(r"[A-Za-z][A-Za-z0-9]*(\.[A-Za-z][A-Za-z0-9]*)*")
 _LABELS = "metadata.labels"
@@ -40,7 +40,7 @@ class Reader:
         work: counts the partial decodes.
     """
 
-    def __init__(self, info: AnyKind, work: stored.Work) -> None:
+    def __init__(self, info: AnyKind, work: storage.Work) -> None:
         self._info = info
         self._work = work
         plain = all(_PLAIN_PATH.fullmatch(path) for path in info.fields)
@@ -52,7 +52,7 @@ class Reader:
         self._work.evaluations += 1
         document: Document = msgspec.to_builtins(self._decoder.decode(body))
         metadata = document.get("metadata") or {}
-        namespace, name = stored.names_of(key, self._info)
+        namespace, name = storage.names_of(key, self._info)
         fields = {"metadata.name": name, "metadata.namespace": namespace}
         for path, reader in self._info.fields.items():
             fields.setdefault(path, reader(document))
@@ -98,7 +98,7 @@ class Selection:
 
 def prefix(info: AnyKind, namespace: str, chosen: Selection) -> str:
     """What all keys in the selection begin with; as narrow as a single name allows."""
-    start = stored.prefix(info, namespace)
+    start = storage.prefix(info, namespace)
     return start + chosen.name if namespace or not info.namespaced else start
 
 

@@ -30,14 +30,14 @@ from grange.api.validation.services import (
     needs_health_check_port,
     needs_node_port,
 )
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.store.interface import Entry, Store
 
 DEFAULT_NETWORK = IPv4Network("127.0.128.0/17")
 """Loopback addresses that no pod gets (``agent.addresses``)."""
 
 NODE_PORTS = range(30_000, 32_768)
-_FIRST = stored.key(SERVICE, "default", "kubernetes")  # it has the first address, as in Kubernetes
+_FIRST = storage.key(SERVICE, "default", "kubernetes")  # it has the first address, as in Kubernetes
 _REMEMBERED_MAX = 65_536
 
 Held = str | int  # an address, or a port of the nodes
@@ -95,12 +95,12 @@ class ServiceAllocator:
             StoreError: the store cannot be read.
         """
         lacking = []
-        for entry in (await self._store.list(stored.prefix(SERVICE))).entries:
+        for entry in (await self._store.list(storage.prefix(SERVICE))).entries:
             for held in self._holding(entry):
                 self._note(held, entry.key)
             spec = _decoder.decode(entry.value).spec
             if not spec.cluster_ip and spec.type != EXTERNAL_NAME:
-                lacking.append(stored.names_of(entry.key, SERVICE))
+                lacking.append(storage.names_of(entry.key, SERVICE))
         return lacking
 
     def assign(self, key: str, document: Document, old: Document | None = None) -> None:

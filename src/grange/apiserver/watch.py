@@ -16,7 +16,7 @@ from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Expired
-from grange.apiserver import options, representation, revisions, selection, stored
+from grange.apiserver import options, representation, resource_version, selection, storage
 from grange.apiserver.negotiation import Form
 from grange.apiserver.representation import View
 from grange.apiserver.request_info import is_true
@@ -107,7 +107,7 @@ def watch_options(query: Mapping[str, str], rng: Stream) -> WatchOptions:
     send_initial = is_true(query.get("sendInitialEvents"))
     lifetime = float(options.integer(query, "timeoutSeconds"))
     return WatchOptions(
-        after=revisions.parse(query.get("resourceVersion") or "0"),
+        after=resource_version.parse(query.get("resourceVersion") or "0"),
         send_initial=send_initial,
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         lifetime_s=lifetime or rng.uniform(*_LIFETIME_S),
@@ -124,7 +124,7 @@ class Watches:
         work: counts encodings and evaluations.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, rng: Stream, work: stored.Work) -> None:
+    def __init__(self, store: Store, *, clock: Clock, rng: Stream, work: storage.Work) -> None:
         self._store = store
         self.clock = clock
         self._rng = rng.fork("watches")
@@ -169,10 +169,10 @@ class Watches:
         asked = watch_options(query, self._rng)
         prefix = selection.prefix(view.info, namespace, chosen)
         page: Page | None = None
-        with stored.translated():
+        with storage.translated():
             try:
                 if asked.send_initial or asked.after == 0:
-                    revisions.check_seen(self._store, asked.after)
+                    resource_version.check_seen(self._store, asked.after)
                     page = await self._store.list(prefix)
                 subscription = self._store.watch(
                     prefix, after=page.revision if page else asked.after
@@ -220,7 +220,7 @@ class Watches:
         body = event.value
         if not event.deleted and event.previous is not None:
             # It left the selection: the watcher gets it as it last saw it, at the new revision.
-            body = stored.at_revision(view.info, event.previous, event.revision)
+            body = storage.at_revision(view.info, event.previous, event.revision)
         return self.line(view, "DELETED", event.revision, body)
 
     def _facts_of(self, info: AnyKind, event: Event, body: bytes, *, before: bool) -> Facts:
@@ -376,6 +376,6 @@ def _error(error: StoreError) -> bytes:
     api_error: ApiError = (
         Expired(f"too old resource version: {error}; list again")
         if isinstance(error, Compacted)
-        else stored.translate(error)
+        else storage.translate(error)
     )
     return codec.encode({"type": "ERROR", "object": api_error.status().document()}) + b"\n"

@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from grange.agent.addresses import service_range
+from grange.api.http import ADMIN, User
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
-from grange.api.wire import ADMIN, User
 from grange.apiserver.account_tokens import AccountTokens, key_from
 from grange.apiserver.application import Application
 from grange.apiserver.authn import FirstOf, StaticTokens

@@ -26,9 +26,9 @@ from grange.controllers.sharing import SHARED
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
+from grange.reconcile.farm.deletion_guard import Danger, FailsafeConfig
+from grange.reconcile.farm.leader_election import PREFIX, Service, Singletons
 from grange.reconcile.farm.member import Member
-from grange.reconcile.farm.singletons import PREFIX, Service, Singletons
 
 SCHEDULER = "scheduler"
 NAMES = (*(name for name, _ in TABLE), SCHEDULER)

@@ -67,7 +67,7 @@ def chosen(
     from grange.app.alerting import Alerting
     from grange.app.crew import NAMES, SCHEDULER, Crew
     from grange.reconcile.farm.config import FarmConfig
-    from grange.reconcile.farm.singletons import Service
+    from grange.reconcile.farm.leader_election import Service
 
     names = set(NAMES) if settings.runs("controllers") else {SCHEDULER}
     if not settings.runs("scheduler"):

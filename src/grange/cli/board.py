@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.cli import failures, readiness, terminal

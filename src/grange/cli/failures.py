@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 from grange.api import timestamps
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import EVENT, POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.api.timestamps import TimestampError
-from grange.api.wire import Request
 from grange.cli import causes, readiness, stream
 from grange.cli.printers import events as printer
 from grange.cli.session import Session

@@ -1,9 +1,9 @@
 """Lists of objects in full, for verbs that print more of them than a table holds."""
 
 from grange.api import codec
+from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Request
 from grange.cli import session
 
 

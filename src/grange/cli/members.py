@@ -9,9 +9,9 @@ import msgspec
 
 from grange.api import farm, timestamps
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import LEASE
 from grange.api.meta import Document
-from grange.api.wire import Request
 from grange.cli import session
 
 

@@ -12,11 +12,11 @@ import click
 import msgspec
 
 from grange.api import alternatives, codec
+from grange.api.http import Request, Response
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
-from grange.api.wire import Request, Response
 from grange.cli import manifests, terminal
 from grange.cli.surroundings import Surroundings
 from grange.client.client import Client

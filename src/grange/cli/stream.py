@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from grange.api.http import Response
 from grange.api.status import ServiceUnavailable, from_status
-from grange.api.wire import Response
 from grange.client.watch import MAX_LINE_BYTES
 
 

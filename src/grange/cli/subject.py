@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Expired, Forbidden, NotFound, ServiceUnavailable
-from grange.api.wire import Request
 from grange.cli import rolloutstatus, stream
 from grange.cli.session import Session
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from grange.api import bindings, wire
+from grange.api import bindings, http
 from grange.api.bindings import Binding
+from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.status import (
     ApiError,
@@ -15,10 +16,9 @@ from grange.api.status import (
     NotFound,
     error_of,
 )
-from grange.api.wire import Request
 from grange.client import requests
 
-_HEADERS = {"accept": wire.JSON, "content-type": wire.JSON}
+_HEADERS = {"accept": http.JSON, "content-type": http.JSON}
 _answers = msgspec.json.Decoder(bindings.StatusList)
 _encode = msgspec.json.Encoder().encode
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from grange.api.bindings import Binding
+from grange.api.http import Request, Response
 from grange.api.kinds import POD
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
 from grange.api.status import ApiError, Expired, Gone, TooManyRequests
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.base.tasks import Nursery
 from grange.client import bindings, requests

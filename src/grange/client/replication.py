@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import DRAINED_NODES, drained_nodes
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.kinds.replicationcontroller import NAME_LABEL, ReplicationController
+from grange.api.kinds.transfer_status import DRAINED_NODES, drained_nodes
 from grange.api.meta import Document, controller_of
 from grange.api.names import label_value
 from grange.api.replication import (

@@ -11,22 +11,22 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from grange.api import wire
+from grange.api import http
+from grange.api.http import Request, Response
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import ApiError, BadRequest, InternalError, from_status
-from grange.api.wire import Request, Response
 
 R = TypeVar("R", bound=Resource)
 
 PatchType = Literal["merge", "json", "strategic"]
 _PATCH_MEDIA: dict[str, str] = {
-    "merge": wire.MERGE_PATCH,
-    "json": wire.JSON_PATCH,
-    "strategic": wire.STRATEGIC_MERGE_PATCH,
+    "merge": http.MERGE_PATCH,
+    "json": http.JSON_PATCH,
+    "strategic": http.STRATEGIC_MERGE_PATCH,
 }
-_ACCEPT = {"accept": wire.JSON}
-_SEND_JSON = {"accept": wire.JSON, "content-type": wire.JSON}
+_ACCEPT = {"accept": http.JSON}
+_SEND_JSON = {"accept": http.JSON, "content-type": http.JSON}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -224,7 +224,7 @@ def patch(
     return Request(
         "PATCH",
         _object_path(kind, name, namespace, subresource),
-        headers={"accept": wire.JSON, "content-type": _PATCH_MEDIA[media]},
+        headers={"accept": http.JSON, "content-type": _PATCH_MEDIA[media]},
         body=_encode(patch),
     )
 

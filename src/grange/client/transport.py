@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from grange.api.wire import Request, Response
+from grange.api.http import Request, Response
 
 
 class Transport(Protocol):

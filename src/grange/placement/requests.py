@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from grange.api.amounts import (
+from grange.api.pod_requests import (
     AMOUNT_MAX,
     CPU,
     DEFAULT_CPU_MILLI,

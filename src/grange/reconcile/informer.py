@@ -36,7 +36,7 @@ from grange.client.client import Client, WatchEvent
 from grange.client.errors import StreamBroken
 from grange.reconcile.indexer import Indexer
 from grange.reconcile.outage import OUTAGE_CAP_S, is_outage
-from grange.reconcile.sharing import Sharing
+from grange.reconcile.sharding import Sharing
 
 R = TypeVar("R", bound=Resource)
 

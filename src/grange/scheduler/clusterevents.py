@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag, auto
 
-from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.pod_requests import effective_spec
 from grange.scheduler.nodeinfo import PodInfo
 
 

@@ -12,9 +12,9 @@ from typing import Self
 
 import msgspec
 
-from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.pod_requests import effective_spec
 from grange.placement import devices, images, loads, nodeaffinity, podaffinity, requests, spread
 from grange.placement.disks import Disk, inline_disks
 from grange.placement.loads import Load

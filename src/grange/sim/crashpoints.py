@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
+from grange.api.http import Request, Response
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.status import ServiceUnavailable
-from grange.api.wire import Request, Response
 from grange.client.transport import Transport
 from grange.controllers.replication.machinepool import MachinePool
 from grange.sim.faults import close_chunks

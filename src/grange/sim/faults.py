@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field, replace
 
+from grange.api.http import Request, Response
 from grange.api.status import ApiError, ServiceUnavailable, Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery

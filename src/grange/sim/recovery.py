@@ -15,10 +15,10 @@ import msgspec
 
 from grange.api import selectors
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, node as nodes, pod as pods
-from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import controller_of
 from grange.base.clock import Clock
 from grange.base.errors import invariant

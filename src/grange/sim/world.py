@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from grange.api.http import ADMIN, Request, Response, User
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
 from grange.api.status import ServiceUnavailable
-from grange.api.wire import ADMIN, Request, Response, User
 from grange.apiserver.application import Application
 from grange.base import metrics
 from grange.base.backoff import Exponential

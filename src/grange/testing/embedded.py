@@ -12,12 +12,12 @@ from typing import TypeVar
 import uvloop
 
 from grange.api import alternatives, codec
+from grange.api.http import Request
 from grange.api.kinds import BUILT_IN, NODE, POD
 from grange.api.kinds.node import is_ready
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound, Timeout
-from grange.api.wire import Request
 from grange.app.controlplane import ControlPlane
 from grange.app.settings import Settings
 from grange.base.clock import LoopClock

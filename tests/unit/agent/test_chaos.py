@@ -5,9 +5,9 @@ from tests.unit.agent.builders import container, document
 from tests.unit.agent.world import World, world
 
 from grange.agent.runtimes.fake import Script
+from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.status import ApiError, NotFound, ServiceUnavailable, Timeout
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

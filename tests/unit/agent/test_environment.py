@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.unit.agent.builders import container, pod
 
-from grange.agent import environment, sources
+from grange.agent import environment, references
 from grange.agent.environment import Facts, expand
 from grange.agent.errors import NotCreatableError
-from grange.agent.sources import Sources
+from grange.agent.references import Sources
 
 FACTS = Facts(
     pod_ip="127.1.2.3",
@@ -225,7 +225,9 @@ def test_what_a_pod_refers_to() -> None:
         {"name": "d", "emptyDir": {}},
     ]
     view = pod(container(env=[ref("secret", "s", "k"), {"name": "Y"}]), volumes=volumes)
-    assert [str(item) for item in sources.of_volumes(view)] == [
+    assert [str(item) for item in references.of_volumes(view)] == [
         'ConfigMap "cfg"', 'Secret "sec"', 'Secret "p"',
     ]  # fmt: skip
-    assert [str(item) for item in sources.of_container(view.spec.containers[0])] == ['Secret "s"']
+    assert [str(item) for item in references.of_container(view.spec.containers[0])] == [
+        'Secret "s"'
+    ]

@@ -10,12 +10,12 @@ from tests.unit.agent.world import world
 
 from grange.agent import service_account, volumes
 from grange.agent.environment import Facts
+from grange.agent.references import Fetcher, Sources
 from grange.agent.runtime import Mount, VolumePlan
-from grange.agent.sources import Fetcher, Sources
+from grange.api.http import ADMIN
 from grange.api.kinds import CONFIGMAP, POD, SERVICEACCOUNT
 from grange.api.pod_fields import TOKEN_MOUNT
 from grange.api.status import ApiError, ServiceUnavailable
-from grange.api.wire import ADMIN
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -8,8 +8,8 @@ from tests.unit.agent.builders import container, pod
 from grange.agent import volumes
 from grange.agent.environment import Facts
 from grange.agent.errors import NotCreatableError
+from grange.agent.references import Sources
 from grange.agent.runtime import Mount, VolumePlan
-from grange.agent.sources import Sources
 
 FOUND = Sources(
     "default",

@@ -10,13 +10,13 @@ from grange.agent.probes import Answer, ProbeTarget
 from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.service import NodeAgent
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import BUILT_IN, EVENT, NODE, POD
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import ContainerStatus, Pod, Probe, condition
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import ApiError, NotFound
-from grange.api.wire import ADMIN, Request, Response
 from grange.apiserver.application import Application
 from grange.base.clock import Clock
 from grange.base.log import Logger

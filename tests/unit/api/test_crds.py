@@ -15,7 +15,7 @@ from tests.unit.api.customresources import INT_OR_STRING, KEEPS_UNKNOWN, violati
 from tests.unit.api.documents import controller
 from tests.unit.api.test_robustness import whole
 
-from grange.api import crds, described, quantity, schema
+from grange.api import crds, quantity, schema, schema_builder
 from grange.api.kinds import (
     AUDITRECORD,
     BUILT_IN,
@@ -60,8 +60,8 @@ def test_every_kind_that_kubernetes_does_not_know_is_told_of() -> None:
 
 def test_a_kind_that_is_added_later_needs_nothing_else() -> None:
     name = "dev.grange.v1.Thing"
-    spec = {"size": described.whole("How big.", minimum=1, default=3)}
-    status = {"size": described.whole("How big it is.")}
+    spec = {"size": schema_builder.whole("How big.", minimum=1, default=3)}
+    status = {"size": schema_builder.whole("How big it is.")}
     info: AnyKind = KindInfo(
         group="grange.dev",
         version="v1",
@@ -69,7 +69,7 @@ def test_a_kind_that_is_added_later_needs_nothing_else() -> None:
         plural="things",
         view=Resource,
         schema=name,
-        definitions=described.definitions(
+        definitions=schema_builder.definitions(
             name, "grange.dev", "v1", "A thing.", spec=spec, status=status
         ),
         namespaced=False,

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network
 from typing import Any
 
+from grange.api.http import ADMIN, JSON, MERGE_PATCH, Request, Response, User
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
-from grange.api.wire import ADMIN, JSON, MERGE_PATCH, Request, Response, User
 from grange.apiserver.application import Application
-from grange.apiserver.explaining import Explainer
+from grange.apiserver.explain import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
-from grange.apiserver.stored import Work
+from grange.apiserver.storage import Work
 from grange.apiserver.watch import WatchStream
 from grange.base.clock import Clock
 from grange.base.log import Logger

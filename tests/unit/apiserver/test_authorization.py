@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.apiserver.server import PODS, Answer, Server, pod
 
+from grange.api.http import ADMIN, ANONYMOUS, Request, User
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
-from grange.api.wire import ADMIN, ANONYMOUS, Request, User
 from grange.apiserver.application import Application
 from grange.apiserver.authn import StaticTokens, bearer_token
 from grange.base.clock import Clock

@@ -4,11 +4,11 @@ import pytest
 from tests.unit.apiserver.server import PODS, Server, configmap, pod
 
 from grange.api import bindings
+from grange.api.http import ADMIN, ANONYMOUS, YAML, User
 from grange.api.kinds import BUILT_IN, CONFIGMAP
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import Forbidden
-from grange.api.wire import ADMIN, ANONYMOUS, YAML, User
 from grange.apiserver.admission import Attempt
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry, Rewrite, Written

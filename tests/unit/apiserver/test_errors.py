@@ -13,9 +13,9 @@ from tests.unit.apiserver.server import (
     pod,
 )
 
+from grange.api.http import ADMIN, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
 from grange.api.kinds import CONFIGMAP
-from grange.api.wire import ADMIN, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Request
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -87,7 +87,7 @@ async def test_status_has_its_fields_in_the_order_of_kubernetes(server: Server) 
 
 def test_deletion_of_what_is_gone_already_is_not_found() -> None:
     fault = errors.RevisionMismatch("k", expected=0, actual=0)
-    assert stored.translate(fault, CONFIGMAP, "x").reason == "NotFound"
+    assert storage.translate(fault, CONFIGMAP, "x").reason == "NotFound"
 
 
 async def test_bug_is_answered_and_logged_but_not_told(

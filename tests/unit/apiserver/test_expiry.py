@@ -8,7 +8,7 @@ from tests.unit.apiserver.server import CONFIGMAPS, Server, configmap
 
 from grange.api import codec
 from grange.api.meta import Document
-from grange.apiserver.expiry import EVENTS_KEPT_S, Expiry
+from grange.apiserver.event_ttl import EVENTS_KEPT_S, Expiry
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import exposition, registry

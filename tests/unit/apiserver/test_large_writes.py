@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, PODS, Server, configmap, pod
 
+from grange.api.http import JSON_PATCH, YAML
 from grange.api.meta import Document
-from grange.api.wire import JSON_PATCH, YAML
 from grange.apiserver.registry import LARGE_BYTES
 from grange.base.offload import Inline
 

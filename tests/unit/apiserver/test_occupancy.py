@@ -10,10 +10,10 @@ from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Answer, Server,
 from tests.unit.store.test_sqlite import FULL, Lane, failure, opened
 
 from grange.api import bindings
-from grange.api.amounts import Resources, allocatable, pod_request
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
-from grange.apiserver.occupancy import Occupancy
+from grange.api.pod_requests import Resources, allocatable, pod_request
+from grange.apiserver.node_capacity import Occupancy
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Inline

@@ -19,7 +19,7 @@ from tests.unit.apiserver.server import (
 from grange.api.kinds import BUILT_IN, POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.apiserver import selection, stored
+from grange.apiserver import selection, storage
 
 
 async def filled(server: Server, names: str = "abcde") -> None:
@@ -289,8 +289,8 @@ def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind) -> None:
         for part in parents:
             level = level.setdefault(part, {})
         level.setdefault(leaf, {"component": "c"} if path == "source" else f"value of {path}")
-    key = stored.key(info, "ns", "x")
-    facts = selection.Reader(info, stored.Work()).read(key, json.dumps(document).encode())
+    key = storage.key(info, "ns", "x")
+    facts = selection.Reader(info, storage.Work()).read(key, json.dumps(document).encode())
     assert facts.labels == {"a": "b"}
     assert facts.fields["metadata.name"] == "x"
     for path, reader in info.fields.items():
@@ -301,7 +301,7 @@ def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind) -> None:
     "body", [b'{"metadata":{}}', b'{"metadata":{"labels":null},"spec":null,"status":{}}', b"{}"]
 )
 def test_partial_reading_takes_what_is_missing_as_empty(body: bytes) -> None:
-    facts = selection.Reader(POD, stored.Work()).read("/core/pods/ns/x", body)
+    facts = selection.Reader(POD, storage.Work()).read("/core/pods/ns/x", body)
     assert facts.labels == {}
     assert facts.fields["spec.nodeName"] == ""
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from tests.unit.apiserver.server import CONFIGMAPS, PODS, TABLE, Server, configmap, pod
 
-from grange.api.wire import ADMIN, JSON, YAML, Request, Response
+from grange.api.http import ADMIN, JSON, YAML, Request, Response
 from grange.apiserver.rendering import BLOCK_YAML_MAX_BYTES, INDENTED_MAX_BYTES, render
 
 

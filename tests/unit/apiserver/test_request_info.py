@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from grange.api.http import Request
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
 from grange.api.status import ApiError, MethodNotAllowed, NotFound
-from grange.api.wire import Request
 from grange.apiserver.request_info import Target, parse
 
 SCHEME = Scheme(BUILT_IN)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.apiserver.server import Answer, Server
 
-from grange.api.wire import ADMIN, ANONYMOUS, User
+from grange.api.http import ADMIN, ANONYMOUS, User
 
 BOB = User("bob", ("system:authenticated",))
 AUTHENTICATION = "/apis/authentication.k8s.io/v1"

@@ -4,9 +4,9 @@ import pytest
 from tests.unit.api.documents import controller
 from tests.unit.apiserver.server import PODS, TABLE, Server, pod
 
+from grange.api.http import JSON_PATCH, STRATEGIC_MERGE_PATCH, User
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo, Scaling
-from grange.api.wire import JSON_PATCH, STRATEGIC_MERGE_PATCH, User
 
 CONTROLLERS = "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers"
 SCALE = f"{CONTROLLERS}/web/scale"

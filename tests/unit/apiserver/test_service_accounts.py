@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.apiserver.server import PODS, Answer, Server, pod
 
-from grange.api.wire import ANONYMOUS, Request
+from grange.api.http import ANONYMOUS, Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -10,7 +10,7 @@ from tests.unit.apiserver.server import Answer, Server
 from grange.api.kinds import SERVICE
 from grange.api.meta import Document
 from grange.api.status import InternalError
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, NODE_PORTS, ServiceAllocator
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
@@ -287,7 +287,7 @@ async def test_services_of_an_older_server_get_an_address(
     store = MemoryStore()
     body = b'{"apiVersion":"v1","kind":"Service","metadata":{"resourceVersion":"1","name":"web",'
     body += b'"namespace":"default","uid":"u"},"spec":{"type":"ClusterIP","ports":[{"port":80}]}}'
-    await store.put(stored.key(SERVICE, "default", "web"), lambda _revision: body)
+    await store.put(storage.key(SERVICE, "default", "web"), lambda _revision: body)
     server = Server(clock=clock, rng=rng, log=log, store=store)
     await server.application.bootstrap()
     spec = (await server.get(f"{SERVICES}/web")).body["spec"]
@@ -297,7 +297,7 @@ async def test_services_of_an_older_server_get_an_address(
 async def test_full_range_is_an_error() -> None:
     allocator = ServiceAllocator(MemoryStore(), IPv4Network("127.0.200.0/31"))
     with pytest.raises(InternalError, match="range is full"):
-        allocator.assign(stored.key(SERVICE, "default", "web"), service())
+        allocator.assign(storage.key(SERVICE, "default", "web"), service())
 
 
 OPERATIONS = st.lists(

@@ -24,7 +24,7 @@ from tests.unit.apiserver.server import (
 )
 
 from grange.api.codec import VALUES_MAX
-from grange.api.wire import (
+from grange.api.http import (
     ADMIN,
     JSON,
     JSON_PATCH,

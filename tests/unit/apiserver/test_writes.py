@@ -3,11 +3,11 @@
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Server, configmap, pod
 
-from grange.api import wire
+from grange.api import http
 from grange.api.kinds import CONFIGMAP
 from grange.api.meta import Document
 from grange.api.validation.podspec import PROGRAMS
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.store.interface import Entry
 
 GRCS = "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers"
@@ -116,8 +116,8 @@ async def test_body_that_is_no_such_object_is_a_bad_request(
 
 async def test_yaml_is_read_where_the_content_type_says_so(server: Server) -> None:
     body = b"metadata:\n  name: x\ndata:\n  a: b\n"
-    assert (await server.ask("POST", CONFIGMAPS, body, media=wire.YAML)).code == 201
-    answer = await server.ask("POST", CONFIGMAPS, b"a: [", media=wire.YAML)
+    assert (await server.ask("POST", CONFIGMAPS, body, media=http.YAML)).code == 201
+    answer = await server.ask("POST", CONFIGMAPS, b"a: [", media=http.YAML)
     assert answer.code == 400
     assert "line" in answer.message
 
@@ -268,9 +268,9 @@ async def test_duplicate_field_is_warned_about(server: Server) -> None:
 @pytest.mark.parametrize(
     ("media", "patch"),
     [
-        (wire.MERGE_PATCH, b'{"data": {"c": "1", "c": "2"}}'),
-        (wire.STRATEGIC_MERGE_PATCH, b'{"data": {"c": "1", "c": "2"}}'),
-        (wire.JSON_PATCH, b'[{"op": "add", "path": "/data/c", "value": "1", "value": "2"}]'),
+        (http.MERGE_PATCH, b'{"data": {"c": "1", "c": "2"}}'),
+        (http.STRATEGIC_MERGE_PATCH, b'{"data": {"c": "1", "c": "2"}}'),
+        (http.JSON_PATCH, b'[{"op": "add", "path": "/data/c", "value": "1", "value": "2"}]'),
     ],
 )
 async def test_duplicate_field_of_a_patch_is_found(
@@ -314,7 +314,7 @@ async def test_object_that_would_not_fit_on_a_cluster_is_refused(server: Server)
     asked["spec"]["containers"][0]["args"] = ["x" * 1_600_000]
     answer = await server.create(PODS, asked)
     assert (answer.code, answer.reason) == (413, "RequestEntityTooLarge")
-    assert str(stored.OBJECT_MAX_BYTES) in answer.message
+    assert str(storage.OBJECT_MAX_BYTES) in answer.message
 
 
 # --- update ------------------------------------------------------------------------------------
@@ -451,19 +451,19 @@ async def test_last_finalizer_taken_from_a_deleted_object_removes_it(server: Ser
 async def test_three_patch_types_change_an_object(server: Server) -> None:
     await server.made(CONFIGMAPS, configmap(a="1", b="2"))
     path = f"{CONFIGMAPS}/settings"
-    merged = await server.patch(path, {"data": {"a": None, "c": "3"}}, wire.MERGE_PATCH)
+    merged = await server.patch(path, {"data": {"a": None, "c": "3"}}, http.MERGE_PATCH)
     assert merged.body["data"] == {"b": "2", "c": "3"}
     operations = [{"op": "replace", "path": "/data/b", "value": "9"}]
-    assert (await server.patch(path, operations, wire.JSON_PATCH)).body["data"]["b"] == "9"
+    assert (await server.patch(path, operations, http.JSON_PATCH)).body["data"]["b"] == "9"
     strategic = {"data": {"d": "4"}}
-    answer = await server.patch(path, strategic, wire.STRATEGIC_MERGE_PATCH)
+    answer = await server.patch(path, strategic, http.STRATEGIC_MERGE_PATCH)
     assert answer.body["data"] == {"b": "9", "c": "3", "d": "4"}
 
 
 async def test_strategic_patch_merges_lists_by_their_keys(server: Server) -> None:
     await server.made(GRCS, controller())
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "x"}]}}}}
-    answer = await server.patch(f"{GRCS}/web", patch, wire.STRATEGIC_MERGE_PATCH)
+    answer = await server.patch(f"{GRCS}/web", patch, http.STRATEGIC_MERGE_PATCH)
     container = answer.body["spec"]["template"]["spec"]["containers"][0]
     assert (container["image"], container["command"]) == ("x", ["/bin/app"])
 
@@ -473,7 +473,7 @@ async def test_strategic_patch_merges_lists_by_their_keys(server: Server) -> Non
     [
         ("application/json", "unknown format"),
         ("", "unknown format"),
-        (wire.APPLY_PATCH, "client-side apply"),
+        (http.APPLY_PATCH, "client-side apply"),
     ],
 )
 async def test_patch_of_another_type_is_refused(server: Server, media: str, said: str) -> None:
@@ -495,8 +495,8 @@ async def test_patch_is_fenced_by_the_uid_and_version_that_it_carries(server: Se
 async def test_patch_that_is_no_patch_is_refused(server: Server) -> None:
     await server.made(CONFIGMAPS, configmap())
     path = f"{CONFIGMAPS}/settings"
-    assert (await server.patch(path, b"[", wire.MERGE_PATCH)).code == 400
-    assert (await server.patch(path, {}, wire.JSON_PATCH)).code == 400
+    assert (await server.patch(path, b"[", http.MERGE_PATCH)).code == 400
+    assert (await server.patch(path, {}, http.JSON_PATCH)).code == 400
     assert (await server.patch(path, {"metadata": None})).code == 200
     assert (await server.patch(path, {"data": {"a": 5}})).fields == ["data[a]"]
 
@@ -544,10 +544,10 @@ async def test_a_patch_decodes_the_object_once_and_encodes_it_once(server: Serve
 
 def test_revision_is_spliced_without_decoding() -> None:
     document = configmap(note='"resourceVersion":"7"')
-    value = stored.encode(CONFIGMAP, document, stored.Work())
+    value = storage.encode(CONFIGMAP, document, storage.Work())
     for revision in (1, 12, 123_456_789):
         body = value(revision)
-        assert stored.at_revision(CONFIGMAP, body, 5) == value(5)
-        read = stored.decode(body, stored.Work())
+        assert storage.at_revision(CONFIGMAP, body, 5) == value(5)
+        read = storage.decode(body, storage.Work())
         assert read["metadata"] == {"resourceVersion": str(revision), "name": "settings"}
         assert read["data"] == document["data"]

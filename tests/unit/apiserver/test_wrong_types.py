@@ -8,10 +8,7 @@ import pytest
 from tests.unit.apiserver.manifests import METADATA, PARTS
 from tests.unit.apiserver.server import PODS, Answer, Server, pod
 
-from grange.api.kinds import BUILT_IN
-from grange.api.meta import Document
-from grange.api.scheme import AnyKind
-from grange.api.wire import (
+from grange.api.http import (
     ADMIN,
     JSON,
     JSON_PATCH,
@@ -20,6 +17,9 @@ from grange.api.wire import (
     YAML,
     Request,
 )
+from grange.api.kinds import BUILT_IN
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
 from grange.apiserver.watch import WatchStream
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -6,11 +6,11 @@ from tests.unit.app.schemas import NODE_NAME, collections
 from grange.agent.config import NodeConfig
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.service import NodeAgent
+from grange.api.http import ADMIN
 from grange.api.kinds import BUILT_IN, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
-from grange.api.wire import ADMIN
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.application import Application
 from grange.app.crew import Crew
 from grange.app.role import Role
@@ -40,8 +40,8 @@ QUIET = [
 async def write(store: MemoryStore, info: AnyKind, document: Document) -> None:
     """As an earlier server may have stored it: defaulted, and whatever its rules said then."""
     meta = document["metadata"]
-    key = stored.key(info, meta.get("namespace", ""), meta["name"])
-    await store.put(key, stored.encode(info, document, stored.Work()))
+    key = storage.key(info, meta.get("namespace", ""), meta["name"])
+    await store.put(key, storage.encode(info, document, storage.Work()))
 
 
 class Restarted:

@@ -8,10 +8,10 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api import codec
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.status import NotFound
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -9,9 +9,9 @@ from rich.console import Console
 from tests.unit.cli.sessions import opened
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.status import ApiError, ServiceUnavailable
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

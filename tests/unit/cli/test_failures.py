@@ -8,9 +8,9 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import codec, explanation, timestamps
 from grange.api.explanation import Explanation, State
+from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

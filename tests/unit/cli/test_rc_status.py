@@ -13,7 +13,7 @@ from tests.unit.controllers.world import World, world
 from grange.api import timestamps
 from grange.api.farm import GROUP_LABEL, NAMESPACE, OWNER_ANNOTATION
 from grange.api.kinds import LEASE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import TRANSFER_LOCK
+from grange.api.kinds.transfer_status import TRANSFER_LOCK
 from grange.api.meta import Document
 from grange.api.replication import TRANSFER_ANNOTATION, Transfer, written
 from grange.base.clock import Clock

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
-from grange.api.wire import Request, Response
+from grange.api.http import Request, Response
 
 
 class Scripted:

@@ -8,7 +8,7 @@ from tests.unit.client.scripted import Scripted
 
 from grange.api import bindings, status
 from grange.api.bindings import Binding
-from grange.api.wire import Request, Response
+from grange.api.http import Request, Response
 from grange.client.client import Client
 
 GROUP = [Binding("ns", name, f"uid-{name}", "n1") for name in ("a", "b", "c")]

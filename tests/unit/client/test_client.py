@@ -7,8 +7,8 @@ import pytest
 from tests.unit.client.scripted import Scripted
 
 from grange.api import status
+from grange.api.http import ADMIN, ANONYMOUS, Request, Response, User
 from grange.api.kinds import NODE, POD
-from grange.api.wire import ADMIN, ANONYMOUS, Request, Response, User
 from grange.base.clock import Clock
 from grange.client.client import Client, LogOptions
 from grange.client.transports.inprocess import InProcess

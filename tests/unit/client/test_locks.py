@@ -4,7 +4,7 @@ import pytest
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.api.kinds.membership import TRANSFER_LOCK
+from grange.api.kinds.transfer_status import TRANSFER_LOCK
 from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
 from grange.base.clock import Clock

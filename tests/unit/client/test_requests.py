@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from grange.api import status, wire
+from grange.api import http, status
+from grange.api.http import Response
 from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.configmap import ConfigMap
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta
-from grange.api.wire import Response
 from grange.client import requests
 from grange.client.requests import LogOptions
 
@@ -88,9 +88,9 @@ def test_patch_types_have_their_media_types() -> None:
         request = requests.patch(POD, "a", "ns", patch={"metadata": {"uid": "u"}}, media=kind)
         return request.headers["content-type"]
 
-    assert media("merge") == wire.MERGE_PATCH
-    assert media("json") == wire.JSON_PATCH
-    assert media("strategic") == wire.STRATEGIC_MERGE_PATCH
+    assert media("merge") == http.MERGE_PATCH
+    assert media("json") == http.JSON_PATCH
+    assert media("strategic") == http.STRATEGIC_MERGE_PATCH
 
 
 def test_delete_carries_preconditions_and_zero_grace_period() -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from grange.api.http import Request
 from grange.api.status import ApiError, InternalError
-from grange.api.wire import Request
 from grange.base.tasks import Nursery
 
 

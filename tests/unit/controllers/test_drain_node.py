@@ -6,12 +6,12 @@ import pytest
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.meta import Document
 from grange.api.replication import REMOVE_ANNOTATION, doomed
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -12,6 +12,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.test_rolling_update import NOW, begun, change, counts, roll, update
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request
 from grange.api.kinds import (
     POD,
     PODDISRUPTIONBUDGET,
@@ -19,12 +20,11 @@ from grange.api.kinds import (
     ROLLINGUPDATE,
     pod as pods,
 )
-from grange.api.kinds.membership import PendingDeletion
 from grange.api.kinds.rollingupdate import Counts
+from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Document, controller_of
 from grange.api.replication import TRANSFER_ANNOTATION
 from grange.api.status import ApiError, Timeout
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -6,10 +6,10 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
+from grange.api.http import Request
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.pod import DISRUPTION_TARGET, condition
 from grange.api.status import Timeout
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

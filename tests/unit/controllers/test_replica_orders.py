@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request, Response
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.replication import (
     GIVEN_UP_ANNOTATION,
@@ -16,7 +17,6 @@ from grange.api.replication import (
     written,
 )
 from grange.api.status import NotFound
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -17,6 +17,7 @@ from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
+from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import (
     EVENTS,
@@ -25,10 +26,9 @@ from grange.api.kinds.auditevents import (
     ROLLOUT_STARTED,
 )
 from grange.api.kinds.auditrecord import SCHEMA_VERSION, AuditRecord, AuditSpec
-from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
+from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import ApiError, Forbidden, InternalError, Invalid
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from tests.unit.controllers import builders
 
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -10,10 +10,10 @@ from tests.unit.controllers.test_replication_service import orphaned, refuse, st
 from tests.unit.controllers.world import World, world
 
 from grange.api import codec
+from grange.api.http import Request, Response
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.status import Conflict, Forbidden, ServiceUnavailable, Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

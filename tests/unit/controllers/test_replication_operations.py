@@ -11,6 +11,7 @@ import pytest
 from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request, Response
 from grange.api.kinds import NAMESPACE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
@@ -25,7 +26,6 @@ from grange.api.replication import (
     transfer_of,
 )
 from grange.api.status import ApiError, Conflict, Forbidden, Invalid, NotFound
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

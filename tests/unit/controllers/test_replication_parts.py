@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.unit.controllers import builders
 
 from grange.api import conditions, timestamps
-from grange.api.kinds.membership import NodeTransfer
 from grange.api.kinds.node import Taint
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
 from grange.controllers.replication import budget, logic, status

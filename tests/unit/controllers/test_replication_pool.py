@@ -22,7 +22,7 @@ from tests.unit.controllers.world import World, report_controllers, world
 
 from grange.alerts.sinks import MemorySink
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import NodeTransfer
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream

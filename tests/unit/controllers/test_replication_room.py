@@ -6,7 +6,7 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import DRAINED_NODES
+from grange.api.kinds.transfer_status import DRAINED_NODES
 from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -11,11 +11,11 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api import codec
+from grange.api.http import Request
 from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError, InternalError, Invalid
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -14,11 +14,11 @@ from tests.unit.controllers.test_rolling_update import begun, change, counts, ph
 from tests.unit.controllers.test_rollout_service import Tools, tools, version
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import RETARGET
 from grange.api.meta import Document
 from grange.api.status import ApiError, InternalError
-from grange.api.wire import Request
 from grange.base.tasks import Nursery
 from grange.controllers.replication import audit, logic
 from grange.controllers.replication.controller import ReplicationService

@@ -13,13 +13,13 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
+from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BACK, TRANSFER_STARTED
 from grange.api.kinds.auditrecord import AuditRecord
-from grange.api.kinds.membership import DRAINED_NODES, TRANSFER_LOCK, NodeTransfer
+from grange.api.kinds.transfer_status import DRAINED_NODES, TRANSFER_LOCK, NodeTransfer
 from grange.api.meta import ObjectKey
 from grange.api.status import InternalError
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger

@@ -11,9 +11,9 @@ from tests.unit.controllers.test_rollout_service import Tools, tools, version
 from tests.unit.controllers.world import World, report_controllers, world
 
 from grange.alerts.sinks import MemorySink
+from grange.api.http import Request
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.status import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
-from grange.api.wire import Request
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.unrecorded import PATIENCE_S

@@ -12,10 +12,10 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import Sick, Tools, Watchman, tools, version
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
 from grange.api.status import InternalError, NotFound
-from grange.api.wire import Request
 from grange.controllers.replication import handover
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.handover import Census

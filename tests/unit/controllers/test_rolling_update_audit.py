@@ -14,10 +14,10 @@ from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, vers
 from tests.unit.controllers.world import World, world
 
 from grange.api import conditions
+from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, NAMESPACE, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.auditrecord import AuditRecord
 from grange.api.status import ApiError, InternalError, Invalid, NotFound
-from grange.api.wire import Request
 from grange.base.tasks import Nursery
 from grange.controllers.replication.handovers import RollingUpdateService
 

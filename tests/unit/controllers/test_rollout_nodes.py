@@ -9,7 +9,7 @@ from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, NODE, POD
 from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
-from grange.api.kinds.membership import NodeTransfer
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document
 from grange.client.replication import ReplicationControllers
 from grange.controllers.replication import identity, logic, rollout, transfer

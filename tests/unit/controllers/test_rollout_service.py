@@ -12,12 +12,12 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import World, world
 
 from grange.api import rollouts
+from grange.api.http import Request
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.api.rollouts import RolloutState
 from grange.api.status import InternalError
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

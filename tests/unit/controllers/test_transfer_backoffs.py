@@ -12,7 +12,7 @@ from tests.unit.controllers.test_replication_transfer import (
 from tests.unit.controllers.world import World, world
 
 from grange.api.kinds.auditevents import TRANSFER_ROLLED_BACK, TRANSFER_STARTED
-from grange.api.kinds.membership import TransferBackoff
+from grange.api.kinds.transfer_status import TransferBackoff
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import registry

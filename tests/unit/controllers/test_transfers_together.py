@@ -21,7 +21,7 @@ from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import NodeTransfer
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import REMOVE_ANNOTATION
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.controllers.world import World, world
 
+from grange.api.http import Request
 from grange.api.status import ApiError, InternalError, ServiceUnavailable, Timeout
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -6,10 +6,10 @@ from tests.unit.controllers import builders
 from tests.unit.controllers.world import world
 
 from grange.api import timestamps
+from grange.api.http import Request
 from grange.api.kinds import LEASE
 from grange.api.kinds.lease import NODE_LEASES, TOLD
 from grange.api.status import ApiError
-from grange.api.wire import Request
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -20,6 +20,7 @@ from tests.unit.controllers import builders
 
 from grange.alerts.alerts import Alerts, AlertSink
 from grange.api import codec, timestamps
+from grange.api.http import Request, Response, User
 from grange.api.kinds import BUILT_IN, EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.event import Event
 from grange.api.kinds.node import Node
@@ -28,7 +29,6 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document, ObjectKey
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError, Conflict, NotFound
-from grange.api.wire import Request, Response, User
 from grange.apiserver.application import Application
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -16,9 +16,9 @@ from grange.base.errors import invariant
 from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import FailsafeConfig
+from grange.reconcile.farm.deletion_guard import FailsafeConfig
 from grange.reconcile.farm.farm import Farm
-from grange.reconcile.farm.fence import at_work
+from grange.reconcile.farm.fenced_client import at_work
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
 from grange.sim.invariants import Change

@@ -5,7 +5,7 @@ from tests.unit.farm.farmhands import Hand, create, join, nothing
 from grange.alerts.alerts import Alert
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.base.clock import Clock
-from grange.reconcile.farm.failsafe import Danger
+from grange.reconcile.farm.deletion_guard import Danger
 from grange.sim.world import World
 
 NAMES = [f"s{number}" for number in range(8)]

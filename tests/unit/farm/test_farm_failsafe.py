@@ -4,8 +4,8 @@ import pytest
 
 from grange.alerts.alerts import Alert, Alerts
 from grange.alerts.sinks import MemorySink
+from grange.reconcile.farm.deletion_guard import Danger, Failsafe, FailsafeConfig
 from grange.reconcile.farm.errors import DeletionsHeld
-from grange.reconcile.farm.failsafe import Danger, Failsafe, FailsafeConfig
 
 CALM_S = FailsafeConfig().calm_s
 

@@ -8,21 +8,21 @@ import pytest
 from tests.unit.farm.farmhands import FARM, Hand, OneWriter, create, join, nothing, owners
 
 from grange.api.farm import OWNER_ANNOTATION
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey
 from grange.api.status import ApiError, Conflict, NotFound, Timeout, TooManyRequests
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.controller import Done, Result
-from grange.reconcile.farm.claims import Claim
 from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.deletion_guard import FailsafeConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
-from grange.reconcile.farm.failsafe import FailsafeConfig
-from grange.reconcile.farm.fence import FencedClient, PassFence, at_work
+from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.leases import Token
+from grange.reconcile.farm.ownership import Claim
 from grange.reconcile.farm.session import Session
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World

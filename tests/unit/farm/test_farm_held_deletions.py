@@ -13,7 +13,7 @@ from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import Danger, FailsafeConfig
+from grange.reconcile.farm.deletion_guard import Danger, FailsafeConfig
 from grange.reconcile.farm.member import Member
 from grange.sim.builders import create_node
 from grange.sim.world import World

@@ -24,7 +24,7 @@ from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import Danger
+from grange.reconcile.farm.deletion_guard import Danger
 from grange.reconcile.farm.farm import Reconcile
 from grange.reconcile.farm.member import DuplicateFarm, Member
 from grange.sim.builders import create_node

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from grange.api.http import ADMIN
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.kinds.lease import Lease
 from grange.api.meta import Document
-from grange.api.wire import ADMIN
 from grange.base.clock import Clock, SkewedClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -19,7 +19,7 @@ from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
 from grange.reconcile.farm.errors import Fenced, SessionLost
-from grange.reconcile.farm.fence import FencedClient, PassFence
+from grange.reconcile.farm.fenced_client import FencedClient, PassFence
 from grange.reconcile.farm.leases import Observations, Token, farms_of, token_of
 from grange.reconcile.farm.session import Session, SessionKeeper, each_session
 from grange.sim.faults import NetworkFaults

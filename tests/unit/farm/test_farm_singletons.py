@@ -12,8 +12,8 @@ from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
+from grange.reconcile.farm.leader_election import Singletons
 from grange.reconcile.farm.member import Member
-from grange.reconcile.farm.singletons import Singletons
 from grange.sim.world import World
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from grange.api.amounts import effective_spec
 from grange.api.kinds.pod import Pod, PodSpec
+from grange.api.pod_requests import effective_spec
 from grange.placement import requests
 from grange.placement.ports import host_ports
 from grange.placement.requests import IDLE, Resources, charged, discharged, pod_request

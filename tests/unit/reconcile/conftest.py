@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.reconcile.noting import Noting
 
+from grange.api.http import ADMIN
 from grange.api.kinds import BUILT_IN
 from grange.api.scheme import Scheme
-from grange.api.wire import ADMIN
 from grange.apiserver.application import Application
 from grange.base.clock import Clock
 from grange.base.log import Logger

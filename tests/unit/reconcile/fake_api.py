@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from grange.api.http import Request, Response
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document, ObjectKey
 from grange.api.status import ApiError, Cause, Expired, InternalError, ServiceUnavailable, Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.client.errors import StreamBroken

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from grange.api.http import Request, Response
 from grange.api.status import ApiError
-from grange.api.wire import Request, Response
 
 
 class Noting:

@@ -11,9 +11,9 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, ObjectMeta, OwnerReference
 from grange.base.clock import LoopClock
 from grange.reconcile import owners
-from grange.reconcile.dependents import Dependents
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.indexer import Indexer
+from grange.reconcile.owner_handler import Dependents
 
 GRC = REPLICATIONCONTROLLER
 

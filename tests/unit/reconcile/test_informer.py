@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.unit.reconcile.fake_api import Collection, Faults, Handler, failed, pods_seen
 
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectKey
 from grange.api.status import NotFound, ServiceUnavailable, TooManyRequests
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.metrics import exposition, registry

@@ -16,8 +16,8 @@ from grange.api import codec
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.configmap import ConfigMap
-from grange.api.kinds.membership import NodeTransfer
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document, ObjectKey, Resource
 from grange.api.selectors import Labels
 from grange.api.status import BadRequest, Conflict
@@ -26,9 +26,9 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import ranking
-from grange.reconcile.farm.claims import claim_patch, owner_text, ownership
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
+from grange.reconcile.farm.ownership import claim_patch, owner_text, ownership
 from grange.reconcile.workqueue import WorkQueue
 
 A, B = Token("a", "x1", 1), Token("b", "y2", 4)

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
 
 from grange.api import bindings, codec
+from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, NODE, POD
 from grange.api.meta import Document
 from grange.api.status import Forbidden, ServiceUnavailable, Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from grange.api.bindings import PATH
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import BUILT_IN, EVENT, POD
 from grange.api.scheme import Scheme
-from grange.api.wire import ADMIN, Request, Response
 from grange.apiserver.application import Application
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -8,13 +8,13 @@ import pytest
 from tests.unit.scheduler.gangworld import names
 from tests.unit.scheduler.world import Handler, World, refusal, world
 
+from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, PODGROUP, QUEUE
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.kinds.queue import Queue
 from grange.api.meta import Condition, Document
 from grange.api.scheme import KindInfo
 from grange.api.status import Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -2,7 +2,7 @@
 
 from tests.unit.scheduler.world import Handler, refusal, world
 
-from grange.api.wire import Request, Response
+from grange.api.http import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -4,11 +4,11 @@ from typing import Any
 
 from tests.unit.scheduler.world import Handler, World, refusal, world
 
+from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP, PRIORITYCLASS
 from grange.api.kinds.pod import condition
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.meta import Document
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -1,6 +1,6 @@
 """What is said of pods, and what is not said of thousands at once."""
 
-from grange.api.wire import ADMIN, Request, Response
+from grange.api.http import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.unit.scheduler.world import Handler, binding_answers, refusal, world
 
+from grange.api.http import Request, Response
 from grange.api.kinds import NAMESPACE, NODE, POD
 from grange.api.kinds.pod import condition
 from grange.api.meta import Document
 from grange.api.status import Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import registry

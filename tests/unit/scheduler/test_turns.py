@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from tests.unit.scheduler.world import World, world
 
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import POD
 from grange.api.status import Timeout
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.metrics import registry

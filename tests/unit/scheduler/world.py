@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from grange.api import bindings, codec
+from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import BUILT_IN, EVENT, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.scheme import Scheme
 from grange.api.status import AlreadyExists
-from grange.api.wire import ADMIN, Request, Response
 from grange.apiserver.application import Application
 from grange.base.clock import Clock
 from grange.base.log import Logger

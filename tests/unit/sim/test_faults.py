@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
+from grange.api.http import ADMIN, Request, Response
 from grange.api.status import ServiceUnavailable, Timeout
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery

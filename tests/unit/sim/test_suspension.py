@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import pytest
 
+from grange.api.http import ADMIN, Request, Response
 from grange.api.status import ServiceUnavailable
-from grange.api.wire import ADMIN, Request, Response
 from grange.base.clock import Clock, SkewedClock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from grange.api import described
+from grange.api import schema_builder
 from grange.api.kinds.auditevents import EVENTS, RETARGET
-from grange.api.kinds.membership import MEMBER_SCHEMA, TRANSFER_SCHEMA, Member, NodeTransfer
+from grange.api.kinds.transfer_status import MEMBER_SCHEMA, TRANSFER_SCHEMA, Member, NodeTransfer
 from grange.api.meta import Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -88,28 +88,30 @@ def _names(field: str) -> Any:
 
 
 _NAME = "dev.grange.v1alpha1.AuditRecord"
-DEFINITIONS = described.definitions(
+DEFINITIONS = schema_builder.definitions(
     _NAME,
     "grange.dev",
     "v1alpha1",
     "What changed in who belongs to a controller.",
     required=("event", "controller"),
     spec={
-        "schemaVersion": described.whole(
+        "schemaVersion": schema_builder.whole(
             "Of the record's form; filled in by the server.", default=SCHEMA_VERSION
         ),
-        "event": described.text("What kind of change.", enum=[*EVENTS]),
-        "time": described.text("When it was decided, RFC 3339."),
-        "controller": described.text(
-            "Name of the ReplicationController.", **{described.RULED: {"minLength": 1}}
+        "event": schema_builder.text("What kind of change.", enum=[*EVENTS]),
+        "time": schema_builder.text("When it was decided, RFC 3339."),
+        "controller": schema_builder.text(
+            "Name of the ReplicationController.", **{schema_builder.RULED: {"minLength": 1}}
         ),
-        "controllerUid": described.text("Its uid."),
-        "replicas": described.whole("How many pods it wanted then."),
-        "added": described.several(MEMBER_SCHEMA, "Pods that came."),
-        "removed": described.several(MEMBER_SCHEMA, "Pods that went."),
-        "members": described.several(MEMBER_SCHEMA, "Every pod that belonged to it afterwards."),
+        "controllerUid": schema_builder.text("Its uid."),
+        "replicas": schema_builder.whole("How many pods it wanted then."),
+        "added": schema_builder.several(MEMBER_SCHEMA, "Pods that came."),
+        "removed": schema_builder.several(MEMBER_SCHEMA, "Pods that went."),
+        "members": schema_builder.several(
+            MEMBER_SCHEMA, "Every pod that belonged to it afterwards."
+        ),
         "transfer": TRANSFER_SCHEMA,
-        "message": described.text("In words."),
+        "message": schema_builder.text("In words."),
     },
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from grange.api import described, names
+from grange.api import names, schema_builder
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -132,47 +132,52 @@ DEFINITIONS: dict[str, Document] = {
         "type": "object",
         "required": ["key"],
         "properties": {
-            "key": described.text(
-                "Label of nodes; its values are the domains.", **{described.RULED: {"minLength": 1}}
+            "key": schema_builder.text(
+                "Label of nodes; its values are the domains.",
+                **{schema_builder.RULED: {"minLength": 1}},
             ),
-            "mode": described.text(
+            "mode": schema_builder.text(
                 "Required: all members in one domain. Preferred: in as few as possible.",
                 enum=list(MODES),
                 default=REQUIRED,
             ),
         },
     },
-    **described.definitions(
+    **schema_builder.definitions(
         _NAME,
         _GROUP,
         _VERSION,
         "Pods that are placed all or none.",
         spec={
-            "minMember": described.whole(
+            "minMember": schema_builder.whole(
                 "So many members are placed together, or none.", minimum=1
             ),
-            "minResources": described.amounts("What must be free before it is tried at all."),
-            "scheduleTimeoutSeconds": described.whole(
+            "minResources": schema_builder.amounts("What must be free before it is tried at all."),
+            "scheduleTimeoutSeconds": schema_builder.whole(
                 "After so long without success it makes way for others, then starts anew.",
-                **{described.RULED: {"minimum": 1}},
+                **{schema_builder.RULED: {"minimum": 1}},
             ),
-            "queue": described.named("Whose quota it counts against; empty for none."),
-            "priorityClassName": described.named(
+            "queue": schema_builder.named("Whose quota it counts against; empty for none."),
+            "priorityClassName": schema_builder.named(
                 "Class of members that name none themselves; empty for none."
             ),
-            "topology": described.reference(
+            "topology": schema_builder.reference(
                 f"{_NAME}Topology", "Where its members should be together."
             ),
         },
         status={
-            "observedGeneration": described.observed_generation(),
-            "phase": described.text("Pending, Scheduling, Scheduled, Running, Finished or Failed."),
-            "pending": described.whole("Members without a node."),
-            "scheduled": described.whole("Members that have a node, or had one and have ended."),
-            "running": described.whole("Members that run."),
-            "succeeded": described.whole("Members that have succeeded."),
-            "failed": described.whole("Members that have failed."),
-            "conditions": described.conditions(),
+            "observedGeneration": schema_builder.observed_generation(),
+            "phase": schema_builder.text(
+                "Pending, Scheduling, Scheduled, Running, Finished or Failed."
+            ),
+            "pending": schema_builder.whole("Members without a node."),
+            "scheduled": schema_builder.whole(
+                "Members that have a node, or had one and have ended."
+            ),
+            "running": schema_builder.whole("Members that run."),
+            "succeeded": schema_builder.whole("Members that have succeeded."),
+            "failed": schema_builder.whole("Members that have failed."),
+            "conditions": schema_builder.conditions(),
         },
         required=("minMember",),
     ),

@@ -6,7 +6,7 @@ Queues of one cohort lend each other what they do not use.
 
 import msgspec
 
-from grange.api import described, names
+from grange.api import names, schema_builder
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -81,15 +81,17 @@ QUEUE = KindInfo(
     plural="queues",
     view=Queue,
     schema=_NAME,
-    definitions=described.definitions(
+    definitions=schema_builder.definitions(
         _NAME,
         "grange.dev",
         "v1alpha1",
         "How much the gangs and pods of one party may use at a time.",
         spec={
-            "capacity": described.amounts("What may be used; what is not named is not limited."),
-            "cohort": described.named("Queues of a cohort lend each other unused capacity."),
-            "borrowingLimit": described.amounts("How much above capacity may be borrowed."),
+            "capacity": schema_builder.amounts(
+                "What may be used; what is not named is not limited."
+            ),
+            "cohort": schema_builder.named("Queues of a cohort lend each other unused capacity."),
+            "borrowingLimit": schema_builder.amounts("How much above capacity may be borrowed."),
         },
         status={
             "observedGeneration": {
@@ -97,10 +99,10 @@ QUEUE = KindInfo(
                 "format": "int64",
                 "description": "The generation that this status is about.",
             },
-            "used": described.amounts("What is used of the resources that are limited."),
-            "admitted": described.whole("Pods that count against it."),
-            "pending": described.whole("Gangs and pods that wait for it."),
-            "conditions": described.conditions(),
+            "used": schema_builder.amounts("What is used of the resources that are limited."),
+            "admitted": schema_builder.whole("Pods that count against it."),
+            "pending": schema_builder.whole("Gangs and pods that wait for it."),
+            "conditions": schema_builder.conditions(),
         },
         required=("capacity",),
     ),

@@ -5,9 +5,9 @@ from datetime import datetime
 
 import msgspec
 
-from grange.api import described, names, rollouts, unsupported
+from grange.api import names, rollouts, schema_builder, unsupported
 from grange.api.fields import lookup, readers
-from grange.api.kinds.membership import (
+from grange.api.kinds.transfer_status import (
     STATUS_FIELDS,
     NodeTransfer,
     OutboxEntry,
@@ -177,57 +177,61 @@ DEFINITIONS: dict[str, Document] = {
     f"{_NAME}Rollout": rollouts.ROLLOUT,
     f"{_NAME}RolloutState": rollouts.ROLLOUT_STATE,
     f"{_NAME}Revision": rollouts.REVISION,
-    **described.definitions(
+    **schema_builder.definitions(
         _NAME,
         "grange.dev",
         "v1alpha1",
         "A replicated service: so many copies of a pod, on nodes that fit.",
         required=("replicas", "template"),
         spec={
-            "replicas": described.whole("How many pods; required, never defaulted.", minimum=0),
-            "nodeSelector": described.reference(
-                f"{described.META}.LabelSelector",
+            "replicas": schema_builder.whole(
+                "How many pods; required, never defaulted.", minimum=0
+            ),
+            "nodeSelector": schema_builder.reference(
+                f"{schema_builder.META}.LabelSelector",
                 "Which nodes, by their labels; empty means every node.",
             ),
-            "placement": described.text(
+            "placement": schema_builder.text(
                 "Packed spreads pods softly over nodes and zones, and lets nodes take several; "
                 "OnePerNode puts every pod on a node of its own.",
                 enum=list(PLACEMENTS),
                 default="Packed",
             ),
-            "strategy": described.text(
+            "strategy": schema_builder.text(
                 "Static leaves pods where they are; Dynamic moves them off nodes that no longer fit.",
                 enum=list(STRATEGIES),
                 default="Static",
             ),
-            "paused": described.flag("Stop scaling and repairing; pods keep running."),
+            "paused": schema_builder.flag("Stop scaling and repairing; pods keep running."),
             "podLabels": {
                 "type": "object",
                 "description": "Labels for every pod, over the template's.",
                 "additionalProperties": {"type": "string"},
             },
-            "template": described.reference(f"{CORE}.PodTemplateSpec", "The pod to copy."),
-            "rollout": described.reference(
+            "template": schema_builder.reference(f"{CORE}.PodTemplateSpec", "The pod to copy."),
+            "rollout": schema_builder.reference(
                 f"{_NAME}Rollout", "How a change of the template spreads.", default={}
             ),
         },
         status={
-            "observedGeneration": described.observed_generation(),
-            "replicas": described.whole("Pods there are."),
-            "selector": described.text("Label selector of its pods, for autoscalers."),
-            "readyReplicas": described.whole("Pods that are ready."),
-            "updatedReplicas": described.whole("Pods of the present template."),
-            "availableReplicas": described.whole("Pods that have been ready for minReadySeconds."),
-            "rollout": described.reference(
+            "observedGeneration": schema_builder.observed_generation(),
+            "replicas": schema_builder.whole("Pods there are."),
+            "selector": schema_builder.text("Label selector of its pods, for autoscalers."),
+            "readyReplicas": schema_builder.whole("Pods that are ready."),
+            "updatedReplicas": schema_builder.whole("Pods of the present template."),
+            "availableReplicas": schema_builder.whole(
+                "Pods that have been ready for minReadySeconds."
+            ),
+            "rollout": schema_builder.reference(
                 f"{_NAME}RolloutState", "How far the template has spread."
             ),
-            "history": described.several(
+            "history": schema_builder.several(
                 {"$ref": f"#/definitions/{_NAME}Revision"},
                 "Templates that pods were made from, the latest last.",
                 **{"x-kubernetes-list-type": "atomic"},
             ),
             **STATUS_FIELDS,
-            "conditions": described.conditions(),
+            "conditions": schema_builder.conditions(),
         },
     ),
 }

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from grange.api import described, names
+from grange.api import names, schema_builder
 from grange.api.fields import readers
-from grange.api.kinds.membership import OUTBOX_SCHEMA, OutboxEntry
+from grange.api.kinds.transfer_status import OUTBOX_SCHEMA, OutboxEntry
 from grange.api.meta import Condition, Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -140,68 +140,70 @@ DEFINITIONS: dict[str, Document] = {
     f"{_NAME}Counts": {
         "type": "object",
         "properties": {
-            "old": described.whole("Replicas of the old controller.", minimum=0),
-            "new": described.whole("Replicas of the new controller.", minimum=0),
+            "old": schema_builder.whole("Replicas of the old controller.", minimum=0),
+            "new": schema_builder.whole("Replicas of the new controller.", minimum=0),
         },
     },
-    **described.definitions(
+    **schema_builder.definitions(
         _NAME,
         "grange.dev",
         "v1alpha1",
         "A rollout from one ReplicationController to another.",
         required=("new", "desired", "minimum"),
         spec={
-            "old": described.named(
+            "old": schema_builder.named(
                 "The controller that gives up its replicas; absent to only grow the new one."
             ),
-            "new": described.named("The controller that gets them.", required=True),
-            "desired": described.whole("Replicas in the end.", minimum=0),
-            "minimum": described.whole("At least so many pods of both stay available.", minimum=0),
-            "maxSurge": described.whole(
+            "new": schema_builder.named("The controller that gets them.", required=True),
+            "desired": schema_builder.whole("Replicas in the end.", minimum=0),
+            "minimum": schema_builder.whole(
+                "At least so many pods of both stay available.", minimum=0
+            ),
+            "maxSurge": schema_builder.whole(
                 "Replicas that may be too many on the way.", default=0, minimum=0
             ),
-            "canary": described.whole(
+            "canary": schema_builder.whole(
                 "Stop when the new controller has so many; absent for all.", minimum=0
             ),
-            "leaveOld": described.flag(
+            "leaveOld": schema_builder.flag(
                 "Keep the old controller instead of deleting it when it is empty."
             ),
-            "paused": described.flag("Stop where it is."),
-            "undo": described.flag("Go back to the counts that it began with."),
-            "autoRollback": described.flag("Go back by itself when it gets no further."),
-            "progressDeadlineSeconds": described.whole(
+            "paused": schema_builder.flag("Stop where it is."),
+            "undo": schema_builder.flag("Go back to the counts that it began with."),
+            "autoRollback": schema_builder.flag("Go back by itself when it gets no further."),
+            "progressDeadlineSeconds": schema_builder.whole(
                 "Getting no further for so long fails.", default=600, minimum=0
             ),
-            "startingReplicas": described.reference(
+            "startingReplicas": schema_builder.reference(
                 f"{_NAME}Counts", "Counts without which it does not begin."
             ),
-            "ttlSecondsAfterFinished": described.whole(
+            "ttlSecondsAfterFinished": schema_builder.whole(
                 "Removed when it has been over for so long; its audit records stay.",
                 default=DAY_S,
                 minimum=0,
             ),
         },
         status={
-            "observedGeneration": described.observed_generation(),
-            "phase": described.text("Where it is."),
-            "oldUid": described.text("The old controller that it began with."),
-            "newUid": described.text("The new controller that it began with."),
-            "began": described.reference(f"{_NAME}Counts", "Counts that it began with."),
-            "replicas": described.reference(
+            "observedGeneration": schema_builder.observed_generation(),
+            "phase": schema_builder.text("Where it is."),
+            "oldUid": schema_builder.text("The old controller that it began with."),
+            "newUid": schema_builder.text("The new controller that it began with."),
+            "began": schema_builder.reference(f"{_NAME}Counts", "Counts that it began with."),
+            "replicas": schema_builder.reference(
                 f"{_NAME}Counts", "Counts that the controllers are to have now."
             ),
-            "goingBack": described.flag("It was turned round, by policy or by hand."),
-            "message": described.text("Why it failed or goes back, in the words of a pod."),
-            "mark": described.whole(
+            "goingBack": schema_builder.flag("It was turned round, by policy or by hand."),
+            "message": schema_builder.text("Why it failed or goes back, in the words of a pod."),
+            "mark": schema_builder.whole(
                 "The furthest that it got; only going further moves the deadline."
             ),
-            "startedAt": described.text("When it began."),
-            "progressedAt": described.text("When it last got further."),
-            "finishedAt": described.text("When it was over."),
-            "outbox": described.several(
+            "startedAt": schema_builder.text("When it began."),
+            "progressedAt": schema_builder.text("When it last got further."),
+            "finishedAt": schema_builder.text("When it was over."),
+            "outbox": schema_builder.several(
                 OUTBOX_SCHEMA, "Changes whose audit records are not written yet."
             ),
-            "conditions": described.conditions(),
+            "conditions": schema_builder.conditions(),
         },
     ),
 }

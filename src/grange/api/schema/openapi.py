@@ -9,12 +9,12 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from grange.api.http import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, YAML
 from grange.api.meta import Document
 from grange.api.scale import SCALE
 from grange.api.schema.definitions import META, PREFIX, Definitions, builtin
 from grange.api.schema.descriptions import DESCRIPTIONS, KINDS
 from grange.api.scheme import AnyKind, Scheme
-from grange.api.wire import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, YAML
 
 VERSION = "v1.36.0"
 _COMPONENTS = "#/components/schemas/"

@@ -14,7 +14,6 @@ import copy
 from typing import Any
 
 from grange.api import quantity
-from grange.api.described import RULED
 from grange.api.schema.definitions import (
     INT_OR_STRING,
     KEEPS_UNKNOWN,
@@ -23,6 +22,7 @@ from grange.api.schema.definitions import (
     definitions_of,
     takes_null,
 )
+from grange.api.schema_builder import RULED
 from grange.api.scheme import AnyKind
 
 _SAID = (

@@ -11,7 +11,7 @@ import msgspec
 from grange.api.fields import lookup
 from grange.api.replication import PROTECT_ANNOTATION, PROTECT_REPLICAS
 from grange.api.status import Cause, Forbidden
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.admission import Attempt
 from grange.store.interface import Store
 
@@ -35,7 +35,7 @@ class Protection:
         scale = attempt.info.scale
         if attempt.verb != "delete" or scale is None:
             return
-        document = self._read(stored.key(attempt.info, attempt.namespace, attempt.name))
+        document = self._read(storage.key(attempt.info, attempt.namespace, attempt.name))
         annotations = lookup(document, "metadata.annotations") or {}
         wanted = lookup(document, scale.replicas) or 0
         if annotations.get(PROTECT_ANNOTATION) != PROTECT_REPLICAS or wanted == 0:

@@ -1,11 +1,11 @@
 """delete and deletecollection."""
 
+from grange.api.http import Response
 from grange.api.status import BadRequest, NotFound
-from grange.api.wire import Response
-from grange.apiserver import reading, representation, selection, stored
-from grange.apiserver.call import Call, success
+from grange.apiserver import listing, representation, selection, storage
 from grange.apiserver.options import DeleteOptions, delete_options
 from grange.apiserver.registry import Place
+from grange.apiserver.request_context import Call, success
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
@@ -26,19 +26,19 @@ async def delete_collection(call: Call) -> Response:
         raise BadRequest(f"deleting {info.plural} of all namespaces at once is not served")
     asked = _options(call)
     view = representation.negotiate(info, call.request.headers, query)
-    prefix = stored.prefix(info, target.namespace)
-    listed = await reading.read_list(
+    prefix = storage.prefix(info, target.namespace)
+    listed = await listing.read_list(
         registry.store,
         info,
         target.namespace,
         selection.parse(info, query),
-        reading.list_options(query, prefix),
+        listing.list_options(query, prefix),
         call.watches.reader(info),
         call.clock,
     )
     left = []
     for entry in listed.entries:
-        namespace, name = stored.names_of(entry.key, info)
+        namespace, name = storage.names_of(entry.key, info)
         try:
             outcome = await registry.delete(Place(info, namespace, name), asked)
         except NotFound:

@@ -1,10 +1,10 @@
 """get, list and watch."""
 
+from grange.api.http import Response
 from grange.api.status import NotAcceptable
-from grange.api.wire import Response
-from grange.apiserver import reading, representation, selection, stored
-from grange.apiserver.call import Call
+from grange.apiserver import listing, representation, selection, storage
 from grange.apiserver.negotiation import wants_yaml
+from grange.apiserver.request_context import Call
 
 
 async def get(call: Call) -> Response:
@@ -17,12 +17,12 @@ async def list_objects(call: Call) -> Response:
     target, query, registry = call.target, call.request.query, call.registry
     view = representation.negotiate(target.info, call.request.headers, query)
     chosen = selection.parse(target.info, query)
-    listed = await reading.read_list(
+    listed = await listing.read_list(
         registry.store,
         target.info,
         target.namespace,
         chosen,
-        reading.list_options(query, stored.prefix(target.info, target.namespace)),
+        listing.list_options(query, storage.prefix(target.info, target.namespace)),
         call.watches.reader(target.info),
         call.clock,
     )

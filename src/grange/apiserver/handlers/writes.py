@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from grange.api import codec, wire
+from grange.api import codec, http
+from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.patch import json_patch, merge_patch, strategic
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, UnsupportedMediaType
-from grange.api.wire import Response
-from grange.apiserver.call import Call
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Part, main_part
+from grange.apiserver.request_context import Call
 
 Change = Callable[[Document], Document]
 
@@ -52,7 +52,7 @@ def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
     """
     media = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = call.request.body
-    if media == wire.JSON_PATCH:
+    if media == http.JSON_PATCH:
         operations = codec.decode_any(body)
         if not isinstance(operations, list):
             raise BadRequest("a JSON patch must be a list of operations")
@@ -60,14 +60,14 @@ def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
         if json_patch.copies(operations):  # a few copies make a small document large
             options = replace(options, large=True)
         return lambda old: json_patch.apply(old, operations), options
-    if media == wire.MERGE_PATCH:
+    if media == http.MERGE_PATCH:
         merge = codec.decode_document(body)
         return lambda old: merge_patch.apply(old, merge), call.write_options(merge)
-    if media == wire.STRATEGIC_MERGE_PATCH:
+    if media == http.STRATEGIC_MERGE_PATCH:
         merge = codec.decode_document(body)
         return lambda old: strategic.apply(old, merge, info.schema), call.write_options(merge)
-    served = (wire.STRATEGIC_MERGE_PATCH, wire.MERGE_PATCH, wire.JSON_PATCH)
-    if media == wire.APPLY_PATCH:
+    served = (http.STRATEGIC_MERGE_PATCH, http.MERGE_PATCH, http.JSON_PATCH)
+    if media == http.APPLY_PATCH:
         raise UnsupportedMediaType(
             "server-side apply is not served here; use client-side apply, or one of "
             f"{', '.join(served)}"

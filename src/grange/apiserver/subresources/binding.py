@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from grange.api import bindings, codec, names, timestamps, wire
+from grange.api import bindings, codec, http, names, timestamps
+from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import (
@@ -24,12 +25,11 @@ from grange.api.status import (
 )
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
-from grange.api.wire import Response
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.admission import Attempt
-from grange.apiserver.call import Call, success
 from grange.apiserver.options import write_options
 from grange.apiserver.registry import Place, Rewrite, Written, invalid
+from grange.apiserver.request_context import Call, success
 from grange.apiserver.subresources.subresource import Subresource
 
 _LIST_MAX_BYTES = 2_048 * bindings.LIMIT
@@ -101,9 +101,9 @@ def _read_list(call: Call) -> list[Any]:
         UnsupportedMediaType: it is not JSON.
     """
     request = call.request
-    media = request.headers.get("content-type", wire.JSON)
-    if media.partition(";")[0].strip().lower() != wire.JSON:
-        raise UnsupportedMediaType(f'a BindingList is read as {wire.JSON}, not as "{media}"')
+    media = request.headers.get("content-type", http.JSON)
+    if media.partition(";")[0].strip().lower() != http.JSON:
+        raise UnsupportedMediaType(f'a BindingList is read as {http.JSON}, not as "{media}"')
     if len(request.body) > _LIST_MAX_BYTES:
         raise TooLarge(f"a BindingList may have {_LIST_MAX_BYTES} bytes")
     codec.check_values(request.body)
@@ -198,10 +198,10 @@ def bound(
     spec, metadata = pod.get("spec") or {}, pod["metadata"]
     if spec.get("nodeName"):
         why = f'pod {place.name} is already assigned to node "{spec["nodeName"]}"'
-        raise stored.conflict(place.info, place.name, why)
+        raise storage.conflict(place.info, place.name, why)
     if metadata.get("deletionTimestamp"):
         why = f"pod {place.name} is being deleted, cannot be assigned to a host"
-        raise stored.conflict(place.info, place.name, why)
+        raise storage.conflict(place.info, place.name, why)
     if added:
         merged = {field: {**(metadata.get(field) or {}), **more} for field, more in added.items()}
         metadata = {**metadata, **merged}

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from grange.api import timestamps
 from grange.api.fields import lookup
+from grange.api.http import Response
 from grange.api.kinds.pod import DISRUPTION_TARGET
 from grange.api.kinds.poddisruptionbudget import (
     ALWAYS_ALLOW,
@@ -28,12 +29,11 @@ from grange.api.status import (
     InternalError,
     TooManyRequests,
 )
-from grange.api.wire import Response
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.admission import Attempt
-from grange.apiserver.call import Call, success
 from grange.apiserver.options import DeleteOptions, WriteOptions, delete_options
 from grange.apiserver.registry import Place, Rewrite
+from grange.apiserver.request_context import Call, success
 from grange.apiserver.subresources.subresource import Subresource
 
 DISRUPTED_MAX = 2000  # evictions that were granted and not seen to happen
@@ -51,7 +51,7 @@ async def _create(call: Call) -> Response:
     if not isinstance(given, dict):
         raise BadRequest("deleteOptions of the eviction must be an object")
     asked = delete_options(call.request.query, given)
-    pod = stored.decode(call.registry.get(place).value, call.registry.work)
+    pod = storage.decode(call.registry.get(place).value, call.registry.work)
     charged: Sequence[Place] | None = None
     if not _is_another(pod["metadata"], asked):
         charged = await _granted(call, pod, asked)
@@ -127,8 +127,8 @@ async def _budgets(call: Call, pod: Document) -> list[tuple[Place, Document]]:
         return []
     labels = pod["metadata"].get("labels") or {}
     found = []
-    for entry in (await registry.store.list(stored.prefix(info, namespace))).entries:
-        budget = stored.decode(entry.value, registry.work)
+    for entry in (await registry.store.list(storage.prefix(info, namespace))).entries:
+        budget = storage.decode(entry.value, registry.work)
         try:
             chosen = Labels.of(lookup(budget, "spec.selector")).matches(labels)
         except SelectorError:

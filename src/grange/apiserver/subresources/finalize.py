@@ -4,11 +4,11 @@ Only ``spec.finalizers`` counts; when it and the finalizers in the metadata are 
 that is terminating is removed by the same write.
 """
 
+from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Response
-from grange.apiserver.call import Call
 from grange.apiserver.handlers import writes
+from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
 

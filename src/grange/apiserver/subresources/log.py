@@ -3,12 +3,12 @@
 from collections.abc import AsyncGenerator, Mapping
 
 from grange.api import timestamps
+from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
-from grange.api.wire import Response
-from grange.apiserver import options, stored
-from grange.apiserver.call import Call
+from grange.apiserver import options, storage
 from grange.apiserver.logs import LogOptions
+from grange.apiserver.request_context import Call
 from grange.apiserver.request_info import is_true
 from grange.apiserver.subresources.subresource import Subresource
 
@@ -16,7 +16,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
 async def _get(call: Call) -> Response:
-    pod = stored.decode(call.registry.get(call.place).value, call.registry.work)
+    pod = storage.decode(call.registry.get(call.place).value, call.registry.work)
     asked = log_options(pod, call.request.query)
     if not (pod.get("spec") or {}).get("nodeName"):
         raise BadRequest(f"pod {call.target.name} does not have a host assigned: it has no output")

@@ -7,16 +7,16 @@ resourceVersion of the Scale are the preconditions.
 from dataclasses import replace
 
 from grange.api import codec, scale
+from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.scheme import Scaling
 from grange.api.status import NotFound
-from grange.api.wire import Response
-from grange.apiserver import metadata, stored
-from grange.apiserver.call import Call
+from grange.apiserver import metadata, storage
 from grange.apiserver.handlers import writes
 from grange.apiserver.handlers.writes import Change
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import conform, invalid
+from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
 _FENCES = ("uid", "resourceVersion")
@@ -30,7 +30,7 @@ def _scaling(call: Call) -> Scaling:
 
 
 def _answer(call: Call, value: bytes, warnings: tuple[str, ...] = ()) -> Response:
-    document = scale.shown(_scaling(call), stored.decode(value, call.registry.work))
+    document = scale.shown(_scaling(call), storage.decode(value, call.registry.work))
     return call.answer(codec.encode(document), warnings=warnings, info=scale.SCALE)
 
 

@@ -1,10 +1,10 @@
 """``status``: what is, written by the one who watches it; nothing else of the object changes."""
 
+from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Response
-from grange.apiserver.call import Call
 from grange.apiserver.handlers import reads, writes
+from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from grange.api.wire import Response
-from grange.apiserver.call import Call
+from grange.api.http import Response
+from grange.apiserver.request_context import Call
 
 Handler = Callable[[Call], Awaitable[Response]]
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 from grange.api import codec, schema, timestamps
+from grange.api.http import Response
 from grange.api.kinds import POD, SERVICEACCOUNT
 from grange.api.meta import Document
 from grange.api.status import BadRequest, Cause, Conflict, Invalid
-from grange.api.wire import Response
 from grange.apiserver.account_tokens import AUDIENCE, Bound
-from grange.apiserver.call import Call
 from grange.apiserver.registry import Place
+from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
 _GROUP, _KIND = "authentication.k8s.io", "TokenRequest"

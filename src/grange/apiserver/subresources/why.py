@@ -1,9 +1,9 @@
 """``why``: why a pod is where it is, or why it still waits, from the scheduler that has it."""
 
 from grange.api import codec, explanation
+from grange.api.http import Response
 from grange.api.status import ServiceUnavailable
-from grange.api.wire import Response
-from grange.apiserver.call import Call
+from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
 

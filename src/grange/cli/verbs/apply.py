@@ -3,12 +3,12 @@
 import click
 import msgspec
 
-from grange.api import wire
+from grange.api import http
 from grange.api.codec import decode_document, encode
+from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.api.wire import Request
 from grange.cli import board, manifests, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
@@ -93,7 +93,7 @@ async def apply_one(
                 "POST",
                 kind.path(namespace),
                 query=query,
-                headers={"content-type": wire.JSON},
+                headers={"content-type": http.JSON},
                 body=encode(marked),
             )
         )
@@ -109,7 +109,7 @@ async def apply_one(
             "PATCH",
             kind.path(namespace, name),
             query=query,
-            headers={"content-type": wire.MERGE_PATCH},
+            headers={"content-type": http.MERGE_PATCH},
             body=encode(patch),
         )
     )

@@ -2,12 +2,12 @@
 
 import click
 
-from grange.api import wire
+from grange.api import http
 from grange.api.codec import decode_document, encode
+from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.api.wire import Request
 from grange.cli import board, manifests, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
@@ -65,7 +65,7 @@ async def _delete(
                 Request(
                     "DELETE",
                     kind.path(namespace, name),
-                    headers={"content-type": wire.JSON},
+                    headers={"content-type": http.JSON},
                     body=body,
                 )
             )

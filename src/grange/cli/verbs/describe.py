@@ -3,10 +3,10 @@
 import click
 
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Request
 from grange.cli import session, terminal
 from grange.cli.printers import events as printer, table
 from grange.cli.surroundings import Surroundings

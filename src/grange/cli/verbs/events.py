@@ -5,9 +5,9 @@ from contextlib import aclosing
 import click
 
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
-from grange.api.wire import Request
 from grange.cli import session, stream, terminal
 from grange.cli.printers import events as printer, table
 from grange.cli.surroundings import Surroundings

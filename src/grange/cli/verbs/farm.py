@@ -6,13 +6,13 @@ from collections import Counter
 
 import click
 
-from grange.api import farm, timestamps, wire
+from grange.api import farm, http, timestamps
 from grange.api.codec import decode_document, encode
+from grange.api.http import Request
 from grange.api.kinds import CONFIGMAP, LEASE, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, NotFound
-from grange.api.wire import Request
 from grange.cli import members, session, terminal
 from grange.cli.confirm import confirm
 from grange.cli.members import Member
@@ -65,13 +65,13 @@ def resume(around: Surroundings, target: session.Target, *, yes: bool) -> None:
         patch = {"metadata": {"annotations": word}}
         path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)
         try:
-            await _write(opened, "PATCH", path, wire.MERGE_PATCH, patch)
+            await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
         except NotFound:
             fresh = {"metadata": {"name": farm.RESUME_CONFIGMAP, "annotations": {}}}
             root = CONFIGMAP.path(farm.NAMESPACE)
             with contextlib.suppress(AlreadyExists):
-                await _write(opened, "POST", root, wire.JSON, fresh)
-            await _write(opened, "PATCH", path, wire.MERGE_PATCH, patch)
+                await _write(opened, "POST", root, http.JSON, fresh)
+            await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
         terminal.echo("deletions go on for ten minutes, whatever the view looks like")
         return 0
 

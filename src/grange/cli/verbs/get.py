@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import click
 
 from grange.api import codec
+from grange.api.http import Request, Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Request, Response
 from grange.cli import session, stream, terminal
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings

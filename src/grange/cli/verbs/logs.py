@@ -7,10 +7,10 @@ from contextlib import aclosing
 import click
 
 from grange.api.codec import decode_document
+from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
-from grange.api.wire import Request
 from grange.base.tasks import Nursery
 from grange.cli import session, stream, terminal
 from grange.cli.durations import parse_duration

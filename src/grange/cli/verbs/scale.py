@@ -2,11 +2,11 @@
 
 import click
 
-from grange.api import wire
+from grange.api import http
 from grange.api.codec import decode_document, encode_any
+from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.wire import Request
 from grange.cli import board, session, terminal
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
@@ -62,7 +62,7 @@ async def _scale(
     if current is not None:
         refuse_unless(current, decode_document((await opened.fetch(Request("GET", path))).body))
     body = encode_any(operations(replicas, current))
-    headers = {"content-type": wire.JSON_PATCH}
+    headers = {"content-type": http.JSON_PATCH}
     await opened.fetch(Request("PATCH", path, headers=headers, body=body))
 
 

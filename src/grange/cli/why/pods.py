@@ -2,12 +2,12 @@
 
 from datetime import datetime
 
-from grange.api import codec, explanation as wire
+from grange.api import codec, explanation as http
 from grange.api.explanation import Explanation, State
+from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
-from grange.api.wire import Request
 from grange.cli import failures, readiness
 from grange.cli.printers import explanation as printer
 from grange.cli.session import Session
@@ -33,7 +33,7 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     is_failed = found.state is State.FINISHED and not readiness.ready(document).done
     if found.state is State.PLACED or is_failed:
         lines += await _programs(opened, document, now)
-    return Answer(wire.document(found), lines)
+    return Answer(http.document(found), lines)
 
 
 async def explanation(opened: Session, kind: AnyKind, name: str, within: str = "") -> Explanation:

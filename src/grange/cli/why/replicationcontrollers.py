@@ -2,11 +2,11 @@
 
 from grange.api import codec, explanation
 from grange.api.explanation import Explanation, State
+from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
-from grange.api.wire import Request
 from grange.cli import failures, readiness
 from grange.cli.printers import explanation as printer
 from grange.cli.session import Session

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import yarl
 
+from grange.api.http import JSON, Request, Response
 from grange.api.status import ApiError, BadRequest, ServiceUnavailable, Timeout
-from grange.api.wire import JSON, Request, Response
 from grange.base.clock import Clock, LoopClock
 from grange.client.access import Access
 from grange.client.errors import KubeconfigError, StreamBroken, Unreachable

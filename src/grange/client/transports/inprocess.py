@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from grange.api.http import Request, Response, User
 from grange.api.status import ServiceUnavailable
-from grange.api.wire import Request, Response, User
 
 
 class InProcess:

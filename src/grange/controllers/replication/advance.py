@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from grange.api.kinds.membership import NodeTransfer, TransferBackoff
+from grange.api.kinds.transfer_status import NodeTransfer, TransferBackoff
 
 
 @dataclass(slots=True)

@@ -21,9 +21,9 @@ from grange.api import names, timestamps
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, auditevents
 from grange.api.kinds.auditevents import RETARGET
 from grange.api.kinds.auditrecord import AuditSpec
-from grange.api.kinds.membership import Member, NodeTransfer, OutboxEntry
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
+from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import (
     AlreadyExists,

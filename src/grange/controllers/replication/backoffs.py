@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from grange.api import timestamps
-from grange.api.kinds.membership import TransferBackoff
+from grange.api.kinds.transfer_status import TransferBackoff
 from grange.api.timestamps import TimestampError
 from grange.base.backoff import Exponential
 

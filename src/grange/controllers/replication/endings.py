@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from grange.api import names, timestamps
 from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
-from grange.api.kinds.membership import Member, OutboxEntry
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
+from grange.api.kinds.transfer_status import Member, OutboxEntry
 from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock

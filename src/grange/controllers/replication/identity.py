@@ -12,9 +12,9 @@ from collections.abc import Container, Iterator, Sequence
 import msgspec
 
 from grange.api import names
-from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 
 RC_NAME_LABEL = NAME_LABEL
 """Pod label with the name of its controller (``label_value`` of it); orphans are adopted by it."""

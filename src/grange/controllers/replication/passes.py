@@ -14,9 +14,9 @@ from msgspec import structs
 
 from grange.api import conditions
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
-from grange.api.kinds.membership import OutboxEntry, PendingDeletion, drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import OutboxEntry, PendingDeletion, drained_nodes
 from grange.api.meta import Condition, Document, ObjectKey
 from grange.api.selectors import SelectorError
 from grange.api.status import ApiError, Conflict, NotFound

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from grange.api.kinds import POD
-from grange.api.kinds.membership import PendingDeletion
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.status import Conflict, NotFound
 from grange.client.client import Client
 from grange.controllers.replication import logic

@@ -5,8 +5,8 @@ from copy import deepcopy
 import msgspec
 
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import Document
 from grange.controllers.replication import identity
 from grange.placement.spread import HOSTNAME

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Container, Iterable
 
-from grange.api.kinds.membership import drained_nodes
 from grange.api.kinds.node import Node
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.controllers.replication.scheduling import Demand
 
 _SHOWN = 5

@@ -12,13 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import conditions
-from grange.api.kinds.membership import PendingDeletion
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import (
     ReplicationController,
     ReplicationControllerStatus,
     selector_of,
 )
+from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Condition, Document
 from grange.controllers.replication import (
     backoffs,

@@ -22,9 +22,9 @@ from enum import StrEnum
 from msgspec.structs import replace as changed
 
 from grange.api import timestamps
-from grange.api.kinds.membership import NodeTransfer
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import doomed
 from grange.base.statemachine import diagram
 from grange.controllers.replication import budget, health, identity, logic, ranking, rollout

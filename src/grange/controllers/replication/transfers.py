@@ -9,9 +9,9 @@ from datetime import datetime
 
 from grange.api import names
 from grange.api.kinds import auditevents
-from grange.api.kinds.membership import TRANSFER_LOCK, NodeTransfer, drained_nodes
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import TRANSFER_LOCK, NodeTransfer, drained_nodes
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger

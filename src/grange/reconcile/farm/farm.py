@@ -21,15 +21,15 @@ from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.claims import Claim, claim_patch, owner_text, ownership
 from grange.reconcile.farm.config import TICK_S, FarmConfig
+from grange.reconcile.farm.deletion_guard import Danger, Failsafe
 from grange.reconcile.farm.errors import DeletionsHeld, SessionLost
-from grange.reconcile.farm.failsafe import Danger, Failsafe
-from grange.reconcile.farm.fence import FencedClient, PassFence, at_work
+from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.hashing import assign, score
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.members import Members, Peer
 from grange.reconcile.farm.metrics import instruments
+from grange.reconcile.farm.ownership import Claim, claim_patch, owner_text, ownership
 from grange.reconcile.farm.session import Session, SessionKeeper, each_session
 from grange.reconcile.informer import Informer
 from grange.reconcile.workqueue import WorkQueue

@@ -16,7 +16,7 @@ from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import Bereft, Failsafe, FailsafeConfig
+from grange.reconcile.farm.deletion_guard import Bereft, Failsafe, FailsafeConfig
 from grange.reconcile.farm.farm import Farm, Reconcile
 from grange.reconcile.farm.members import Members
 from grange.reconcile.farm.session import SessionKeeper

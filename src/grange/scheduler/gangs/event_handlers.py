@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from grange.api.amounts import effective_spec
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import QUEUE_LABEL, Queue
+from grange.api.pod_requests import effective_spec
 from grange.api.quantity import QuantityError
 from grange.placement import requests
 from grange.scheduler.gangs import quotas

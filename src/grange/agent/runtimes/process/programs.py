@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from grange.agent.runtime import Program
-from grange.agent.runtimes.process.leftovers import MARK
+from grange.agent.runtimes.process.orphans import MARK
 
 
 def locate(program: Program, cwd: Path) -> Path | str:

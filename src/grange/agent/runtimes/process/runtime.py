@@ -35,8 +35,8 @@ from grange.agent.runtimes.process import attempts, listeners, programs
 from grange.agent.runtimes.process.attempts import Attempt, Connection
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
-from grange.agent.runtimes.process.leftovers import Undertaker, kill_exact
 from grange.agent.runtimes.process.logs import ProcessLogs
+from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload

@@ -6,7 +6,7 @@ import socket
 import click
 
 from grange.api.kinds import NODE, REPLICATIONCONTROLLER
-from grange.api.kinds.membership import TRANSFER_LOCK, drained_nodes
+from grange.api.kinds.transfer_status import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import ObjectKey
 from grange.api.status import Forbidden, NotFound, ServiceUnavailable
 from grange.cli import board, readiness, session, terminal

@@ -6,8 +6,8 @@ import click
 import yaml
 
 from grange.api import codec
+from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.api.wire import Request
 from grange.cli import listing, session, terminal
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings

@@ -10,8 +10,8 @@ from grange.api.codec import convert
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.fields import lookup
 from grange.api.kinds import POD
-from grange.api.kinds.membership import TRANSFER_LOCK, drained_nodes
 from grange.api.kinds.replicationcontroller import NAME_LABEL
+from grange.api.kinds.transfer_status import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import Document, Resource
 from grange.api.names import label_value
 from grange.api.printing import cells, pods

@@ -9,14 +9,14 @@ from typing import TypeVar
 import msgspec
 
 from grange.api import codec, schema
+from grange.api.http import JSON, Request, Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, BadRequest, Cause, Details, Status, TooLarge
 from grange.api.validation.causes import CAUSES_MAX
-from grange.api.wire import JSON, Request, Response
 from grange.apiserver import protobuf, representation
 from grange.apiserver.account_tokens import AccountTokens
-from grange.apiserver.explaining import Explainer
+from grange.apiserver.explain import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form

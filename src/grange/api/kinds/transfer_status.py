@@ -4,7 +4,7 @@ These are parts of its status, kept apart because both outlive the process that 
 owns the controller next reads them and goes on.
 """
 
-from grange.api import described
+from grange.api import schema_builder
 from grange.api.kinds.auditevents import EVENTS
 from grange.api.meta import Document, Resource, View
 
@@ -102,7 +102,7 @@ class OutboxEntry(View, frozen=True):
 def _object(
     description: str, required: tuple[str, ...], properties: dict[str, str], **more: object
 ) -> Document:
-    fields = {name: described.text(text) for name, text in properties.items()}
+    fields = {name: schema_builder.text(text) for name, text in properties.items()}
     return {
         "type": "object",
         "description": description,
@@ -135,14 +135,16 @@ TRANSFER_SCHEMA: Document = _object(
         "deadline": "When to give up.",
         "reason": "Why it is being rolled back.",
     },
-    allocated=described.flag("The new node was allocated for it, and is released if it fails."),
+    allocated=schema_builder.flag(
+        "The new node was allocated for it, and is released if it fails."
+    ),
 )
 BACKOFF_SCHEMA: Document = _object(
     "A node from which moves failed lately.",
     ("node",),
     {"node": "The node to leave.", "until": "When to try again."},
-    attempts=described.whole("How many moves failed, one after the other."),
-    avoid=described.several({"type": "string"}, "Nodes where they failed."),
+    attempts=schema_builder.whole("How many moves failed, one after the other."),
+    avoid=schema_builder.several({"type": "string"}, "Nodes where they failed."),
 )
 # Like every word in a status, the event is described and not enumerated: the server judges whole
 # documents, so one that another version wrote would make it refuse every write of its object, the
@@ -156,8 +158,8 @@ OUTBOX_SCHEMA: Document = _object(
         "time": "When it was decided.",
         "message": "In words.",
     },
-    added=described.several(MEMBER_SCHEMA, "Pods to create."),
-    removed=described.several(MEMBER_SCHEMA, "Pods to delete."),
+    added=schema_builder.several(MEMBER_SCHEMA, "Pods to create."),
+    removed=schema_builder.several(MEMBER_SCHEMA, "Pods to delete."),
     transfer=TRANSFER_SCHEMA,
 )
 DELETION_SCHEMA: Document = _object(
@@ -170,15 +172,19 @@ DELETION_SCHEMA: Document = _object(
     },
 )
 STATUS_FIELDS: Document = {
-    "nodeTransfers": described.several(TRANSFER_SCHEMA, "Moves of pods between nodes under way."),
-    "transferBackoffs": described.several(
+    "nodeTransfers": schema_builder.several(
+        TRANSFER_SCHEMA, "Moves of pods between nodes under way."
+    ),
+    "transferBackoffs": schema_builder.several(
         BACKOFF_SCHEMA, "Nodes from which moves failed lately, and when to try again."
     ),
-    "outbox": described.several(OUTBOX_SCHEMA, "Changes whose audit records are not written yet."),
-    "pendingDeletions": described.several(
+    "outbox": schema_builder.several(
+        OUTBOX_SCHEMA, "Changes whose audit records are not written yet."
+    ),
+    "pendingDeletions": schema_builder.several(
         DELETION_SCHEMA, "Deletions of pods that are sent, or about to be, and not certain yet."
     ),
-    "audited": described.text("Fingerprint of the members that the last audit record names."),
+    "audited": schema_builder.text("Fingerprint of the members that the last audit record names."),
 }
 """What the status of a ReplicationController has for them."""
 

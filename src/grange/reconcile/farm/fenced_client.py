@@ -16,14 +16,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from grange.api.http import Request, Response
 from grange.api.meta import Document, Resource
 from grange.api.scheme import KindInfo
 from grange.api.status import Timeout
-from grange.api.wire import Request, Response
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.reconcile.farm.claims import Claim, owner_text, ownership
 from grange.reconcile.farm.errors import ClaimNotHeld, Fenced
+from grange.reconcile.farm.ownership import Claim, owner_text, ownership
 
 R = TypeVar("R", bound=Resource)
 

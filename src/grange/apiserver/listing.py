@@ -10,7 +10,7 @@ import msgspec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, Expired
-from grange.apiserver import options, revisions, selection, stored
+from grange.apiserver import options, resource_version, selection, storage
 from grange.apiserver.selection import Reader, Selection
 from grange.base.clock import Clock
 from grange.store.errors import Compacted, FutureRevision
@@ -67,7 +67,7 @@ def list_options(query: Mapping[str, str], prefix: str) -> ListOptions:
     options.check_list_options(query, watch=False)
     asked = query.get("resourceVersion") or "0"
     match = query.get("resourceVersionMatch") or ""
-    revision = revisions.parse(asked)
+    revision = resource_version.parse(asked)
     if token := query.get("continue"):
         if revision:
             raise BadRequest("resourceVersion does not go with continue")
@@ -109,7 +109,7 @@ async def read_list(
         Timeout: the caller has seen a revision that this server has not.
     """
     if not asked.after:
-        revisions.check_seen(store, max(asked.at_least, asked.revision))
+        resource_version.check_seen(store, max(asked.at_least, asked.revision))
     narrow = selection.prefix(info, namespace, chosen)
     # Few may be in the selection: looking at many at once finds them in few steps.
     size = asked.limit if chosen.empty else max(asked.limit, _SELECTING_PAGE)
@@ -146,7 +146,7 @@ async def read_list(
 
 
 async def _page(store: Store, prefix: str, revision: int, after: str, limit: int) -> Page:
-    with stored.translated():
+    with storage.translated():
         try:
             return await store.list(prefix, revision=revision, after=after, limit=limit)
         except (Compacted, FutureRevision) as error:

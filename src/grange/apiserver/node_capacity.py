@@ -28,14 +28,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from grange.api import amounts, gpus
-from grange.api.amounts import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.api import gpus, pod_requests
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.pod import FINISHED, Scalar
 from grange.api.meta import Document
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from grange.api.quantity import QuantityError
 from grange.api.scheme import AnyKind
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.store.errors import Refused
 from grange.store.interface import Store
 
@@ -139,7 +139,7 @@ class _StoredNode(msgspec.Struct):
 
 _pods = msgspec.json.Decoder(_StoredPod)
 _nodes = msgspec.json.Decoder(_StoredNode)
-_POD_KEYS, _NODE_KEYS = stored.prefix(POD), stored.prefix(NODE)
+_POD_KEYS, _NODE_KEYS = storage.prefix(POD), storage.prefix(NODE)
 
 
 class Occupancy:
@@ -365,7 +365,7 @@ def _placed(pod: Document) -> tuple[str, Resources | None]:
     if status and status.get("phase") in FINISHED:
         return node, None
     try:
-        need = amounts.spec_request(spec).resources
+        need = pod_requests.spec_request(spec).resources
     except QuantityError:
         return node, None  # schedulers leave it out as well
     if gpus.GPU_MILLI in need.scalars:
@@ -395,7 +395,7 @@ def _offered(given: tuple[tuple[str, Scalar], ...]) -> Resources:
     Raises:
         QuantityError: an amount is no quantity.
     """
-    offer = amounts.allocatable(dict(given))
+    offer = pod_requests.allocatable(dict(given))
     devices = gpus.count(offer)
     if not devices:
         return offer

@@ -10,7 +10,7 @@ import msgspec
 from grange.api import timestamps
 from grange.api.scheme import AnyKind
 from grange.api.timestamps import TimestampError
-from grange.apiserver import stored
+from grange.apiserver import storage
 from grange.apiserver.registry import Registry
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -92,7 +92,7 @@ class Expiry:
         oldest = self._clock.now() - timedelta(seconds=EVENTS_KEPT_S)
         store, after, gone = self._registry.store, "", 0
         while True:
-            page = await store.list(stored.prefix(info), after=after, limit=_PAGE)
+            page = await store.list(storage.prefix(info), after=after, limit=_PAGE)
             for entry in page.entries:
                 try:
                     last = _last_news(entry.value)
@@ -109,7 +109,7 @@ class Expiry:
     async def _remove(self, info: AnyKind, key: str, body: bytes, revision: int) -> int:
         try:
             await self._registry.store.delete(
-                key, value=lambda at: stored.at_revision(info, body, at), expect=revision
+                key, value=lambda at: storage.at_revision(info, body, at), expect=revision
             )
         except RevisionMismatch:
             return 0  # there is news of it after all, or it is gone

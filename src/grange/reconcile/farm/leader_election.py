@@ -17,8 +17,8 @@ from grange.base.tasks import Nursery, supervise
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.failsafe import Bereft, FailsafeConfig
-from grange.reconcile.farm.fence import at_work
+from grange.reconcile.farm.deletion_guard import Bereft, FailsafeConfig
+from grange.reconcile.farm.fenced_client import at_work
 from grange.reconcile.farm.member import Member
 
 FARM = "services"

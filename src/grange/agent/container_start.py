@@ -7,8 +7,8 @@ from grange.agent.config import NodeConfig
 from grange.agent.environment import Facts
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
 from grange.agent.lifecycle import Track
+from grange.agent.references import Fetcher
 from grange.agent.runtime import PodRuntime, PodSetup, Program, Run, RuntimeFailedError, Sandbox
-from grange.agent.sources import Fetcher
 from grange.agent.users import User
 from grange.api.kinds.pod import Pod
 from grange.api.status import ApiError
