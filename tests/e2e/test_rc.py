@@ -111,7 +111,7 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
         (("remove-pod", "x"), "not found", 1),
         (("drain-node", "x", "vm-1"), "not found", 1),
         (("undrain-node", "x", "vm-1"), "not found", 1),
-        (("lock-transfers", "x"), "not found", 1),
+        (("pause-transfers", "x"), "not found", 1),
         (("unlock-transfers", "x"), "not found", 1),
         (("enable", "x"), "not found", 1),
         (("status", "x"), "not found", 1),
@@ -199,7 +199,7 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
         plane.grange("rc", "create", "web", "-f", str(manifest), "--placement", "OnePerNode")
         plane.grange("rc", "scale", "web", "--replicas", "2", "--wait")
         first, second = sorted(nodes(plane))
-        assert "begins no transfer for 5m" in plane.rc("lock-transfers", "web", "--for", "5m")
+        assert "starts no transfers for 5m" in plane.rc("pause-transfers", "web", "--for", "5m")
         asked = f"Move 1 pod of web off {first}?"
         assert asked in plane.rc("drain-node", "web", first, code=1)
         assert f"leaves node {first}" in plane.rc("drain-node", "web", first, "--yes")

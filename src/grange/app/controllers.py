@@ -19,6 +19,7 @@ from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
+from grange.cli.command import Command
 from grange.cli.surroundings import Surroundings
 from grange.client.access import Access
 from grange.client.client import Client
@@ -26,7 +27,13 @@ from grange.client.client import Client
 _NAME_LIMIT = 40
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "grange controllers --kubeconfig cluster.yaml",
+        "grange controllers --only replication,scheduler --scheduler-name grange",
+    ),
+)
 @click.option("--kubeconfig", type=click.Path(path_type=Path), default=None, help="Which cluster.")
 @click.option("--context", default="", help="Context of the kubeconfig.")
 @click.option("--only", default="", help="Controllers to run, by name; all by default.")

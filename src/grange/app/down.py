@@ -10,9 +10,11 @@ import click
 
 from grange.app import process
 from grange.app.settings import default_data_dir
-from grange.cli import terminal
+from grange.cli import options, terminal
+from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
+from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 
 
@@ -44,16 +46,17 @@ def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
     return default
 
 
-@click.command()
+@click.command(cls=Command, examples=("grange down",))
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
     default=None,
     help="Which one; by default $GRANGE_DATA_DIR, or what the current context names.",
 )
-@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m.")
+@options.timeout("60s")
+@options.output(documents.REPORT)
 @click.pass_obj
-def command(around: Surroundings, data_dir: Path | None, timeout: str) -> None:
+def command(around: Surroundings, data_dir: Path | None, timeout: str, output: str) -> None:
     """Stop it cleanly: pods get 30 s at most to end, everything is on disk."""
     timeout_s = parse_duration(timeout)
     directory = (data_dir or meant(around, os.environ)).absolute()
@@ -68,6 +71,10 @@ def command(around: Surroundings, data_dir: Path | None, timeout: str) -> None:
             raise click.ClickException(
                 f"still running after {timeout_s:g} s; see {directory / 'up.log'}"
             ) from None
-        click.echo(f"stopped {served.url} (pid {served.pid})")
+        if output:
+            facts = {"dataDir": str(directory), "url": served.url, "pid": served.pid}
+            terminal.write(documents.report(output, facts))
+        else:
+            click.echo(f"stopped {served.url} (pid {served.pid})")
 
     around.run(stop())

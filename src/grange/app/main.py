@@ -13,19 +13,28 @@ from grange.base import log
 from grange.base.clock import LoopClock
 from grange.base.rng import Stream
 from grange.cli import terminal
-from grange.cli.main import USAGE_ERROR, Verb, group
+from grange.cli.command import Section, Verb
+from grange.cli.main import USAGE_ERROR, group
 from grange.cli.surroundings import Surroundings
 
 T = TypeVar("T")
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
+_RUN, _OPERATE = Section.RUN, Section.OPERATE
+
 VERBS = {
-    "up": Verb("grange.app.up", "Serve a control plane from a data directory."),
-    "controllers": Verb("grange.app.controllers", "Run the controllers against a cluster."),
-    "install": Verb("grange.app.install.verb", "Print what a Kubernetes cluster needs to run it."),
-    "simulate": Verb("grange.app.simulate.verb", "Compare scheduling policies on a trace."),
-    "down": Verb("grange.app.down", "Stop the control plane of a data directory."),
+    "up": Verb(_RUN, "grange.app.up", "Serve a control plane from a data directory."),
+    "down": Verb(_RUN, "grange.app.down", "Stop the control plane of a data directory."),
+    "controllers": Verb(
+        _OPERATE, "grange.app.controllers", "Run controllers and scheduler against a cluster."
+    ),
+    "install": Verb(
+        _OPERATE, "grange.app.install.verb", "Print manifests that install Grange in Kubernetes."
+    ),
+    "simulate": Verb(
+        _OPERATE, "grange.app.simulate.verb", "Compare scheduling policies on a trace."
+    ),
 }
 
 

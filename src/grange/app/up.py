@@ -26,10 +26,17 @@ from grange.app.settings import (
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
+from grange.cli.command import Command
 from grange.cli.surroundings import Surroundings
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "grange up",
+        "grange up --nodes 3 --detach",
+    ),
+)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),

@@ -1,12 +1,9 @@
-"""The command group: verbs are named here and imported when they are called.
+"""The command line: the table of verbs, and how errors are shown.
 
-``grange --help`` must answer at once, so the table holds each verb's module and its one line of
-help; nothing heavier than click is imported until a verb runs.
+A verb is one module, which exports ``command``, and one line of ``VERBS``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
 from typing import IO, Any
 
 import click
@@ -14,108 +11,79 @@ import click
 from grange.api.status import ApiError
 from grange.base.errors import GrangeError
 from grange.cli import terminal
+from grange.cli.command import LazyGroup, Section, Verb
 from grange.client.errors import Unreachable
 
 USAGE_ERROR = 64  # sysexits' EX_USAGE; 2 means "infrastructure" for test sessions
 
-
-# What kubectl does well against this server.
-_KUBECTL: tuple[str, ...] = (
-    "annotate",
-    "api-resources",
-    "cluster-info",
-    "config",
-    "cordon",
-    "create",
-)
-_KUBECTL += ("diff", "drain", "edit", "explain", "label", "patch", "replace", "taint")
-_KUBECTL += ("uncordon",)
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """Where a verb lives.
-
-    Attributes:
-        module: dotted name; it exports ``command``.
-        help: one line.
-        name: of the command in its module.
-    """
-
-    module: str
-    help: str
-    name: str = "command"
-
+_DEPLOY, _INSPECT = Section.DEPLOY, Section.INSPECT
+_DIAGNOSE, _OPERATE = Section.DIAGNOSE, Section.OPERATE
+_VERBS = "grange.cli.verbs"
 
 VERBS: dict[str, Verb] = {
-    "apply": Verb("grange.cli.verbs.apply", "Create or change objects from manifests."),
-    "delete": Verb("grange.cli.verbs.delete", "Delete objects."),
-    "describe": Verb("grange.cli.verbs.describe", "Show an object, its conditions and its events."),
-    "events": Verb("grange.cli.verbs.events", "List what happened, the latest last."),
-    "farm": Verb("grange.cli.verbs.farm", "Show who works for the cluster; let deletions go on."),
-    "get": Verb("grange.cli.verbs.get", "List objects, or show some."),
-    "history": Verb("grange.cli.verbs.history", "Show who belonged to a controller, and when."),
-    "logs": Verb("grange.cli.verbs.logs", "Print what containers write."),
-    "rc": Verb("grange.cli.verbs.rc.group", "Work with ReplicationControllers: grange rc --help."),
-    "scale": Verb("grange.cli.verbs.scale", "Set how many copies there shall be."),
-    "wait": Verb("grange.cli.verbs.wait", "Wait until objects meet a condition."),
-    "why": Verb("grange.cli.verbs.why", "Say why something waits, or why it is where it is."),
+    "apply": Verb(_DEPLOY, f"{_VERBS}.apply", "Create or change objects from manifests."),
+    "scale": Verb(_DEPLOY, f"{_VERBS}.scale", "Set the number of replicas."),
+    "wait": Verb(_DEPLOY, f"{_VERBS}.wait", "Wait until objects meet a condition."),
+    "delete": Verb(_DEPLOY, f"{_VERBS}.delete", "Delete objects."),
+    "rc": Verb(_DEPLOY, f"{_VERBS}.rc.group", "Work with ReplicationControllers."),
+    "get": Verb(_INSPECT, f"{_VERBS}.get", "List objects, or show some."),
+    "describe": Verb(_INSPECT, f"{_VERBS}.describe", "Show an object with conditions and events."),
+    "logs": Verb(_INSPECT, f"{_VERBS}.logs", "Print the logs of containers."),
+    "history": Verb(_INSPECT, f"{_VERBS}.history", "List the changes of a controller's pods."),
+    "why": Verb(_DIAGNOSE, f"{_VERBS}.why", "Explain why an object waits or fails."),
+    "events": Verb(_DIAGNOSE, f"{_VERBS}.events", "List events, the latest last."),
+    "farm": Verb(_OPERATE, f"{_VERBS}.farm", "Show the controller processes; resume deletions."),
+    "version": Verb(_OPERATE, f"{_VERBS}.version", "Print the versions of client and server."),
+    "completion": Verb(_OPERATE, f"{_VERBS}.completion", "Print a completion script for a shell."),
 }
 
+# What kubectl does well against this server.
+_KUBECTL = frozenset(
+    [
+        "annotate",
+        "api-resources",
+        "cluster-info",
+        "config",
+        "cordon",
+        "create",
+        "diff",
+        "drain",
+        "edit",
+        "explain",
+        "label",
+        "patch",
+        "replace",
+        "taint",
+        "uncordon",
+    ]
+)
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported on use.
 
-    Args:
-        verbs: name to module and help.
-    """
-
-    def __init__(self, *, verbs: Mapping[str, Verb], **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]  # click types its many keywords
-        self._verbs = dict(sorted(verbs.items()))
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in alphabetical order."""
-        return list(self._verbs)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a verb; None if there is no such verb."""
-        verb = self._verbs.get(cmd_name)
-        if verb is None:
-            return None
-        command = getattr(import_module(verb.module), verb.name)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{verb.module}.{verb.name} is no click command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of verbs without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.help) for name, verb in self._verbs.items()])
+class Program(LazyGroup):
+    """The whole command line: shows deliberate errors as one clear line and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the verb; deliberate errors become one clear line and exit code 1."""
+        """Run the verb."""
         try:
             return super().invoke(ctx)
         except GrangeError as error:
-            raise _told(error) from error
-        except ExceptionGroup as group:  # concurrent work: its first deliberate error speaks
+            raise _shown(error) from error
+        except ExceptionGroup as group:  # of concurrent work, the first deliberate error is shown
             first = _first(group)
             if first is None:
                 raise
-            raise _told(first) from group
+            raise _shown(first) from group
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb; one that only kubectl has is said to be there."""
+        """The verb; the message for one that only kubectl has names kubectl."""
         try:
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if args[0] in _KUBECTL:
-                raise click.UsageError(
-                    f"{error.message} Use `kubectl {args[0]}`: every Kubernetes client works.", ctx
-                ) from error
+        except click.NoSuchCommand as error:
+            if error.command_name in _KUBECTL:
+                hint = f"Use `kubectl {error.command_name}`: every Kubernetes client works."
+                raise click.UsageError(f"{error.message} {hint}", ctx) from error
             raise
 
 
@@ -130,7 +98,7 @@ def _first(group: ExceptionGroup[Exception]) -> GrangeError | None:
     return found if isinstance(found, GrangeError) else None
 
 
-def _told(error: GrangeError) -> click.ClickException:
+def _shown(error: GrangeError) -> click.ClickException:
     if isinstance(error, Unreachable):
         remedy = "start it with `grange up`, or choose another with --kubeconfig or --context"
         return click.ClickException(f"{error.message}; {remedy}")
@@ -140,7 +108,7 @@ def _told(error: GrangeError) -> click.ClickException:
 
 
 class ServerError(click.ClickException):
-    """What the API answered, in kubectl's words."""
+    """An error that the API returned, in kubectl's form."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it on standard error."""
@@ -159,11 +127,12 @@ def _explain(error: ApiError) -> str:
 
 def group(extra: Mapping[str, Verb], version: str) -> click.Group:
     """The whole command line: the verbs of this room and those that ``app`` adds."""
-    result = LazyGroup(
+    result = Program(
         name="grange",
-        verbs={**VERBS, **extra},
+        verbs={**extra, **VERBS},
         help="One control plane for services, jobs, test sessions and machines.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-        epilog="First steps: grange up --detach, then grange apply -f FILE --wait.",
+        epilog="First steps: grange up --detach, then grange apply -f FILE --wait. "
+        "The help of each verb has examples: grange VERB --help.",
     )
     return click.version_option(version, prog_name="grange")(result)

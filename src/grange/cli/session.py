@@ -1,12 +1,11 @@
 """A verb's connection: kubeconfig, transport, client, and the kinds that the server serves."""
 
-import functools
+import difflib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -42,38 +41,6 @@ class Target:
     all_namespaces: bool = False
 
 
-def connected(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb ``around`` and ``target``, with the options that choose the target.
-
-    Adds ``--kubeconfig``, ``--context`` and ``-n``; an ``all_namespaces`` option of the verb's own
-    becomes part of the target.
-    """
-
-    @click.pass_obj
-    @functools.wraps(function)
-    def wrapped(around: Surroundings, /, **options: Any) -> None:
-        target = Target(
-            kubeconfig=options.pop("kubeconfig"),
-            context=options.pop("context"),
-            namespace=options.pop("namespace"),
-            all_namespaces=options.pop("all_namespaces", False),
-        )
-        function(around, target, **options)
-
-    for option in (
-        click.option("-n", "--namespace", default="", help="Namespace; the context's by default."),
-        click.option("--context", default="", help="Context of the kubeconfig."),
-        click.option(
-            "--kubeconfig",
-            type=click.Path(path_type=Path),
-            default=None,
-            help="Kubeconfig file; $KUBECONFIG, then ~/.kube/config by default.",
-        ),
-    ):
-        wrapped = option(wrapped)
-    return wrapped
-
-
 class Session:
     """An open connection.
 
@@ -101,11 +68,25 @@ class Session:
             await self._discover()
             found = self._scheme.named(word)
         if found is None:
-            advice = alternatives.advise_on_word(word)
-            served = ", ".join(sorted(info.plural for info in self._scheme))
             what = f'the server has no resource type "{word}"'
-            raise NotFound(f"{what}; {advice}" if advice else f"{what}; it has: {served}")
+            raise NotFound(f"{what}; {self._advice(word)}")
         return found
+
+    async def kinds(self) -> list[AnyKind]:
+        """The kinds that the cluster serves, the built-in ones first."""
+        await self._discover()
+        return list(self._scheme)
+
+    def _advice(self, word: str) -> str:
+        """What to do about a kind that is not served: a substitute, names spelled alike, or all."""
+        if advice := alternatives.advise_on_word(word):
+            return advice
+        names = {name: info.plural for info in self._scheme for name in _names(info)}
+        near = difflib.get_close_matches(word.lower(), names)
+        if near:
+            meant = ", ".join(dict.fromkeys(names[name] for name in near))
+            return f"did you mean {meant}?"
+        return f"it has: {', '.join(sorted(info.plural for info in self._scheme))}"
 
     async def kind_of(self, document: Document) -> AnyKind:
         """The kind of a manifest.
@@ -231,6 +212,10 @@ class Session:
                     )
 
 
+def _names(kind: AnyKind) -> tuple[str, ...]:
+    return (kind.plural, kind.singular, *kind.short_names)
+
+
 class _ApiResource(msgspec.Struct):
     name: str
     kind: str
@@ -250,10 +235,8 @@ async def opened(around: Surroundings, target: Target) -> AsyncIterator[Session]
     Raises:
         KubeconfigError: no usable kubeconfig; the message names file and field.
     """
-    from grange.client.transports.http import HTTP
-
     chosen = around.access(target.kubeconfig, target.context)
-    transport = HTTP.from_access(chosen, clock=around.clock)
+    transport = around.connect(chosen, around.clock)
     client = Client(transport, strict=True)
     namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")
     try:

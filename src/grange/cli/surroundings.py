@@ -8,6 +8,14 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.access import Access, ServiceAccount
+from grange.client.transport import Transport
+
+
+def over_http(access: Access, clock: Clock) -> Transport:
+    """A transport over HTTP; its library is loaded when the first one is made."""
+    from grange.client.transports.http import HTTP
+
+    return HTTP.from_access(access, clock=clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,7 @@ class Surroundings:
         color: colors may be used (a terminal, and ``NO_COLOR`` is not set).
         width: columns of the terminal; 80 where there is none.
         run: runs a coroutine to its end on a fresh loop; KeyboardInterrupt cancels it.
+        connect: makes the transport to a cluster.
         account: the service account of the pod that this process runs in; None outside of a cluster.
     """
 
@@ -34,6 +43,7 @@ class Surroundings:
     color: bool
     width: int
     run: Callable[..., object]
+    connect: Callable[[Access, Clock], Transport] = over_http
     account: ServiceAccount | None = None
 
     def access(self, file: Path | None = None, context: str = "") -> Access:

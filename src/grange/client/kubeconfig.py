@@ -34,6 +34,7 @@ __all__ = [
     "Access",
     "KubeconfigError",
     "Merged",
+    "context_names",
     "current_home",
     "find",
     "home_of",
@@ -148,6 +149,16 @@ def load(paths: Sequence[Path], context: str = "") -> Access:
         names = ", ".join(str(path) for path in paths) or "no path given"
         raise KubeconfigError(f"no kubeconfig found ({names}); run `grange up` or name another")
     return _access(merged, context or current, found)
+
+
+def context_names(paths: Sequence[Path]) -> list[str]:
+    """The names of the contexts of some files; missing files are skipped.
+
+    Raises:
+        KubeconfigError: a file cannot be read, or is no kubeconfig.
+    """
+    configs = (_convert(path, _read(path) or {}) for path in paths)
+    return list(dict.fromkeys(item.name for one in configs for item in one.contexts or ()))
 
 
 def find(paths: Sequence[Path], context: str, account: ServiceAccount | None) -> Access:

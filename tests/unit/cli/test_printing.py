@@ -59,5 +59,5 @@ def test_names_jsonpath_and_custom_columns() -> None:
 
 
 def test_unknown_format_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(click.UsageError, match="wide, yaml, json"):
+    with pytest.raises(click.UsageError, match="json, yaml, name"):
         documents.render("xml", PODS, single=False)

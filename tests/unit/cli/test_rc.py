@@ -14,7 +14,7 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.selectors import Labels, SelectorError
-from grange.cli import manifests, named
+from grange.cli import manifests, name_args
 from grange.cli.confirm import NotConfirmed, confirm
 from grange.cli.verbs.rc import create, nodes, objects, rollout, status
 from grange.cli.verbs.rc.group import VERBS, command
@@ -97,18 +97,18 @@ def test_every_verb_can_be_imported_and_says_what_it_does() -> None:
     ("words", "told"),
     [
         ("lock-transfers web --for -5s", "--for -5s: give more than 0s"),
-        ("lock-transfers web --for 0", "--for 0: give more than 0s"),
-        ("lock-transfers web --for 99999999h", "8760h at most"),
+        ("pause-transfers web --for 0", "--for 0: give more than 0s"),
+        ("pause-transfers web --for 99999999h", "8760h at most"),
         ("lock-transfers web --for inf", "'inf' is no duration"),
         ("create web --node-selector a~b -- sleep 9", "--node-selector: label selector"),
-        ("create web -o wide -- sleep 9", 'output format "wide" is for lists; there are: yaml'),
+        ("create web -o wide -- sleep 9", 'output format "wide" is for lists; there are: json'),
         ("scale web --replicas 1 -o tabel", 'unknown output format "tabel"'),
-        ("status ''", "say the name of a ReplicationController"),
-        ("get web grc/", "say the name of a ReplicationController"),
-        ("enable po/web", "po/web: the name of a ReplicationController is meant here"),
-        ("drain-node web ''", "say the name of a Node"),
-        ("remove-pod grc/web", "the name of a Pod is meant"),
-        ("rollout start web --from '' --desired 1 --minimum 0", "say the name of a Replication"),
+        ("status ''", "the name is empty; give the name of a ReplicationController"),
+        ("get web grc/", "the name is empty; give the name of a ReplicationController"),
+        ("enable po/web", "po/web: not a ReplicationController; give the name of one"),
+        ("drain-node web ''", "the name is empty; give the name of a Node"),
+        ("remove-pod grc/web", "not a Pod; give the name of one"),
+        ("rollout start web --from '' --desired 1 --minimum 0", "give the name of a Replication"),
         ("rollout start web --from grc/web --desired 1 --minimum 0", "to itself"),
     ],
 )
@@ -119,7 +119,7 @@ def test_usage_errors_come_before_any_change(words: str, told: str) -> None:
 
 def test_a_name_is_taken_in_every_form_in_which_it_is_printed() -> None:
     for word in ("web", "grc/web", "replicationcontroller.grange.dev/web", "GRC/web"):
-        assert named.name_of(REPLICATIONCONTROLLER, word) == "web"
+        assert name_args.name_of(REPLICATIONCONTROLLER, word) == "web"
 
 
 def rolling(**facts: object) -> Document:

@@ -7,15 +7,18 @@ import yaml
 
 from grange.app.install import manifests, rights
 from grange.app.install.manifests import BadPlan, Plan
-
-_EXAMPLES = """\b
-Examples:
-  grange install --image registry.example/grange:0.1.0 | kubectl apply -f -
-  grange install --only crds | kubectl apply -f -
-"""
+from grange.cli import options
+from grange.cli.command import Command
+from grange.cli.printers import documents
 
 
-@click.command(epilog=_EXAMPLES)
+@click.command(
+    cls=Command,
+    examples=(
+        "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
+        "grange install --only crds | kubectl apply -f -",
+    ),
+)
 @click.option(
     "--namespace",
     default=manifests.NAMESPACE,
@@ -48,8 +51,9 @@ Examples:
     default=None,
     help="Print one part. crds: our kinds. rbac: accounts and roles. deployment: the controllers.",
 )
+@options.output(("yaml", "json"), default="yaml")
 def command(
-    *, namespace: str, image: str, replicas: int, controllers: str, only: str | None
+    *, output: str, namespace: str, image: str, replicas: int, controllers: str, only: str | None
 ) -> None:
     """Print CRDs, RBAC and a Deployment for a Kubernetes cluster.
 
@@ -62,6 +66,10 @@ def command(
         found = manifests.documents(plan, only or "")
     except BadPlan as error:
         raise click.UsageError(str(error)) from error
+    if output == "json":
+        whole = {"apiVersion": "v1", "kind": "List", "items": found}
+        click.echo(documents.report(output, whole), nl=False)
+        return
     text = yaml.dump_all(
         found, Dumper=_Plain, sort_keys=False, allow_unicode=True, explicit_start=True, width=100
     )

@@ -11,6 +11,7 @@ from grange.app.simulate import manifests, openb, plot, policies, report
 from grange.app.simulate.replay import Replay, Run, by_load, by_time, inflation
 from grange.app.simulate.trace import Arrival, Trace, TraceError, kinds
 from grange.base.clock import Clock
+from grange.cli.command import Command
 from grange.cli.surroundings import Surroundings
 from grange.placement.fragmentation import Workload
 
@@ -18,7 +19,7 @@ _QUIET_S = 2.0
 _EACH_S = 0.5
 
 
-@click.command()
+@click.command(cls=Command, examples=("grange simulate --nodes nodes.yaml --pods pods.yaml",))
 @click.option(
     "--nodes",
     "nodes_file",

@@ -11,9 +11,9 @@ from grange.api.scheme import AnyKind
 from grange.cli import terminal
 from grange.cli.printers import jsonpath, table
 
-_DOCUMENTS = "yaml, json, name, jsonpath=…, custom-columns=…"
-FORMATS = f"wide, {_DOCUMENTS}"
-_NAMES = frozenset({"yaml", "json", "name", "jsonpath", "custom-columns"})
+REPORT = ("json", "yaml", "jsonpath=")  # of what is no object of the API
+OBJECT = ("json", "yaml", "name", "jsonpath=", "custom-columns=")
+TABLE = ("wide", *OBJECT)
 
 
 def is_document_format(output: str) -> bool:
@@ -21,16 +21,23 @@ def is_document_format(output: str) -> bool:
     return output not in {"", "wide"}
 
 
-def check(output: str) -> None:
-    """Refuse what ``render`` does not know, before anything is done.
+def listed(formats: Sequence[str]) -> str:
+    """The formats for a sentence."""
+    return ", ".join(f"{name}…" if name.endswith("=") else name for name in formats)
+
+
+def check(output: str, formats: Sequence[str] = OBJECT) -> None:
+    """Refuse an unknown format before anything is done.
 
     Raises:
-        click.UsageError: the format is not known.
+        click.BadParameter: it is none of the formats.
     """
-    if output == "wide":
-        raise click.UsageError(f'output format "wide" is for lists; there are: {_DOCUMENTS}')
-    if output.partition("=")[0] not in _NAMES:
-        raise click.UsageError(f'unknown output format "{output}"; there are: {FORMATS}')
+    name = output.partition("=")[0]
+    if name not in {known.rstrip("=") for known in formats}:
+        what = f'unknown output format "{output}"'
+        if output == "wide":
+            what = 'output format "wide" is for lists'
+        raise click.BadParameter(f"{what}; there are: {listed(formats)}")
 
 
 def version(document: Document) -> int:
@@ -54,18 +61,29 @@ def render(output: str, found: Sequence[tuple[AnyKind, Document]], *, single: bo
     name, _, argument = output.partition("=")
     if name == "name":
         return "".join(f"{resource(kind)}/{_name(item)}\n" for kind, item in found)
+    if name == "custom-columns":
+        return _custom_columns(argument, [item for _, item in found])
     whole: Document = (
         found[0][1]
         if single and len(found) == 1
         else {"apiVersion": "v1", "kind": "List", "items": [item for _, item in found]}
     )
+    return report(output, whole)
+
+
+def report(output: str, document: Document) -> str:
+    """One document in the format that ``-o`` names.
+
+    Raises:
+        click.UsageError: the format is not one of ``REPORT``.
+    """
+    check(output, REPORT)
+    name, _, argument = output.partition("=")
     if name == "json":
-        return terminal.json_text(whole) + "\n"
+        return terminal.json_text(document) + "\n"
     if name == "yaml":
-        return yaml.dump(whole, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
-    if name == "jsonpath":
-        return jsonpath.evaluate(argument, whole)
-    return _custom_columns(argument, [item for _, item in found])
+        return yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+    return jsonpath.evaluate(argument, document)
 
 
 def _custom_columns(spec: str, items: Sequence[Document]) -> str:

@@ -11,6 +11,7 @@ from grange.api.timestamps import TimestampError
 from grange.cli.printers import documents
 
 HEADING = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+WIDE_HEADING = ("SOURCE", "COUNT", "NAME")
 _LATEST = ("series.lastObservedTime", "lastTimestamp", "eventTime")
 _CREATED = "metadata.creationTimestamp"
 
@@ -63,6 +64,13 @@ def row(event: Document, *, now: float, namespace: bool) -> list[str]:
     ]
     where = str((event.get("metadata") or {}).get("namespace", ""))
     return [where, *cells] if namespace else cells
+
+
+def wide(event: Document) -> list[str]:
+    """The cells under ``WIDE_HEADING``."""
+    source = event.get("reportingComponent") or lookup(event, "source.component") or ""
+    count = lookup(event, "series.count") or event.get("count") or 1
+    return [str(source), str(count), str(lookup(event, "metadata.name") or "")]
 
 
 def _first_of(event: Document, paths: Iterable[str]) -> datetime | None:

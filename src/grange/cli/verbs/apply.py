@@ -9,9 +9,11 @@ from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import board, manifests, session, terminal
+from grange.cli import board, manifests, options, session
+from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 
 _SUFFIXES = {"none": "", "client": " (dry run)", "server": " (server dry run)"}  # kubectl's words
@@ -19,10 +21,16 @@ _BOOKKEEPING = frozenset({"resourceVersion", "generation", "managedFields"})
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kubectl can take over
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "grange apply -f web.yaml --wait",
+        "grange apply -f manifests/ --dry-run",
+    ),
+)
 @click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until everything is ready.")
-@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
+@options.timeout("60s")
 @click.option(
     "--dry-run",
     "dry_run",
@@ -32,7 +40,8 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kub
     default="none",
     help="Change nothing: server (the default) lets the server check, client only compares.",
 )
-@session.connected
+@options.output(documents.OBJECT)
+@options.connected
 def command(
     around: Surroundings,
     target: session.Target,
@@ -40,6 +49,7 @@ def command(
     waiting: bool,  # noqa: FBT001  click passes flags by name
     timeout: str,
     dry_run: str,
+    output: str,
 ) -> None:
     """Create or change the objects of the manifests."""
     timeout_s = parse_duration(timeout)
@@ -47,12 +57,15 @@ def command(
 
     async def verb(opened: session.Session) -> int:
         applied = []
+        results = Results(output)
         for document in wanted:
             kind = await opened.kind_of(document)
             outcome, result = await apply_one(opened, kind, document, dry_run=dry_run)
             name = result["metadata"].get("name") or f"{result['metadata']['generateName']}…"
-            terminal.echo(f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}")
+            done = f"{documents.resource(kind)}/{name} {outcome}{_SUFFIXES[dry_run]}"
+            results.add(kind, result, done)
             applied.append((kind, name, result["metadata"].get("namespace", "")))
+        results.end()
         if waiting and dry_run == "none":
             return await board.wait_ready(opened, applied, timeout_s=timeout_s)
         return 0

@@ -8,16 +8,24 @@ from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import board, manifests, session, terminal
+from grange.cli import board, manifests, options, session, terminal
+from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "grange delete -f web.yaml",
+        "grange delete pods -l app=web",
+    ),
+)
 @click.argument("what", nargs=-1)
 @click.option("-f", "--filename", "files", multiple=True, help="Objects of these manifests.")
-@click.option("-l", "--selector", default="", help="Objects with these labels.")
+@options.SELECTOR
 @click.option("--all", "every", is_flag=True, help="All objects of the kind in the namespace.")
 @click.option("--grace-period", type=int, default=None, help="Seconds to end; the kind's default.")
 @click.option("--now", is_flag=True, help="Grace period of 1 second.")
@@ -31,33 +39,35 @@ from grange.cli.surroundings import Surroundings
 )
 @click.option("--wait/--no-wait", "waiting", default=True, help="Wait until they are gone.")
 @click.option("--ignore-not-found", is_flag=True, help="Succeed if there is nothing to delete.")
-@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
-@session.connected
+@options.timeout("60s")
+@options.output(documents.OBJECT)
+@options.connected
 def command(
-    around: Surroundings, target: session.Target, what: tuple[str, ...], **options: object
+    around: Surroundings, target: session.Target, what: tuple[str, ...], **given: object
 ) -> None:
     """Delete KIND NAME…, KIND/NAME…, the objects of manifests, or by label."""
-    files = options.pop("files")
+    files = given.pop("files")
     if not isinstance(files, tuple) or bool(what) == bool(files):
         raise click.UsageError("name objects or give -f FILE, one of the two")
     pairs = session.split_names(what) if what else []
-    if any(not name for _, name in pairs) and not (options["selector"] or options["every"]):
+    if any(not name for _, name in pairs) and not (given["selector"] or given["every"]):
         raise click.UsageError("name the objects, or say -l SELECTOR or --all")
-    options["timeout"] = parse_duration(str(options["timeout"]))
+    given["timeout"] = parse_duration(str(given["timeout"]))
     wanted = manifests.read(files) if files else []
-    session.run(around, target, lambda opened: _delete(opened, pairs, wanted, options))
+    session.run(around, target, lambda opened: _delete(opened, pairs, wanted, given))
 
 
 async def _delete(
     opened: session.Session,
     pairs: list[tuple[str, str]],
     wanted: list[Document],
-    options: dict[str, object],
+    given: dict[str, object],
 ) -> int:
-    targets = await _targets(opened, pairs, wanted, str(options["selector"]))
-    body = encode(_options(options))
+    targets = await _targets(opened, pairs, wanted, str(given["selector"]))
+    body = encode(_options(given))
     gone: list[tuple[AnyKind, str, str]] = []
     uids: set[str] = set()
+    results = Results(str(given["output"]))
     failures = 0
     for kind, name, namespace in targets:
         try:
@@ -70,19 +80,26 @@ async def _delete(
                 )
             )
         except NotFound as error:
-            if not options["ignore_not_found"]:
+            if not given["ignore_not_found"]:
                 terminal.echo(f"Error: {error.message}", err=True)
                 failures += 1
             continue
-        terminal.echo(f'{documents.resource(kind)} "{name}" deleted')
+        deleted = decode_document(answer.body)
+        results.add(kind, _named(deleted, name), f'{documents.resource(kind)} "{name}" deleted')
         gone.append((kind, name, namespace))
-        uids.add(_uid(decode_document(answer.body)))
+        uids.add(_uid(deleted))
+    results.end()
     if not targets:
         terminal.echo("No resources found.", err=True)
-    if options["waiting"] and gone:
-        timeout_s = float(str(options["timeout"]))
+    if given["waiting"] and gone:
+        timeout_s = float(str(given["timeout"]))
         failures += await board.wait_gone(opened, gone, uids, timeout_s=timeout_s)
     return 1 if failures else 0
+
+
+def _named(answer: Document, name: str) -> Document:
+    """The answer with the name of what was deleted: that of a Status is in its details."""
+    return {**answer, "metadata": {**(answer.get("metadata") or {}), "name": name}}
 
 
 def _uid(answer: Document) -> str:
@@ -91,16 +108,16 @@ def _uid(answer: Document) -> str:
     return str((about or {}).get("uid", ""))
 
 
-def _options(options: dict[str, object]) -> Document:
+def _options(given: dict[str, object]) -> Document:
     body: Document = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "propagationPolicy": str(options["cascade"]).capitalize(),
+        "propagationPolicy": str(given["cascade"]).capitalize(),
     }
-    grace = options["grace_period"]
-    if options["force"]:
+    grace = given["grace_period"]
+    if given["force"]:
         grace = 0
-    elif options["now"]:
+    elif given["now"]:
         grace = 1
     if grace is not None:
         body["gracePeriodSeconds"] = grace

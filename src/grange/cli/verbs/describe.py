@@ -7,29 +7,40 @@ from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.cli import session, terminal
-from grange.cli.printers import events as printer, table
+from grange.cli import options, session, terminal
+from grange.cli.command import Command
+from grange.cli.printers import documents, events as printer, table
 from grange.cli.surroundings import Surroundings
 
 _HIDDEN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration"}
 _INDENT = 2
 
 
-@click.command()
-@click.argument("what", nargs=-1, required=True)
-@session.connected
-def command(around: Surroundings, target: session.Target, what: tuple[str, ...]) -> None:
+@click.command(cls=Command, examples=("grange describe pod/web-1",))
+@options.WHAT
+@options.output(documents.REPORT)
+@options.connected
+def command(
+    around: Surroundings, target: session.Target, what: tuple[str, ...], output: str
+) -> None:
     """Show KIND NAME… or KIND/NAME… in full; KIND alone shows all of them."""
     pairs = session.split_names(what)
 
     async def verb(opened: session.Session) -> int:
-        blocks = []
+        blocks, items = [], []
         for word, name in pairs:
             kind = await opened.kind(word)
             for document in await _documents(opened, kind, name):
                 events = await _events(opened, kind, document)
+                if output:
+                    typed = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
+                    items.append({"object": typed, "events": events})
+                    continue
                 now = around.clock.now().timestamp()
                 blocks.append("\n".join(describe(kind, document, events, now=now)))
+        if output:
+            terminal.write(documents.report(output, {"items": items}))
+            return 0
         terminal.echo("\n\n".join(blocks) if blocks else "No resources found.")
         return 0
 

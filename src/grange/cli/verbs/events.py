@@ -8,18 +8,28 @@ from grange.api.codec import decode_document
 from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
-from grange.cli import session, stream, terminal
-from grange.cli.printers import events as printer, table
+from grange.cli import completion, options, session, stream, terminal
+from grange.cli.command import Command
+from grange.cli.printers import documents, events as printer, table
 from grange.cli.surroundings import Surroundings
 
 
-@click.command()
-@click.option("--for", "about", default="", help="Only about KIND/NAME.")
+@click.command(
+    cls=Command,
+    examples=(
+        "grange events --for grc/web",
+        "grange events --types Warning -A",
+    ),
+)
+@click.option(
+    "--for", "about", default="", shell_complete=completion.objects, help="Only about KIND/NAME."
+)
 @click.option("--types", default="", help="Only these, e.g. Warning or Warning,Normal.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
 @click.option("-w", "--watch", "follow", is_flag=True, help="Go on and print what happens.")
 @click.option("--no-headers", is_flag=True, help="Leave the heading out.")
-@session.connected
+@options.output(documents.TABLE)
+@options.connected
 def command(
     around: Surroundings,
     target: session.Target,
@@ -27,20 +37,21 @@ def command(
     types: str,
     follow: bool,  # noqa: FBT001  click passes flags by name
     no_headers: bool,  # noqa: FBT001  click passes flags by name
+    output: str,
 ) -> None:
     """List events, the latest last."""
     wanted = parse_types(types)
     pair = session.split_names([about])[0] if about else None
     if pair is not None and not pair[1]:
-        raise click.UsageError(f"--for={about}: say KIND/NAME")
+        raise click.UsageError(f"--for={about}: no name; write KIND/NAME")
 
     async def verb(opened: session.Session) -> int:
         path, query = await _where(opened, pair)
         listing = decode_document((await opened.fetch(Request("GET", path, query=query))).body)
         found = [item for item in listing.get("items") or [] if _is_wanted(item, wanted)]
-        sheet = _Sheet(opened)
-        if found or follow:
-            sheet.first(printer.in_order(found), headed=not no_headers)
+        sheet = _Sheet(opened, output)
+        if found or follow or sheet.is_of_documents:
+            sheet.first(printer.in_order(found), headed=not no_headers, alone=not follow)
         else:
             terminal.echo("No events found.", err=True)
         if not follow:
@@ -65,7 +76,7 @@ def parse_types(types: str) -> frozenset[str]:
     """
     found = frozenset(word.strip().capitalize() for word in types.split(",") if word.strip())
     if not found <= {"Normal", "Warning"}:
-        raise click.UsageError(f"--types={types}: say Normal, Warning or both")
+        raise click.UsageError(f"--types={types}: unknown type; write Normal, Warning or both")
     return found
 
 
@@ -87,25 +98,48 @@ async def _where(
 
 
 class _Sheet:
-    """Rows on standard output, later ones in line with those before."""
+    """Events on standard output: rows aligned with those before, or documents."""
 
-    def __init__(self, opened: session.Session) -> None:
+    def __init__(self, opened: session.Session, output: str) -> None:
+        self.is_of_documents = documents.is_document_format(output)
+        self._output = output
         self._clock = opened.around.clock
         self._namespaces = not opened.namespace
         self._widths: list[int] = []
 
-    def first(self, found: list[Document], *, headed: bool) -> None:
-        """Print the heading and what there is."""
+    def first(self, found: list[Document], *, headed: bool, alone: bool) -> None:
+        """Print the heading and what there is.
+
+        Args:
+            found: the events in their order.
+            headed: with a heading.
+            alone: no others follow, so that documents make one List.
+        """
+        if self.is_of_documents:
+            for group in [found] if alone else [[event] for event in found]:
+                self._write(group, single=not alone)
+            return
         heading = (["NAMESPACE"] if self._namespaces else []) + list(printer.HEADING)
+        heading += printer.WIDE_HEADING if self._output == "wide" else ()
         rows = [self._row(event) for event in found]
         self._print([heading, *rows] if headed else rows)
 
     def more(self, event: Document) -> None:
         """Print one that came later."""
-        self._print([self._row(event)])
+        if self.is_of_documents:
+            self._write([event], single=True)
+        else:
+            self._print([self._row(event)])
+
+    def _write(self, found: list[Document], *, single: bool) -> None:
+        typed = {"apiVersion": EVENT.api_version, "kind": EVENT.kind}
+        pairs = [(EVENT, {**typed, **event}) for event in found]
+        terminal.write(documents.render(self._output, pairs, single=single))
 
     def _row(self, event: Document) -> list[str]:
-        return printer.row(event, now=self._clock.now().timestamp(), namespace=self._namespaces)
+        now = self._clock.now().timestamp()
+        cells = printer.row(event, now=now, namespace=self._namespaces)
+        return cells + (printer.wide(event) if self._output == "wide" else [])
 
     def _print(self, rows: list[list[str]]) -> None:
         self._widths = table.widths(rows, self._widths)

@@ -13,10 +13,12 @@ from grange.api.kinds import CONFIGMAP, LEASE, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, NotFound
-from grange.cli import members, session, terminal
+from grange.cli import members, options, session, terminal
+from grange.cli.command import Group
 from grange.cli.confirm import confirm
 from grange.cli.members import Member
-from grange.cli.printers import table
+from grange.cli.printers import documents, table
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -27,33 +29,34 @@ _SHARED: tuple[tuple[str, AnyKind, str], ...] = (
 _NOBODY = "nobody"
 
 
-@click.group("farm")
+@click.group("farm", cls=Group)
 def command() -> None:
     """The members that share the controllers' work."""
 
 
-@command.command("status")
-@click.option("-o", "--output", type=click.Choice(["json"]), default=None, help="As a document.")
-@session.connected
-def status(around: Surroundings, target: session.Target, output: str | None) -> None:
+@command.command("status", examples=("grange farm status",))
+@options.output(("wide", *documents.REPORT))
+@options.connected
+def status(around: Surroundings, target: session.Target, output: str) -> None:
     """Members, what each owns, what nobody owns, and alerts."""
 
     async def verb(opened: session.Session) -> int:
         found = await members.listed(opened, around.clock.now())
         homeless = await _count(opened, found)
-        if output:
-            terminal.echo(_document(found, homeless))
+        if documents.is_document_format(output):
+            terminal.write(documents.report(output, _document(found, homeless)))
         else:
-            _show(found, homeless)
+            _show(found, homeless, wide=output == "wide")
         return 0
 
     session.run(around, target, verb)
 
 
-@command.command("resume")
-@click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
-@session.connected
-def resume(around: Surroundings, target: session.Target, *, yes: bool) -> None:
+@command.command("resume", examples=("grange farm resume",))
+@options.YES
+@options.output(documents.OBJECT)
+@options.connected
+def resume(around: Surroundings, target: session.Target, *, yes: bool, output: str) -> None:
     """Let deletions go on that the failsafe holds back.
 
     That is your word that all is well; it holds for ten minutes.
@@ -65,14 +68,16 @@ def resume(around: Surroundings, target: session.Target, *, yes: bool) -> None:
         patch = {"metadata": {"annotations": word}}
         path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)
         try:
-            await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
+            found = await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
         except NotFound:
             fresh = {"metadata": {"name": farm.RESUME_CONFIGMAP, "annotations": {}}}
             root = CONFIGMAP.path(farm.NAMESPACE)
             with contextlib.suppress(AlreadyExists):
                 await _write(opened, "POST", root, http.JSON, fresh)
-            await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
-        terminal.echo("deletions go on for ten minutes, whatever the view looks like")
+            found = await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
+        results = Results(output)
+        results.add(CONFIGMAP, found, "deletions go on for ten minutes")
+        results.end()
         return 0
 
     session.run(around, target, verb)
@@ -80,9 +85,10 @@ def resume(around: Surroundings, target: session.Target, *, yes: bool) -> None:
 
 async def _write(
     opened: session.Session, method: str, path: str, content_type: str, body: Document
-) -> None:
+) -> Document:
     headers = {"content-type": content_type}
-    await opened.fetch(Request(method, path, headers=headers, body=encode(body)))
+    answer = await opened.fetch(Request(method, path, headers=headers, body=encode(body)))
+    return decode_document(answer.body)
 
 
 async def _count(opened: session.Session, crew: list[Member]) -> Counter[str]:
@@ -99,8 +105,8 @@ async def _count(opened: session.Session, crew: list[Member]) -> Counter[str]:
     return homeless
 
 
-def _document(crew: list[Member], homeless: Counter[str]) -> str:
-    document = {
+def _document(crew: list[Member], homeless: Counter[str]) -> Document:
+    return {
         "members": [
             {
                 "name": member.name,
@@ -113,19 +119,20 @@ def _document(crew: list[Member], homeless: Counter[str]) -> str:
         ],
         "unowned": {name: homeless[name] for name, _, _ in _SHARED},
     }
-    return terminal.json_text(document)
 
 
-def _show(crew: list[Member], homeless: Counter[str]) -> None:
+def _show(crew: list[Member], homeless: Counter[str], *, wide: bool = False) -> None:
     if not crew:
         terminal.echo("No member takes part: start one with `grange up` or `grange controllers`.")
         return
     names = [name for name, _, _ in _SHARED]
     rows = [["MEMBER", "STATE", "RENEWED", *(name.upper() for name in names), "ALERTS"]]
+    rows[0] += ["SESSION"] if wide else []
     for member in crew:
         owned = [str(member.owns[name]) for name in names]
         seen = timestamps.age(max(0.0, member.silent_s))
         rows.append([member.name, member.state, seen, *owned, str(len(member.alerts))])
+        rows[-1] += [member.session] if wide else []
     if homeless.total():
         rows.append([_NOBODY, "", "", *(str(homeless[name]) for name in names), ""])
     terminal.echo("\n".join(table.render(rows)))

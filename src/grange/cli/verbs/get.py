@@ -9,7 +9,8 @@ from grange.api import codec
 from grange.api.http import Request, Response
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.cli import session, stream, terminal
+from grange.cli import options, session, stream, terminal
+from grange.cli.command import Command
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 
@@ -33,16 +34,22 @@ class Look:
         return {key: value for key, value in pairs.items() if value}
 
 
-@click.command()
-@click.argument("what", nargs=-1, required=True)
-@click.option("-o", "--output", default="", help=f"Format: {documents.FORMATS}.")
-@click.option("-l", "--selector", default="", help="Label selector, e.g. app=web,tier!=db.")
+@click.command(
+    cls=Command,
+    examples=(
+        "grange get pods -o wide",
+        "grange get grc/web -o yaml",
+    ),
+)
+@options.WHAT
+@options.output(documents.TABLE)
+@options.SELECTOR
 @click.option("--field-selector", default="", help="Field selector, e.g. status.phase=Running.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
 @click.option("-w", "--watch", "follow", is_flag=True, help="Go on and print changes.")
 @click.option("--no-headers", is_flag=True, help="Leave the heading out.")
 @click.option("--show-labels", is_flag=True, help="A column with the labels.")
-@session.connected
+@options.connected
 def command(
     around: Surroundings,
     target: session.Target,

@@ -10,7 +10,8 @@ from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.timestamps import TimestampError
-from grange.cli import listing, session, terminal
+from grange.cli import completion, listing, options, session, terminal
+from grange.cli.command import Command
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 
@@ -18,13 +19,11 @@ _HEADING = ["AGE", "EVENT", "ADDED", "REMOVED", "MEMBERS", "WHAT"]
 _SHOWN = 3  # names in a cell
 
 
-@click.command()
-@click.argument("controller")
+@click.command(cls=Command, examples=("grange history web --limit 10",))
+@click.argument("controller", shell_complete=completion.of_kind(REPLICATIONCONTROLLER))
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="So many.")
-@click.option(
-    "-o", "--output", default="", help="wide names all pods; json, yaml, name, jsonpath=…"
-)
-@session.connected
+@options.output(documents.TABLE)
+@options.connected
 def command(
     around: Surroundings, target: session.Target, controller: str, limit: int, output: str
 ) -> None:
@@ -34,11 +33,13 @@ def command(
     """
     kind, _, name = controller.rpartition("/")
     if not name:
-        raise click.UsageError("say the name of a ReplicationController")
+        raise click.UsageError("the name is empty; give the name of a ReplicationController")
 
     async def verb(opened: session.Session) -> int:
         if kind and await opened.kind(kind) is not REPLICATIONCONTROLLER:
-            raise click.UsageError(f"{controller}: only ReplicationControllers have a history")
+            raise click.UsageError(
+                f"{controller}: not a ReplicationController; no other kind has a history"
+            )
         return await listed(opened, name, limit, output)
 
     session.run(around, target, verb)

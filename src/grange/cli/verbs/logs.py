@@ -1,10 +1,11 @@
 """``grange logs``: print what containers write."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
 import click
+import msgspec
 
 from grange.api.codec import decode_document
 from grange.api.http import Request
@@ -12,13 +13,22 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.tasks import Nursery
-from grange.cli import session, stream, terminal
+from grange.cli import completion, options, session, stream, terminal
+from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.surroundings import Surroundings
 
+Form = Callable[[bytes], bytes]
 
-@click.command()
-@click.argument("what", required=False, default="")
+
+@click.command(
+    cls=Command,
+    examples=(
+        "grange logs web-1 -f",
+        "grange logs grc/web --since 10m",
+    ),
+)
+@click.argument("what", required=False, default="", shell_complete=completion.pods)
 @click.option("-c", "--container", default="", help="Container; the only or first one by default.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
 @click.option("-p", "--previous", is_flag=True, help="Of the container's run before this one.")
@@ -27,42 +37,50 @@ from grange.cli.surroundings import Surroundings
 @click.option("--since", default="", help="Only the last, e.g., 30s, 5m.")
 @click.option("--timestamps", is_flag=True, help="Put the time before each line.")
 @click.option("--prefix", is_flag=True, help="Put the pod before each line.")
-@session.connected
+@options.output(("json",))
+@options.connected
 def command(
-    around: Surroundings, target: session.Target, what: str, selector: str, **options: object
+    around: Surroundings, target: session.Target, what: str, selector: str, **given: object
 ) -> None:
-    """Print the log of POD, of the pods of grc/NAME, or of pods with a label."""
+    """Print the log of POD, of the pods of grc/NAME, or of pods with a label.
+
+    With -o json every line is an object with the pod and the text.
+    """
     if bool(what) == bool(selector):
-        raise click.UsageError("name a pod (or KIND/NAME), or give -l SELECTOR")
-    query = _query(options)
+        raise click.UsageError("no pod; name one (or KIND/NAME), or give -l SELECTOR")
+    query = _query(given)
 
     async def verb(opened: session.Session) -> int:
         pods = await _pods(opened, what, selector)
         if not pods:
             terminal.echo("no matching pods", err=True)
             return 1
-        many = len(pods) > 1 or bool(options["prefix"])
+        many = len(pods) > 1 or bool(given["prefix"])
+        forms = {pod: _form(pod, many=many, is_json=bool(given["output"])) for pod in pods}
         if len(pods) == 1:
-            await _print(opened, pods[0], query, f"[{pods[0]}] " if many else "")
+            await _print(opened, pods[0], query, forms[pods[0]])
             return 0
         async with Nursery("logs") as nursery:
-            tasks = [nursery.start(_print_one_of_many(opened, pod, query)) for pod in pods]
+            tasks = [
+                nursery.start(_print_one_of_many(opened, pod, query, form))
+                for pod, form in forms.items()
+            ]
         return 0 if all(task.result() for task in tasks) else 1
 
     session.run(around, target, verb)
 
 
-def _query(options: Mapping[str, object]) -> dict[str, str]:
+def _query(given: Mapping[str, object]) -> dict[str, str]:
     query: dict[str, str] = {}
-    if options["container"]:
-        query["container"] = str(options["container"])
+    if given["container"]:
+        query["container"] = str(given["container"])
     for name in ("follow", "previous", "timestamps"):
-        if options[name]:
+        if given[name]:
             query[name] = "true"
-    if int(str(options["tail"])) >= 0:
-        query["tailLines"] = str(options["tail"])
-    if options["since"]:
-        query["sinceSeconds"] = str(max(1, round(parse_duration(str(options["since"])))))
+    if int(str(given["tail"])) >= 0:
+        query["tailLines"] = str(given["tail"])
+    if given["since"]:
+        query["sinceSeconds"] = str(max(1, round(parse_duration(str(given["since"])))))
     return query
 
 
@@ -91,32 +109,47 @@ async def _list(opened: session.Session, query: dict[str, str]) -> list[Document
     return items
 
 
-async def _print_one_of_many(opened: session.Session, pod: str, query: dict[str, str]) -> bool:
+def _form(pod: str, *, many: bool, is_json: bool) -> Form:
+    """How a line of a pod's log is printed."""
+    if is_json:
+
+        def as_json(line: bytes) -> bytes:
+            text = line.removesuffix(b"\n").decode(errors="replace")
+            return msgspec.json.encode({"pod": pod, "line": text}) + b"\n"
+
+        return as_json
+    prefix = f"[{pod}] ".encode() if many else b""
+    return lambda line: prefix + line
+
+
+async def _print_one_of_many(
+    opened: session.Session, pod: str, query: dict[str, str], form: Form
+) -> bool:
     """Print one pod's log; what the server refuses for it does not end the others."""
     try:
-        await _print(opened, pod, query, f"[{pod}] ")
+        await _print(opened, pod, query, form)
     except ApiError as error:
         terminal.echo(f"Error from server ({error.reason}): {error.message}", err=True)
         return False
     return True
 
 
-async def _print(opened: session.Session, pod: str, query: dict[str, str], prefix: str) -> None:
+async def _print(opened: session.Session, pod: str, query: dict[str, str], form: Form) -> None:
     request = Request("GET", POD.path(opened.within(POD), pod, "log"), query=query)
     response = await opened.fetch(request)
     if response.chunks is None:
-        _emit(response.body.splitlines(keepends=True), prefix)
+        _emit(response.body.splitlines(keepends=True), form)
         return
     rest = b""
     async with aclosing(stream.chunks_of(response)) as chunks:
         async for chunk in chunks:
             lines = (rest + chunk).splitlines(keepends=True)
             rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-            _emit(lines, prefix)
-    _emit([rest] if rest else [], prefix)
+            _emit(lines, form)
+    _emit([rest] if rest else [], form)
 
 
-def _emit(lines: list[bytes], prefix: str) -> None:
+def _emit(lines: list[bytes], form: Form) -> None:
     for line in lines:
-        sys.stdout.buffer.write(prefix.encode() + line)
+        sys.stdout.buffer.write(form(line))
     sys.stdout.buffer.flush()

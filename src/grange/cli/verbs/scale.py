@@ -7,14 +7,16 @@ from grange.api.codec import decode_document, encode_any
 from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.cli import board, session, terminal
+from grange.cli import board, options, session
+from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 
 
-@click.command()
-@click.argument("what", nargs=-1, required=True)
+@click.command(cls=Command, examples=("grange scale grc/web --replicas 5 --wait",))
+@options.WHAT
 @click.option("--replicas", type=click.IntRange(min=0), required=True, help="How many.")
 @click.option(
     "--current-replicas",
@@ -24,16 +26,19 @@ from grange.cli.surroundings import Surroundings
     help="Only if so many are wanted now.",
 )
 @click.option("--wait", "waiting", is_flag=True, help="Wait until all of them are ready.")
-@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
-@session.connected
-def command(
+@options.timeout("60s")
+@options.output(documents.OBJECT)
+@options.connected
+def command(  # noqa: PLR0913  click hands every option over by name
     around: Surroundings,
     target: session.Target,
     what: tuple[str, ...],
+    *,
     replicas: int,
     current: int | None,
-    waiting: bool,  # noqa: FBT001  click passes flags by name
+    waiting: bool,
     timeout: str,
+    output: str,
 ) -> None:
     """Set the number of copies of KIND NAME… or KIND/NAME…."""
     timeout_s = parse_duration(timeout)
@@ -43,11 +48,14 @@ def command(
 
     async def verb(opened: session.Session) -> int:
         scaled = []
+        results = Results(output)
         for word, name in pairs:
             kind = await opened.kind(word)
             await _scale(opened, kind, name, replicas, current)
-            terminal.echo(f"{documents.resource(kind)}/{name} scaled")
+            found = await opened.document(kind, name) if results.wants_objects else {}
+            results.add(kind, found, f"{documents.resource(kind)}/{name} scaled")
             scaled.append((kind, name, opened.within(kind)))
+        results.end()
         if waiting:
             return await board.wait_ready(opened, scaled, timeout_s=timeout_s)
         return 0

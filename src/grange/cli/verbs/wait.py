@@ -7,14 +7,22 @@ import click
 
 from grange.api.meta import Document
 from grange.api.status import NotFound
-from grange.cli import board, readiness, session, terminal
+from grange.cli import board, options, readiness, session, terminal
+from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.printers import documents, jsonpath
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 
 
-@click.command()
-@click.argument("what", nargs=-1, required=True)
+@click.command(
+    cls=Command,
+    examples=(
+        "grange wait grc/web --timeout 2m",
+        "grange wait pods -l app=web --for condition=Ready",
+    ),
+)
+@options.WHAT
 @click.option(
     "--for",
     "wish",
@@ -22,18 +30,21 @@ from grange.cli.surroundings import Surroundings
     show_default=True,
     help="ready, delete, create, condition=TYPE[=STATUS] or jsonpath={PATH}=VALUE.",
 )
-@click.option("-l", "--selector", default="", help="Objects with these labels.")
+@options.SELECTOR
 @click.option("--all", "every", is_flag=True, help="All objects of the kind.")
-@click.option("--timeout", default="30s", show_default=True, help="For example 30s, 2m, 1h.")
-@session.connected
-def command(
+@options.timeout("30s")
+@options.output(documents.OBJECT)
+@options.connected
+def command(  # noqa: PLR0913  click hands every option over by name
     around: Surroundings,
     target: session.Target,
     what: tuple[str, ...],
+    *,
     wish: str,
     selector: str,
-    every: bool,  # noqa: FBT001  click passes flags by name
+    every: bool,
     timeout: str,
+    output: str,
 ) -> None:
     """Wait for KIND NAME…, KIND/NAME…, or the objects with a label."""
     check = parse_wish(wish)
@@ -56,8 +67,15 @@ def command(
         else:
             code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
         if code == 0:
-            for kind, name, _ in targets:
-                terminal.echo(f"{documents.resource(kind)}/{name} condition met")
+            results = Results(output)
+            for kind, name, namespace in targets:
+                found: Document = {}
+                if results.wants_objects:
+                    with suppress(NotFound):
+                        found = await opened.document(kind, name, namespace)
+                if found or not results.wants_objects:
+                    results.add(kind, found, f"{documents.resource(kind)}/{name} condition met")
+            results.end()
         return code
 
     session.run(around, target, verb)

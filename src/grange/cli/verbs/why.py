@@ -2,36 +2,45 @@
 
 import click
 
-from grange.cli import session, terminal
+from grange.api.meta import Document
+from grange.cli import options, session, terminal
+from grange.cli.command import Command
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 from grange.cli.why import TABLE, anything
 from grange.cli.why.answer import Answer
 
 
-@click.command()
-@click.argument("what", nargs=-1, required=True)
-@click.option("-o", "--output", default="", help="Format: json, yaml, jsonpath=…")
-@session.connected
+@click.command(
+    cls=Command,
+    examples=(
+        "grange why pod/web-1",
+        "grange why grc/web",
+    ),
+)
+@options.WHAT
+@options.output(documents.REPORT)
+@options.connected
 def command(
     around: Surroundings, target: session.Target, what: tuple[str, ...], output: str
 ) -> None:
-    """Say why KIND/NAME… is where it is, or why it still waits."""
+    """Explain why KIND/NAME… waits or fails, or why a pod is on its node."""
     pairs = session.split_names(what)
     if any(not name for _, name in pairs):
-        raise click.UsageError("name the objects: KIND NAME… or KIND/NAME…")
+        raise click.UsageError("no name; write KIND NAME… or KIND/NAME…")
 
     async def verb(opened: session.Session) -> int:
         found = []
         for word, name in pairs:
             kind = await opened.kind(word)
             ask = TABLE.get(kind.qualified, anything.ask)
-            found.append((kind, await ask(opened, kind, name)))
+            found.append(await ask(opened, kind, name))
         if output:
-            answers = [(kind, answer.document) for kind, answer in found]
-            terminal.write(documents.render(output, answers, single=True))
+            items = [answer.document for answer in found]
+            whole: Document = {"apiVersion": "v1", "kind": "List", "items": items}
+            terminal.write(documents.report(output, items[0] if len(items) == 1 else whole))
         else:
-            terminal.echo("\n\n".join(_text(answer) for _, answer in found))
+            terminal.echo("\n\n".join(_text(answer) for answer in found))
         return 0
 
     session.run(around, target, verb)

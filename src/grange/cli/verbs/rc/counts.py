@@ -8,10 +8,12 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.api.status import Conflict
-from grange.cli import board, session, terminal
+from grange.cli import board, options, session
+from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
-from grange.cli.named import named
+from grange.cli.name_args import ObjectName
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client.replication import OtherCount
@@ -19,8 +21,15 @@ from grange.client.replication import OtherCount
 _ATTEMPTS = 5
 
 
-@click.command("scale")
-@click.argument("name", callback=objects.CONTROLLER)
+@click.command(
+    "scale",
+    cls=Command,
+    examples=(
+        "grange rc scale web --replicas 5 --wait",
+        "grange rc scale web --add -1",
+    ),
+)
+@click.argument("name", type=objects.CONTROLLER)
 @click.option("--replicas", type=click.IntRange(min=0), default=None, help="So many.")
 @click.option("--add", "more", type=int, default=None, help="So many more; less than 0 is fewer.")
 @click.option(
@@ -31,19 +40,19 @@ _ATTEMPTS = 5
     help="Only if so many are wanted now.",
 )
 @click.option("--wait", "waiting", is_flag=True, help="Wait until all of them are ready.")
-@click.option("--timeout", default="60s", show_default=True, help="For example 30s, 2m, 1h.")
-@objects.YES
+@options.timeout("60s")
+@options.YES
 @objects.OUTPUT
-@session.connected
+@options.connected
 def scale(
     around: Surroundings,
     target: session.Target,
     name: str,
-    **options: object,
+    **given: object,
 ) -> None:
     """Set how many replicas NAME asks for; fewer than now is asked for again."""
-    replicas, more, current = (options[key] for key in ("replicas", "more", "current"))
-    timeout_s = parse_duration(str(options["timeout"]))
+    replicas, more, current = (given[key] for key in ("replicas", "more", "current"))
+    timeout_s = parse_duration(str(given["timeout"]))
     if (replicas is None) == (more is None):
         raise click.UsageError("say --replicas N or --add N, one of the two")
     if current is not None and replicas is None:
@@ -51,7 +60,7 @@ def scale(
 
     async def verb(opened: session.Session) -> int:
         ops = objects.operations(opened)
-        yes = bool(options["yes"])
+        yes = bool(given["yes"])
         if replicas is None:
             seen = await ops.get(name)
             ask(seen, max(0, seen.spec.replicas + int(str(more))), yes=yes)
@@ -61,10 +70,10 @@ def scale(
         else:
             ask(await ops.get(name), int(str(replicas)), yes=yes)
             done = await ops.compare_and_set_replicas(name, int(str(current)), int(str(replicas)))
-        await objects.told(
-            opened, name, str(options["output"]), f"scaled to {done.spec.replicas}{_aside(done)}"
+        await objects.report(
+            opened, [name], str(given["output"]), f"scaled to {done.spec.replicas}{_aside(done)}"
         )
-        if options["waiting"]:
+        if given["waiting"]:
             shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
             return await board.wait_ready(opened, shown, timeout_s=timeout_s)
         return 0
@@ -111,11 +120,14 @@ def _aside(controller: ReplicationController) -> str:
     return " (it is disabled: enable it first)" if controller.spec.paused else ""
 
 
-@click.command("remove-pod")
-@click.argument("pod", callback=named(POD))
-@objects.YES
-@session.connected
-def remove_pod(around: Surroundings, target: session.Target, pod: str, *, yes: bool) -> None:
+@click.command("remove-pod", cls=Command, examples=("grange rc remove-pod web-1",))
+@click.argument("pod", type=ObjectName(POD))
+@options.YES
+@objects.OUTPUT
+@options.connected
+def remove_pod(
+    around: Surroundings, target: session.Target, pod: str, *, yes: bool, output: str
+) -> None:
     """Take POD away for good: its controller asks for one replica less, in the same write."""
 
     async def verb(opened: session.Session) -> int:
@@ -128,7 +140,11 @@ def remove_pod(around: Surroundings, target: session.Target, pod: str, *, yes: b
         confirm(f"Remove {pod}, and one replica of {owner.name} with it?", yes=yes)
         ops = objects.operations(opened)
         done = await ops.remove_pod(owner.name, pod, uid=found.metadata.uid)
-        terminal.echo(f"pod/{pod} removed; {owner.name} asks for {done.spec.replicas}")
+        results = Results(output)
+        left = await objects.document(opened, owner.name) if results.wants_objects else {}
+        line = f"pod/{pod} removed; {owner.name} asks for {done.spec.replicas}"
+        results.add(REPLICATIONCONTROLLER, left, line)
+        results.end()
         return 0
 
     session.run(around, target, verb)

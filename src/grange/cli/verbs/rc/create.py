@@ -6,13 +6,20 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import PLACEMENTS, STRATEGIES
 from grange.api.meta import Document
 from grange.api.selectors import IN, Labels, SelectorError
-from grange.cli import manifests, session, terminal
+from grange.cli import manifests, options, session, terminal
+from grange.cli.command import Command
 from grange.cli.printers import documents
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "grange rc create web -f pod.yaml",
+        "grange rc create web --pod-label app=web -- python3 -m http.server",
+    ),
+)
 @click.argument("name")
 @click.argument("program", nargs=-1)
 @click.option(
@@ -27,38 +34,38 @@ from grange.cli.verbs.rc import objects
 @click.option("--no-protect", is_flag=True, help="Let it be deleted while it asks for replicas.")
 @click.option("--dry-run", is_flag=True, help="Have the server judge it, and keep nothing.")
 @objects.OUTPUT
-@session.connected
+@options.connected
 def command(
     around: Surroundings,
     target: session.Target,
     name: str,
     program: tuple[str, ...],
-    **options: object,
+    **given: object,
 ) -> None:
     """Create NAME from a file, or from --image and what PROGRAM says after --; it asks for no replicas."""
-    spec = _spec(str(options["filename"]), str(options["image"]), program)
-    if selector := str(options["node_selector"]):
+    spec = _spec(str(given["filename"]), str(given["image"]), program)
+    if selector := str(given["node_selector"]):
         try:
             spec["nodeSelector"] = node_selector(selector)
         except SelectorError as error:
             raise click.UsageError(f"--node-selector: {error}") from error
     for field in ("strategy", "placement"):
-        if options[field] is not None:
-            spec[field] = options[field]
-    if pod_labels := pairs("--pod-label", options["pod_labels"]):
+        if given[field] is not None:
+            spec[field] = given[field]
+    if pod_labels := pairs("--pod-label", given["pod_labels"]):
         spec["podLabels"] = {**(spec.get("podLabels") or {}), **pod_labels}
-    labels = pairs("--label", options["labels"])
-    dry = bool(options["dry_run"])
+    labels = pairs("--label", given["labels"])
+    dry = bool(given["dry_run"])
 
     async def verb(opened: session.Session) -> int:
         made = await objects.operations(opened).create(
-            name, spec, labels=labels, protect=not options["no_protect"], dry_run=dry
+            name, spec, labels=labels, protect=not given["no_protect"], dry_run=dry
         )
         if dry:
             terminal.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} would be created")
             return 0
-        await objects.told(opened, made.metadata.name, str(options["output"]), "created")
-        if not options["output"]:
+        await objects.report(opened, [made.metadata.name], str(given["output"]), "created")
+        if not given["output"]:
             terminal.echo(
                 f"it asks for no replicas yet: grange rc scale {name} --replicas N", err=True
             )

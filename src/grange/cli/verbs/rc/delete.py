@@ -2,17 +2,20 @@
 
 import click
 
+from grange.api.codec import to_document
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.cli import session, terminal
+from grange.cli import options, session
+from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.printers import documents
+from grange.cli.results import Results
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client.replication import still_wanted
 
 
-@click.command()
-@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
+@click.command(cls=Command, examples=("grange rc delete web --cascade background",))
+@click.argument("names", nargs=-1, required=True, type=objects.CONTROLLER)
 @click.option("--force", is_flag=True, help="Although it asks for replicas, or is protected.")
 @click.option(
     "--cascade",
@@ -21,8 +24,9 @@ from grange.client.replication import still_wanted
     show_default=True,
     help="What becomes of its pods; orphan leaves them running.",
 )
-@objects.YES
-@session.connected
+@options.YES
+@objects.OUTPUT
+@options.connected
 def command(
     around: Surroundings,
     target: session.Target,
@@ -31,6 +35,7 @@ def command(
     force: bool,
     cascade: str,
     yes: bool,
+    output: str,
 ) -> None:
     """Delete NAMES; refused while they ask for replicas. Their pods stay unless --cascade says else."""
 
@@ -44,9 +49,13 @@ def command(
         fate = "keep running without it" if cascade == "orphan" else "end"
         aside = f" Pods that {fate}: {pods}." if pods else ""
         confirm(f"Delete {', '.join(names)}?{aside}", yes=yes)
-        for name in names:
+        results = Results(output)
+        for one in found:
+            name = one.metadata.name
             await ops.delete(name, force=force, propagation=cascade.capitalize())
-            terminal.echo(f'{documents.resource(REPLICATIONCONTROLLER)} "{name}" deleted')
+            line = f'{documents.resource(REPLICATIONCONTROLLER)} "{name}" deleted'
+            results.add(REPLICATIONCONTROLLER, to_document(one), line)
+        results.end()
         return 0
 
     session.run(around, target, verb)

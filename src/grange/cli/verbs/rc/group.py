@@ -1,31 +1,45 @@
 """``grange rc``: the verbs for ReplicationControllers, imported when they are called."""
 
-from grange.cli.main import LazyGroup, Verb
+from grange.cli.command import LazyGroup, Section, Verb
 
-_HERE = "grange.cli.verbs.rc"
+_RC = "grange.cli.verbs.rc"
+_DEPLOY, _INSPECT, _OPERATE = Section.DEPLOY, Section.INSPECT, Section.OPERATE
 
 VERBS: dict[str, Verb] = {
-    "create": Verb(f"{_HERE}.create", "Create a controller that asks for no replicas yet."),
-    "delete": Verb(f"{_HERE}.delete", "Delete controllers; their pods stay."),
-    "disable": Verb(
-        f"{_HERE}.switches", "Leave controllers alone: no scaling, no repair.", "disable"
-    ),
-    "drain-node": Verb(f"{_HERE}.nodes", "Have pods leave a node.", "drain_node"),
-    "enable": Verb(f"{_HERE}.switches", "Have controllers scaled and repaired again.", "enable"),
-    "get": Verb(f"{_HERE}.show", "Print controllers, or only their templates.", "get"),
-    "list": Verb(f"{_HERE}.show", "List controllers.", "list_"),
-    "lock-transfers": Verb(
-        f"{_HERE}.nodes", "Begin no move of pods for a while.", "lock_transfers"
-    ),
-    "remove-pod": Verb(f"{_HERE}.counts", "Take away one pod and one replica.", "remove_pod"),
-    "rollout": Verb(f"{_HERE}.rollout", "Start, watch, pause and undo rollouts."),
-    "scale": Verb(f"{_HERE}.counts", "Set, raise or lower the number of replicas.", "scale"),
-    "set-strategy": Verb(f"{_HERE}.switches", "Say whether pods may move.", "set_strategy"),
-    "status": Verb(f"{_HERE}.status", "Show how a controller and its pods are."),
-    "undrain-node": Verb(f"{_HERE}.nodes", "Let pods come to a node again.", "undrain_node"),
-    "unlock-transfers": Verb(f"{_HERE}.nodes", "Take the lock off.", "unlock_transfers"),
+    "create": Verb(_DEPLOY, f"{_RC}.create", "Create a controller with no replicas yet."),
+    "scale": Verb(_DEPLOY, f"{_RC}.counts", "Set or change the number of replicas.", "scale"),
     "update-template": Verb(
-        f"{_HERE}.switches", "Make pods from another template.", "update_template"
+        _DEPLOY,
+        f"{_RC}.switches",
+        "Replace the pods by those of another template.",
+        "update_template",
+    ),
+    "rollout": Verb(_DEPLOY, f"{_RC}.rollout", "Start, watch, pause and undo rollouts."),
+    "delete": Verb(_DEPLOY, f"{_RC}.delete", "Delete controllers; their pods stay."),
+    "list": Verb(_INSPECT, f"{_RC}.show", "List controllers.", "list_"),
+    "get": Verb(_INSPECT, f"{_RC}.show", "Print controllers, or only their templates.", "get"),
+    "status": Verb(_INSPECT, f"{_RC}.status", "Show a controller, its rollout and its pods."),
+    "enable": Verb(_OPERATE, f"{_RC}.switches", "Resume scaling and repair.", "enable"),
+    "disable": Verb(_OPERATE, f"{_RC}.switches", "Stop scaling and repair.", "disable"),
+    "set-strategy": Verb(
+        _OPERATE, f"{_RC}.switches", "Set whether pods may move between nodes.", "set_strategy"
+    ),
+    "remove-pod": Verb(_OPERATE, f"{_RC}.counts", "Remove a pod and one replica.", "remove_pod"),
+    "drain-node": Verb(_OPERATE, f"{_RC}.nodes", "Move pods off a node.", "drain_node"),
+    "undrain-node": Verb(_OPERATE, f"{_RC}.nodes", "Allow pods on a node again.", "undrain_node"),
+    "pause-transfers": Verb(
+        _OPERATE,
+        f"{_RC}.nodes",
+        "Start no transfers of pods for a while.",
+        "pause_transfers",
+        replaces="lock-transfers",
+    ),
+    "resume-transfers": Verb(
+        _OPERATE,
+        f"{_RC}.nodes",
+        "Allow transfers of pods again.",
+        "resume_transfers",
+        replaces="unlock-transfers",
     ),
 }
 

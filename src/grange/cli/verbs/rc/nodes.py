@@ -1,4 +1,4 @@
-"""``grange rc drain-node``, ``undrain-node``, ``lock-transfers`` and ``unlock-transfers``."""
+"""``grange rc drain-node``, ``undrain-node``, ``pause-transfers`` and ``resume-transfers``."""
 
 import getpass
 import socket
@@ -9,10 +9,11 @@ from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import ObjectKey
 from grange.api.status import Forbidden, NotFound, ServiceUnavailable
-from grange.cli import board, readiness, session, terminal
+from grange.cli import board, options, readiness, session, terminal
+from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
-from grange.cli.named import named
+from grange.cli.name_args import ObjectName
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client import locks
@@ -21,50 +22,54 @@ from grange.client.replication import pods_of
 _LOOK_S = 0.5
 
 
-@click.command("drain-node")
-@click.argument("name", callback=objects.CONTROLLER)
-@click.argument("node", callback=named(NODE))
+@click.command("drain-node", cls=Command, examples=("grange rc drain-node web node-1 --wait",))
+@click.argument("name", type=objects.CONTROLLER)
+@click.argument("node", type=ObjectName(NODE))
 @click.option("--shrink", is_flag=True, help="The pods there go for good, and as many replicas.")
 @click.option("--wait", "waiting", is_flag=True, help="Wait until none of its pods is there.")
-@click.option("--timeout", default="10m", show_default=True, help="For example 30s, 2m, 1h.")
-@objects.YES
-@session.connected
+@options.timeout("10m")
+@options.YES
+@objects.OUTPUT
+@options.connected
 def drain_node(
     around: Surroundings,
     target: session.Target,
     name: str,
     node: str,
-    **options: object,
+    **given: object,
 ) -> None:
     """Have the pods of NAME leave NODE: each comes up on another node before it goes."""
-    timeout_s = parse_duration(str(options["timeout"]))
-    shrink = bool(options["shrink"])
+    timeout_s = parse_duration(str(given["timeout"]))
+    shrink = bool(given["shrink"])
 
     async def verb(opened: session.Session) -> int:
         seen = await objects.operations(opened).get(name)
         await require_node(opened, node)
         held = locks.hold(seen, TRANSFER_LOCK, around.clock.now())
         if held is not None and held.holder != _me():
-            raise click.ClickException(f"the transfers of {name} are locked by {held}")
+            raise click.ClickException(f"transfers of {name} are paused by {held}")
         if count := await _there(opened, name, node):
-            confirm(question(name, node, count, shrink=shrink), yes=bool(options["yes"]))
+            confirm(question(name, node, count, shrink=shrink), yes=bool(given["yes"]))
         done = await objects.operations(opened).drain_node(name, node, shrink=shrink)
         count = done.spec.replicas
         wanted = f"{count} {'replica is' if count == 1 else 'replicas are'} wanted"
         aside = f"; {wanted}" if shrink else ""
-        await objects.told(opened, name, "", f"leaves node {node}{aside}")
-        if options["waiting"]:
+        await objects.report(opened, [name], str(given["output"]), f"leaves node {node}{aside}")
+        if given["waiting"]:
             return await left(opened, name, node, timeout_s)
         return 0
 
     session.run(around, target, verb)
 
 
-@click.command("undrain-node")
-@click.argument("name", callback=objects.CONTROLLER)
-@click.argument("node", callback=named(NODE))
-@session.connected
-def undrain_node(around: Surroundings, target: session.Target, name: str, node: str) -> None:
+@click.command("undrain-node", cls=Command, examples=("grange rc undrain-node web node-1",))
+@click.argument("name", type=objects.CONTROLLER)
+@click.argument("node", type=ObjectName(NODE))
+@objects.OUTPUT
+@options.connected
+def undrain_node(
+    around: Surroundings, target: session.Target, name: str, node: str, output: str
+) -> None:
     """Let the pods of NAME come to NODE again."""
 
     async def verb(opened: session.Session) -> int:
@@ -72,37 +77,43 @@ def undrain_node(around: Surroundings, target: session.Target, name: str, node: 
         if node not in drained_nodes(seen):  # one that is gone can still be taken off the list
             await require_node(opened, node)
         await objects.operations(opened).undrain_node(name, node)
-        await objects.told(opened, name, "", f"may use node {node} again")
+        await objects.report(opened, [name], output, f"may use node {node} again")
         return 0
 
     session.run(around, target, verb)
 
 
-@click.command("lock-transfers")
-@click.argument("name", callback=objects.CONTROLLER)
-@click.option("--for", "length", default="10m", show_default=True, help="It ends by itself then.")
-@session.connected
-def lock_transfers(around: Surroundings, target: session.Target, name: str, length: str) -> None:
-    """Begin no move of pods of NAME to other nodes for a while; those under way go on."""
+@click.command(
+    "pause-transfers", cls=Command, examples=("grange rc pause-transfers web --for 10m",)
+)
+@click.argument("name", type=objects.CONTROLLER)
+@click.option("--for", "length", default="10m", show_default=True, help="How long.")
+@objects.OUTPUT
+@options.connected
+def pause_transfers(
+    around: Surroundings, target: session.Target, name: str, length: str, output: str
+) -> None:
+    """Start no transfers of pods of NAME to other nodes for a while; those under way go on."""
     ttl_s = parse_term("--for", length)
 
     async def verb(opened: session.Session) -> int:
         await lock(opened, name, ttl_s).acquire()
-        await objects.told(opened, name, "", f"begins no transfer for {length}")
+        await objects.report(opened, [name], output, f"starts no transfers for {length}")
         return 0
 
     session.run(around, target, verb)
 
 
-@click.command("unlock-transfers")
-@click.argument("name", callback=objects.CONTROLLER)
-@session.connected
-def unlock_transfers(around: Surroundings, target: session.Target, name: str) -> None:
-    """Take your lock off NAME."""
+@click.command("resume-transfers", cls=Command, examples=("grange rc resume-transfers web",))
+@click.argument("name", type=objects.CONTROLLER)
+@objects.OUTPUT
+@options.connected
+def resume_transfers(around: Surroundings, target: session.Target, name: str, output: str) -> None:
+    """Allow transfers of pods of NAME that you have paused."""
 
     async def verb(opened: session.Session) -> int:
         await lock(opened, name, 1.0).release()
-        await objects.told(opened, name, "", "may begin transfers")
+        await objects.report(opened, [name], output, "may start transfers")
         return 0
 
     session.run(around, target, verb)

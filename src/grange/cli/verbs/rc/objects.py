@@ -1,37 +1,21 @@
 """What the verbs share: the operations of a session, pod templates from files, and printing."""
 
-from collections.abc import Awaitable, Callable
-
-import click
+from collections.abc import Awaitable, Callable, Sequence
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.status import Conflict, Invalid
-from grange.cli import manifests, session, terminal
+from grange.cli import manifests, options, session
 from grange.cli.confirm import confirm
-from grange.cli.named import named
+from grange.cli.name_args import ObjectName
 from grange.cli.printers import documents
+from grange.cli.results import Results
 from grange.client.replication import ReplicationControllers
 
-
-def _known(_context: click.Context, _option: click.Parameter, output: str) -> str:
-    """Refuse a format before anything is written, not after."""
-    if output:
-        documents.check(output)
-    return output
-
-
-OUTPUT = click.option(
-    "-o",
-    "--output",
-    default="",
-    callback=_known,
-    help="Print what came of it: name, yaml, json, jsonpath=….",
-)
-CONTROLLER = named(REPLICATIONCONTROLLER)
+CONTROLLER = ObjectName(REPLICATIONCONTROLLER)
 _ATTEMPTS = 5
-YES = click.option("-y", "--yes", is_flag=True, help="Do it without asking.")
+OUTPUT = options.output(documents.OBJECT)
 
 
 def operations(opened: session.Session) -> ReplicationControllers:
@@ -105,14 +89,14 @@ async def document(opened: session.Session, name: str) -> Document:
     return await opened.document(REPLICATIONCONTROLLER, name)
 
 
-async def told(opened: session.Session, name: str, output: str, done: str) -> None:
-    """Say what was done, or print the object where that was asked for."""
-    if output:
-        found = await document(opened, name)
-        text = documents.render(output, [(REPLICATIONCONTROLLER, found)], single=True)
-        terminal.write(text)
-    else:
-        terminal.echo(f"{documents.resource(REPLICATIONCONTROLLER)}/{name} {done}")
+async def report(opened: session.Session, names: Sequence[str], output: str, done: str) -> None:
+    """Print what was done to controllers, or with a format the controllers."""
+    results = Results(output)
+    for name in names:
+        found = await document(opened, name) if results.wants_objects else {}
+        line = f"{documents.resource(REPLICATIONCONTROLLER)}/{name} {done}"
+        results.add(REPLICATIONCONTROLLER, found, line)
+    results.end()
 
 
 def template_of(path: str, found: Document) -> Document:

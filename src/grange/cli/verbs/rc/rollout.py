@@ -5,16 +5,20 @@ from dataclasses import replace
 import click
 
 from grange.api import rollouts, timestamps
+from grange.api.codec import to_document
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
+from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import board, causes, listing, manifests, readiness, session, terminal
+from grange.cli import board, causes, listing, manifests, options, readiness, session, terminal
+from grange.cli.command import Group
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.patience import Patience
-from grange.cli.printers import table
+from grange.cli.printers import documents, table
+from grange.cli.results import Results
 from grange.cli.rolloutstatus import rollout_status
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import moves, objects
@@ -23,19 +27,25 @@ _RECORDED_S = 10.0  # longer, and whoever writes records is not there
 _LOOK_S = 0.1
 
 
-@click.group("rollout")
+@click.group("rollout", cls=Group)
 def command() -> None:
     """Rollouts: within one controller, or from one to another."""
 
 
-@command.command("start")
-@click.argument("name", callback=objects.CONTROLLER)
+@command.command(
+    "start",
+    examples=(
+        "grange rc rollout start web -f pod.yaml",
+        "grange rc rollout start new --from old --desired 3 --minimum 3",
+    ),
+)
+@click.argument("name", type=objects.CONTROLLER)
 @click.option("-f", "--filename", default="", help="The new template; - reads it.")
 @click.option("--restart", is_flag=True, help="The same template: make every pod anew.")
 @click.option(
     "--from",
     "old",
-    callback=objects.CONTROLLER,
+    type=objects.CONTROLLER,
     default=None,
     help="Move replicas from this controller to NAME.",
 )
@@ -45,17 +55,18 @@ def command() -> None:
 @click.option("--canary", type=click.IntRange(min=0), default=None, help="Stop at so many.")
 @click.option("--leave-old", is_flag=True, help="Keep the old controller when it is empty.")
 @click.option("--auto-rollback", is_flag=True, help="Go back when it gets no further.")
-@objects.YES
-@session.connected
-def start(around: Surroundings, target: session.Target, name: str, **options: object) -> None:
+@options.YES
+@objects.OUTPUT
+@options.connected
+def start(around: Surroundings, target: session.Target, name: str, **given: object) -> None:
     """Start a rollout of NAME.
 
     Say -f TEMPLATE, --restart, or --from OLD --desired N --minimum M.
     """
-    old, filename = str(options["old"] or ""), str(options["filename"])
-    if sum((bool(filename), bool(options["restart"]), bool(old))) != 1:
+    old, filename = str(given["old"] or ""), str(given["filename"])
+    if sum((bool(filename), bool(given["restart"]), bool(old))) != 1:
         raise click.UsageError("say -f FILE, --restart or --from OLD, one of the three")
-    if old and (options["desired"] is None or options["minimum"] is None):
+    if old and (given["desired"] is None or given["minimum"] is None):
         raise click.UsageError("--from needs --desired N and --minimum M; zero is a number too")
     if old == name:
         raise click.UsageError(f"--from {old}: a rollout from a controller to itself moves nothing")
@@ -65,16 +76,15 @@ def start(around: Surroundings, target: session.Target, name: str, **options: ob
         ops = objects.operations(opened)
         seen = await ops.get(name)
         if old:
-            await _between(opened, await ops.get(old), seen, options)
-            terminal.echo(f"rollingupdate.grange.dev/{name} started: {old} to {name}")
-            return 0
-        objects.confirm_replacing(seen, yes=bool(options["yes"]))
+            made = await _between(opened, await ops.get(old), seen, given)
+            return report_move(str(given["output"]), made, f"started: {old} to {name}")
+        objects.confirm_replacing(seen, yes=bool(given["yes"]))
         if template is not None:
             await objects.set_template(opened, seen, template)
         else:
             stamp = timestamps.rfc3339_micro(around.clock.now())
             await restart(opened, seen, stamp)
-        await objects.told(opened, name, "", "rollout started")
+        await objects.report(opened, [name], str(given["output"]), "rollout started")
         return 0
 
     session.run(around, target, verb)
@@ -100,27 +110,27 @@ async def _between(
     opened: session.Session,
     old: ReplicationController,
     new: ReplicationController,
-    options: dict[str, object],
-) -> None:
+    given: dict[str, object],
+) -> RollingUpdate:
     moves = f"Move replicas from {old.metadata.name} ({old.spec.replicas}) to {new.metadata.name}"
     confirm(
-        f"{moves} ({new.spec.replicas}), {options['desired']} in the end?", yes=bool(options["yes"])
+        f"{moves} ({new.spec.replicas}), {given['desired']} in the end?", yes=bool(given["yes"])
     )
     spec: Document = {
         "old": old.metadata.name,
         "new": new.metadata.name,
-        "desired": options["desired"],
-        "minimum": options["minimum"],
-        "maxSurge": options["surge"],
-        "leaveOld": options["leave_old"],
-        "autoRollback": options["auto_rollback"],
+        "desired": given["desired"],
+        "minimum": given["minimum"],
+        "maxSurge": given["surge"],
+        "leaveOld": given["leave_old"],
+        "autoRollback": given["auto_rollback"],
         "startingReplicas": {"old": old.spec.replicas, "new": new.spec.replicas},
     }
-    if options["canary"] is not None:
-        spec["canary"] = options["canary"]
+    if given["canary"] is not None:
+        spec["canary"] = given["canary"]
     document: Document = {"metadata": {"name": new.metadata.name}, "spec": spec}
     await _clear(opened, new.metadata.name)
-    await opened.client.create(ROLLINGUPDATE, document, opened.within(ROLLINGUPDATE))
+    return await opened.client.create(ROLLINGUPDATE, document, opened.within(ROLLINGUPDATE))
 
 
 async def _clear(opened: session.Session, name: str) -> None:
@@ -151,13 +161,20 @@ async def _clear(opened: session.Session, name: str) -> None:
         ) from error
 
 
-@command.command("status")
-@click.argument("name", callback=objects.CONTROLLER)
+@command.command("status", examples=("grange rc rollout status web",))
+@click.argument("name", type=objects.CONTROLLER)
 @click.option("--wait/--no-wait", "waiting", default=True, help="Wait until it is complete.")
-@click.option("--timeout", default="10m", show_default=True, help="For example 30s, 2m, 1h.")
-@session.connected
+@options.timeout("10m")
+@options.output(documents.REPORT)
+@options.connected
 def status(
-    around: Surroundings, target: session.Target, name: str, *, waiting: bool, timeout: str
+    around: Surroundings,
+    target: session.Target,
+    name: str,
+    *,
+    waiting: bool,
+    timeout: str,
+    output: str,
 ) -> None:
     """Follow the rollout of NAME to its end.
 
@@ -166,29 +183,41 @@ def status(
     timeout_s = parse_duration(timeout)
 
     async def verb(opened: session.Session) -> int:
-        return await followed(opened, name, waiting=waiting, timeout_s=timeout_s)
+        return await followed(opened, name, output, waiting=waiting, timeout_s=timeout_s)
 
     session.run(around, target, verb)
 
 
-async def followed(opened: session.Session, name: str, *, waiting: bool, timeout_s: float) -> int:
-    """Tell how far the rollout of a controller is, or follow it to its end; the exit code."""
+async def followed(
+    opened: session.Session, name: str, output: str = "", *, waiting: bool, timeout_s: float
+) -> int:
+    """Print the state of the rollout of a controller, or follow it to its end; the exit code."""
     update = await moves.to_follow(opened, name, waiting=waiting)
-    if update is None:
-        found = await opened.document(REPLICATIONCONTROLLER, name)  # a name that is none: NotFound
-        if waiting:
-            shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
-            return await board.wait_ready(opened, shown, timeout_s=timeout_s, own=within_done)
-        there = await listing.listed(opened, POD)
-        state = rollout_status(found, there, opened.around.clock.now(), own=within_done)
+    kind: AnyKind = REPLICATIONCONTROLLER if update is None else ROLLINGUPDATE
+    meant = name if update is None else update.metadata.name
+    own = within_done if update is None else moves.done
+    code = 0
+    if waiting:
+        await opened.document(kind, meant)  # a name that does not exist is an error at once
+        shown = [(kind, meant, opened.within(kind))]
+        code = await board.wait_ready(opened, shown, timeout_s=timeout_s, own=own)
+        if not output:
+            return code
+    found = await opened.document(kind, meant)
+    pods = await listing.listed(opened, POD) if update is None else None
+    state = rollout_status(found, pods, opened.around.clock.now(), own=own)
+    if output:
+        facts = {
+            "kind": kind.kind,
+            "name": meant,
+            "done": state.done,
+            "failed": state.failed,
+            "message": state.text,
+        }
+        terminal.write(documents.report(output, facts))
     else:
-        meant = update.metadata.name
-        if waiting:
-            moving = [(ROLLINGUPDATE, meant, opened.within(ROLLINGUPDATE))]
-            return await board.wait_ready(opened, moving, timeout_s=timeout_s, own=moves.done)
-        state = moves.done(await opened.document(ROLLINGUPDATE, meant))
-    terminal.echo(state.text)
-    return 1 if state.failed else 0
+        terminal.echo(state.text)
+    return code or int(state.failed)
 
 
 def within_done(found: Document | None) -> readiness.State:
@@ -220,44 +249,51 @@ def _reconciled(found: Document) -> str:
     return str(said.get("message") or "") if said.get("status") == "False" else ""
 
 
-@command.command("pause")
-@click.argument("name", callback=objects.CONTROLLER)
-@session.connected
-def pause(around: Surroundings, target: session.Target, name: str) -> None:
+@command.command("pause", examples=("grange rc rollout pause web",))
+@click.argument("name", type=objects.CONTROLLER)
+@objects.OUTPUT
+@options.connected
+def pause(around: Surroundings, target: session.Target, name: str, output: str) -> None:
     """Stop the rollout of NAME where it is.
 
     Scaling and repairing go on.
     """
-    session.run(around, target, lambda opened: hold(opened, name, paused=True))
+    session.run(around, target, lambda opened: hold(opened, name, output, paused=True))
 
 
-@command.command("resume")
-@click.argument("name", callback=objects.CONTROLLER)
-@session.connected
-def resume(around: Surroundings, target: session.Target, name: str) -> None:
+@command.command("resume", examples=("grange rc rollout resume web",))
+@click.argument("name", type=objects.CONTROLLER)
+@objects.OUTPUT
+@options.connected
+def resume(around: Surroundings, target: session.Target, name: str, output: str) -> None:
     """Let the rollout of NAME go on."""
-    session.run(around, target, lambda opened: hold(opened, name, paused=False))
+    session.run(around, target, lambda opened: hold(opened, name, output, paused=False))
 
 
-async def hold(opened: session.Session, name: str, *, paused: bool) -> int:
+async def hold(opened: session.Session, name: str, output: str = "", *, paused: bool) -> int:
     """Stop a rollout where it is or let it go on: the move that is under way, or the template's."""
     word = "paused" if paused else "goes on"
     if (update := await moves.under_way(opened, name)) is not None:
-        await change(opened, update, {"paused": paused})
-        terminal.echo(f"rollingupdate.grange.dev/{update.metadata.name} {word}")
-        return 0
+        return report_move(output, await change(opened, update, {"paused": paused}), word)
     await _patch(opened, name, rollouts.pause_patch(paused=paused))
-    await objects.told(opened, name, "", f"rollout {word}")
+    await objects.report(opened, [name], output, f"rollout {word}")
     return 0
 
 
-@command.command("undo")
-@click.argument("name", callback=objects.CONTROLLER)
+@command.command("undo", examples=("grange rc rollout undo web --to-revision 2",))
+@click.argument("name", type=objects.CONTROLLER)
 @click.option("--to-revision", type=click.IntRange(min=1), default=None, help="Else the last.")
-@objects.YES
-@session.connected
+@options.YES
+@objects.OUTPUT
+@options.connected
 def undo(
-    around: Surroundings, target: session.Target, name: str, to_revision: int | None, *, yes: bool
+    around: Surroundings,
+    target: session.Target,
+    name: str,
+    to_revision: int | None,
+    *,
+    yes: bool,
+    output: str,
 ) -> None:
     """Take NAME back to what was before.
 
@@ -272,28 +308,31 @@ def undo(
             spec = update.spec
             back = f"{spec.new} back to {spec.old}" if spec.old else f"{spec.new} back"
             confirm(f"Move the replicas of {back}?", yes=yes)
-            await change(opened, update, {"undo": True})
-            terminal.echo(f"rollingupdate.grange.dev/{update.metadata.name} goes back")
-            return 0
+            return report_move(output, await change(opened, update, {"undo": True}), "goes back")
         seen = await objects.operations(opened).get(name)
         spec_hash = seen.status.rollout.spec_hash if seen.status.rollout is not None else ""
         revision = rollouts.revision_to_undo(seen.status.history, spec_hash, to_revision or 0)
         confirm(f"Go back to revision {revision.revision} of {name}?", yes=yes)
         await objects.set_template(opened, seen, revision.template)
-        await objects.told(opened, name, "", f"goes back to revision {revision.revision}")
+        await objects.report(opened, [name], output, f"goes back to revision {revision.revision}")
         return 0
 
     session.run(around, target, verb)
 
 
-@command.command("history")
-@click.argument("name", callback=objects.CONTROLLER)
-@session.connected
-def history(around: Surroundings, target: session.Target, name: str) -> None:
+@command.command("history", examples=("grange rc rollout history web",))
+@click.argument("name", type=objects.CONTROLLER)
+@options.output(documents.REPORT)
+@options.connected
+def history(around: Surroundings, target: session.Target, name: str, output: str) -> None:
     """List the templates of NAME, the latest last."""
 
     async def verb(opened: session.Session) -> int:
         seen = await objects.operations(opened).get(name)
+        if output:
+            revisions = to_document(seen).get("status", {}).get("history") or []
+            terminal.write(documents.report(output, {"revisions": revisions}))
+            return 0
         present = seen.status.rollout.template_hash if seen.status.rollout is not None else ""
         rows = [
             [
@@ -320,11 +359,20 @@ def _runs(template: Document) -> list[str]:
     return [str(item.get("image") or " ".join(item.get("command") or [])) for item in containers]
 
 
-async def change(opened: session.Session, update: RollingUpdate, spec: Document) -> None:
+def report_move(output: str, update: RollingUpdate, done: str) -> int:
+    """Print what was done to a rollout between two controllers, or with a format the rollout."""
+    results = Results(output)
+    line = f"{documents.resource(ROLLINGUPDATE)}/{update.metadata.name} {done}"
+    results.add(ROLLINGUPDATE, to_document(update), line)
+    results.end()
+    return 0
+
+
+async def change(opened: session.Session, update: RollingUpdate, spec: Document) -> RollingUpdate:
     """Change this rollout, and no other that has come under its name."""
     patch: Document = {"metadata": {"uid": update.metadata.uid}, "spec": spec}
     where = opened.within(ROLLINGUPDATE)
-    await opened.client.patch(ROLLINGUPDATE, update.metadata.name, where, patch=patch)
+    return await opened.client.patch(ROLLINGUPDATE, update.metadata.name, where, patch=patch)
 
 
 async def _patch(opened: session.Session, name: str, change: Document) -> None:

@@ -8,7 +8,8 @@ import yaml
 from grange.api import codec
 from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.cli import listing, session, terminal
+from grange.cli import listing, options, session, terminal
+from grange.cli.command import Command
 from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
@@ -16,11 +17,11 @@ from grange.cli.verbs.rc import objects
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
-@click.command("list")
-@click.option("-o", "--output", default="", help=f"Format: {documents.FORMATS}.")
-@click.option("-l", "--selector", default="", help="Label selector, e.g. app=web,tier!=db.")
+@click.command("list", cls=Command, examples=("grange rc list -o wide",))
+@options.output(documents.TABLE)
+@options.SELECTOR
 @click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
-@session.connected
+@options.connected
 def list_(around: Surroundings, target: session.Target, output: str, selector: str) -> None:
     """List controllers."""
 
@@ -53,13 +54,11 @@ async def _cells(
     return table.cells(body, wide=wide, namespaces=not opened.namespace)
 
 
-@click.command("get")
-@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
-@click.option(
-    "-o", "--output", default="yaml", show_default=True, help=f"Format: {documents.FORMATS}."
-)
+@click.command("get", cls=Command, examples=("grange rc get web -o yaml",))
+@click.argument("names", nargs=-1, required=True, type=objects.CONTROLLER)
+@options.output(documents.TABLE, default="yaml")
 @click.option("--template", is_flag=True, help="Only the pod template.")
-@session.connected
+@options.connected
 def get(
     around: Surroundings,
     target: session.Target,

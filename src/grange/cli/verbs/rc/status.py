@@ -17,9 +17,10 @@ from grange.api.names import label_value
 from grange.api.printing import cells, pods
 from grange.api.replication import PROTECT_ANNOTATION, BadIntent, transfer_of
 from grange.api.status import Forbidden
-from grange.cli import listing, members, readiness, session, terminal
+from grange.cli import listing, members, options, readiness, session, terminal
+from grange.cli.command import Command
 from grange.cli.members import Member
-from grange.cli.printers import table
+from grange.cli.printers import documents, table
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import moves, objects
 from grange.client import locks
@@ -27,11 +28,11 @@ from grange.client import locks
 _HASH = "grange.dev/template-hash"
 
 
-@click.command()
-@click.argument("name", callback=objects.CONTROLLER)
-@click.option("-o", "--output", type=click.Choice(["json"]), default=None, help="As a document.")
-@session.connected
-def command(around: Surroundings, target: session.Target, name: str, output: str | None) -> None:
+@click.command(cls=Command, examples=("grange rc status web",))
+@click.argument("name", type=objects.CONTROLLER)
+@options.output(documents.REPORT)
+@options.connected
+def command(around: Surroundings, target: session.Target, name: str, output: str) -> None:
     """Show NAME: counts, who owns it, conditions, its rollout, and its pods."""
 
     async def verb(opened: session.Session) -> int:
@@ -41,7 +42,7 @@ def command(around: Surroundings, target: session.Target, name: str, output: str
                 "status": found.get("status") or {},
                 "owner": owner(found, await _crew(opened)),
             }
-            terminal.echo(terminal.json_text(facts))
+            terminal.write(documents.report(output, facts))
         else:
             terminal.echo("\n".join(await page(opened, name)))
         return 0

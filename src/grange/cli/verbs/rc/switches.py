@@ -3,66 +3,82 @@
 import click
 
 from grange.api.kinds.replicationcontroller import STRATEGIES
-from grange.cli import manifests, session
+from grange.cli import manifests, options, session
+from grange.cli.command import Command
 from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 
 
-@click.command("enable")
-@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
-@session.connected
-def enable(around: Surroundings, target: session.Target, names: tuple[str, ...]) -> None:
-    """Have NAMES scaled and repaired again."""
-    session.run(around, target, lambda opened: switch(opened, names, paused=False))
+@click.command("enable", cls=Command, examples=("grange rc enable web",))
+@click.argument("names", nargs=-1, required=True, type=objects.CONTROLLER)
+@objects.OUTPUT
+@options.connected
+def enable(
+    around: Surroundings, target: session.Target, names: tuple[str, ...], output: str
+) -> None:
+    """Resume scaling and repair of NAMES."""
+    session.run(around, target, lambda opened: switch(opened, names, output, paused=False))
 
 
-@click.command("disable")
-@click.argument("names", nargs=-1, required=True, callback=objects.CONTROLLER)
-@session.connected
-def disable(around: Surroundings, target: session.Target, names: tuple[str, ...]) -> None:
-    """Leave NAMES alone: their pods keep running, nothing is scaled or repaired."""
-    session.run(around, target, lambda opened: switch(opened, names, paused=True))
+@click.command("disable", cls=Command, examples=("grange rc disable web api",))
+@click.argument("names", nargs=-1, required=True, type=objects.CONTROLLER)
+@objects.OUTPUT
+@options.connected
+def disable(
+    around: Surroundings, target: session.Target, names: tuple[str, ...], output: str
+) -> None:
+    """Stop scaling and repair of NAMES; their pods keep running."""
+    session.run(around, target, lambda opened: switch(opened, names, output, paused=True))
 
 
-async def switch(opened: session.Session, names: tuple[str, ...], *, paused: bool) -> int:
-    """Disable or enable all of these, or none where one is not there.
+async def switch(
+    opened: session.Session, names: tuple[str, ...], output: str = "", *, paused: bool
+) -> int:
+    """Disable or enable all of these, or none where one does not exist.
 
     Raises:
-        NotFound: one is not there; nothing was changed.
+        NotFound: one does not exist; nothing was changed.
     """
     ops = objects.operations(opened)
     for name in names:
         await ops.get(name)
     for name in names:
         await (ops.disable(name) if paused else ops.enable(name))
-        await objects.told(opened, name, "", "disabled" if paused else "enabled")
+    await objects.report(opened, names, output, "disabled" if paused else "enabled")
     return 0
 
 
-@click.command("set-strategy")
-@click.argument("name", callback=objects.CONTROLLER)
+@click.command("set-strategy", cls=Command, examples=("grange rc set-strategy web Dynamic",))
+@click.argument("name", type=objects.CONTROLLER)
 @click.argument("strategy", type=click.Choice(STRATEGIES))
 @objects.OUTPUT
-@session.connected
+@options.connected
 def set_strategy(
     around: Surroundings, target: session.Target, name: str, strategy: str, output: str
 ) -> None:
-    """Say whether the pods of NAME may move off nodes that no longer fit."""
+    """Set whether the pods of NAME may move off nodes that no longer fit."""
 
     async def verb(opened: session.Session) -> int:
         await objects.operations(opened).set_strategy(name, strategy)
-        await objects.told(opened, name, output, f"is {strategy}")
+        await objects.report(opened, [name], output, f"is {strategy}")
         return 0
 
     session.run(around, target, verb)
 
 
-@click.command("update-template")
-@click.argument("name", callback=objects.CONTROLLER)
-@click.option("-f", "--filename", required=True, help="Pod, pod template or controller; - reads.")
-@objects.YES
+@click.command(
+    "update-template", cls=Command, examples=("grange rc update-template web -f pod.yaml",)
+)
+@click.argument("name", type=objects.CONTROLLER)
+@click.option(
+    "-f",
+    "--filename",
+    required=True,
+    help="File with a pod, a pod template or a controller; - is standard input.",
+)
+@options.YES
 @objects.OUTPUT
-@session.connected
+@options.connected
 def update_template(
     around: Surroundings,
     target: session.Target,
@@ -72,17 +88,17 @@ def update_template(
     yes: bool,
     output: str,
 ) -> None:
-    """Make the pods of NAME from another template, as fast as spec.rollout says."""
+    """Replace the pods of NAME by those of another template, as fast as spec.rollout allows."""
     template = objects.template_of(filename, manifests.read_one(filename))
 
     async def verb(opened: session.Session) -> int:
         seen = await objects.operations(opened).get(name)
         if seen.spec.template == template:
-            await objects.told(opened, name, output, "unchanged")
+            await objects.report(opened, [name], output, "unchanged")
             return 0
         objects.confirm_replacing(seen, yes=yes)
         await objects.set_template(opened, seen, template)
-        await objects.told(opened, name, output, "has a new template")
+        await objects.report(opened, [name], output, "has a new template")
         return 0
 
     session.run(around, target, verb)

@@ -1,0 +1,41 @@
+"""What a verb has done to objects: a line for each, or with ``-o`` the objects themselves."""
+
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+from grange.cli import terminal
+from grange.cli.printers import documents
+
+
+class Results:
+    """Prints lines at once; with a format it collects objects and prints them together.
+
+    Args:
+        output: the value of ``-o``.
+
+    Attributes:
+        wants_objects: a format is given, so that full objects are needed.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._found: list[tuple[AnyKind, Document]] = []
+        self.wants_objects = bool(output)
+
+    def add(self, kind: AnyKind, document: Document, line: str) -> None:
+        """Report one object.
+
+        Args:
+            kind: its kind.
+            document: the object as the server returned it.
+            line: what is printed where no format is given.
+        """
+        if self.wants_objects:
+            typed = {"apiVersion": kind.api_version, "kind": kind.kind}
+            self._found.append((kind, {**typed, **document}))
+        else:
+            terminal.echo(line)
+
+    def end(self) -> None:
+        """Print what was collected: one object as it is, several as a List."""
+        if self.wants_objects:
+            terminal.write(documents.render(self._output, self._found, single=True))

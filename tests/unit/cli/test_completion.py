@@ -1,0 +1,166 @@
+"""Completion of words: verbs, options, kinds, and names as the cluster has them."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+
+from grange.api import codec
+from grange.api.http import Request, Response
+from grange.api.meta import Document
+from grange.api.status import ServiceUnavailable
+from grange.app.main import VERBS
+from grange.base.clock import Clock, LoopClock
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.cli.main import group
+from grange.cli.surroundings import Surroundings
+from grange.cli.verbs.completion import SHELLS
+from grange.client.access import Access
+
+PROGRAM = group(VERBS, "0")
+KUBECONFIG = """
+contexts: [{name: demo, context: {cluster: c}}, {name: other, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: "https://c"}}]
+current-context: demo
+"""
+LISTS = {
+    "/api/v1/namespaces/default/pods": ["web-1", "web-2", "db-1"],
+    "/api/v1/namespaces/test/pods": ["other"],
+    "/api/v1/namespaces": ["default", "test"],
+    "/apis/grange.dev/v1alpha1/namespaces/default/replicationcontrollers": ["web"],
+}
+
+
+class Cluster:
+    """A transport to a cluster with a few names and one kind of its own."""
+
+    def __init__(self, *, reachable: bool = True) -> None:
+        self._reachable = reachable
+
+    async def send(self, request: Request) -> Response:
+        """A list of names, or what discovery returns."""
+        if not self._reachable:
+            raise ServiceUnavailable("no answer")
+        names = LISTS.get(request.path)
+        body: Document = {"items": [{"metadata": {"name": name}} for name in names or ()]}
+        if request.path == "/version":
+            body = {"gitVersion": "v1.36.0"}
+        elif request.path == "/apis":
+            body = {"groups": [{"preferredVersion": {"groupVersion": "example.com/v1"}}]}
+        elif request.path == "/api/v1":
+            body = {"groupVersion": "v1", "resources": []}
+        elif request.path == "/apis/example.com/v1":
+            widgets = {"name": "widgets", "kind": "Widget", "namespaced": True}
+            body = {"groupVersion": "example.com/v1", "resources": [widgets]}
+        elif names is None:
+            return Response(404, b"{}")
+        return Response(200, codec.encode(body))
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+@pytest.fixture
+def around(tmp_path: Path, rng: Stream, log: Logger) -> Surroundings:
+    return environment(tmp_path, rng, log, Cluster())
+
+
+def environment(tmp_path: Path, rng: Stream, log: Logger, cluster: Cluster) -> Surroundings:
+    config = tmp_path / "config"
+    config.write_text(KUBECONFIG)
+
+    def connect(_access: Access, _clock: Clock) -> Cluster:
+        return cluster
+
+    return Surroundings(
+        clock=LoopClock(),
+        rng=rng,
+        log=log,
+        kubeconfig=(config,),
+        interactive=False,
+        color=False,
+        width=80,
+        run=asyncio.run,
+        connect=connect,
+    )
+
+
+def completed(around: Surroundings, line: str) -> list[str]:
+    """The completions of the last word of a line."""
+    *words, incomplete = line.split(" ")
+    found = ShellComplete(PROGRAM, {"obj": around}, "grange", "_GRANGE_COMPLETE")
+    return [str(item.value) for item in found.get_completions(words[1:], incomplete)]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("grange ap", ["apply"]),
+        ("grange rc rollout un", ["undo"]),
+        ("grange get --sel", ["--selector"]),
+        ("grange get -o js", ["json", "jsonpath="]),
+        ("grange completion z", ["zsh"]),
+        ("grange get replicationc", ["replicationcontrollers"]),
+        ("grange get wid", ["widgets"]),
+        ("grange get pods web", ["web-1", "web-2"]),
+        ("grange get pods web-1 web", ["web-2"]),
+        ("grange get pod/d", ["pod/db-1"]),
+        ("grange why pod/web-1 grc/", ["grc/web"]),
+        ("grange get -n test pods ", ["other"]),
+        ("grange events --for pod/web-1", ["pod/web-1"]),
+        ("grange logs w", ["web-1", "web-2"]),
+        ("grange rc status ", ["web"]),
+        ("grange rc delete grc/", ["grc/web"]),
+        ("grange get pods -n ", ["default", "test"]),
+        ("grange get pods --context ", ["demo", "other"]),
+        ("grange get nothing ", []),
+    ],
+)
+def test_words_are_completed(around: Surroundings, line: str, words: Sequence[str]) -> None:
+    assert completed(around, line) == words
+
+
+def test_silent_cluster_completes_built_in_kinds_only(
+    tmp_path: Path, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = environment(tmp_path, rng, log, Cluster(reachable=False))
+    assert completed(silent, "grange get po") == ["pods", "poddisruptionbudgets", "podgroups"]
+    assert completed(silent, "grange get pods ") == []
+    (tmp_path / "config").write_text("]")
+    assert completed(silent, "grange get --context ") == []
+    assert completed(silent, "grange get no") == ["nodes"]
+    assert "".join(capsys.readouterr()) == ""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_script_calls_the_program(shell: str) -> None:
+    outcome = CliRunner().invoke(PROGRAM, ["completion", shell], prog_name="grange")
+    assert outcome.exit_code == 0
+    assert f"_GRANGE_COMPLETE={shell}_complete" in outcome.output
+
+
+def test_misspelled_kind_is_corrected(around: Surroundings) -> None:
+    for word, meant in (("pdos", "pods"), ("replicationcontrolers", "replicationcontrollers")):
+        outcome = CliRunner().invoke(PROGRAM, ["get", word], obj=around)
+        assert outcome.exit_code == 1
+        assert f'no resource type "{word}"; did you mean {meant}' in outcome.output
+
+
+def test_version_reports_client_and_server(
+    around: Surroundings, tmp_path: Path, rng: Stream, log: Logger
+) -> None:
+    shown = CliRunner().invoke(PROGRAM, ["version"], obj=around)
+    assert shown.exit_code == 0
+    assert shown.output.startswith("Client: ")
+    assert "Server: v1.36.0" in shown.output
+    silent = environment(tmp_path, rng, log, Cluster(reachable=False))
+    shown = CliRunner().invoke(PROGRAM, ["version", "-o", "json"], obj=silent)
+    assert shown.exit_code == 0
+    assert set(codec.decode_document(shown.stdout.encode())) == {"clientVersion"}
+    assert "server not reached: no answer" in shown.stderr
+    shown = CliRunner().invoke(PROGRAM, ["version", "--client"], obj=silent)
+    assert shown.stderr == ""
