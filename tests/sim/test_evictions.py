@@ -2,6 +2,7 @@
 
 Programs and machines do not fail, so every pod that stops being ready was taken on purpose: by the
 controller, or by somebody who evicts. Neither the controller's own minimum nor the budget's is broken.
+Where there is no budget, evictions ask the controller's minimum.
 """
 
 from contextlib import suppress
@@ -38,10 +39,10 @@ async def started(world: World, placement: str, **budget: object) -> None:
     document = controller("web", REPLICAS, placement=placement, rollout=ROLLOUT)
     await world.client.create(REPLICATIONCONTROLLER, document, "default")
     await world.until(lambda: settled(world, "web", 1), limit_s=300)
-    spec = {"selector": {"matchLabels": {"app": "web"}}, **budget}
-    await world.client.create(
-        PODDISRUPTIONBUDGET, {"metadata": {"name": "web"}, "spec": spec}, "default"
-    )
+    if budget:
+        spec = {"selector": {"matchLabels": {"app": "web"}}, **budget}
+        document = {"metadata": {"name": "web"}, "spec": spec}
+        await world.client.create(PODDISRUPTIONBUDGET, document, "default")
     await world.clock.sleep(5.0)
 
 
@@ -59,15 +60,16 @@ async def evict(world: World, draw: Stream, seconds: float, granted: list[str]) 
             granted.append(name)
 
 
+@pytest.mark.parametrize("budget", [{"minAvailable": MINIMUM}, {}], ids=["budget", "none"])
 @pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
 async def test_rollouts_and_evictions_keep_both_minimums(
-    placement: str, seed: int, log: Logger
+    placement: str, budget: dict[str, int], seed: int, log: Logger
 ) -> None:
     clock, rng = LoopClock(EPOCH), Stream(seed)
     judge = MinimumIsKept(clock)
     async with simulated(clock=clock, rng=rng, log=log, faults=SLOW) as world:
         world.history.add(judge)
-        await started(world, placement, minAvailable=MINIMUM)
+        await started(world, placement, **budget)
         judge.minimum = {"web": MINIMUM}
         granted: list[str] = []
         async with Nursery() as nursery:

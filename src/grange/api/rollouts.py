@@ -7,6 +7,7 @@ and resume. Nothing here decides how fast a rollout goes; that is the controller
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -52,6 +53,55 @@ class Rollout(View, frozen=True):
     canary: int | str | None = None
     auto_rollback: bool = False
     revision_history_limit: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a controller allows while pods are replaced.
+
+    Attributes:
+        minimum: pods that stay available.
+        ceiling: pods that exist at most.
+    """
+
+    minimum: int
+    ceiling: int
+
+
+def share(value: int | str, replicas: int, *, up: bool = False) -> int:
+    """A count or a percentage of the replicas, as a count; a percentage rounds down unless ``up``.
+
+    Text that is no percentage counts as zero.
+    """
+    if isinstance(value, int):
+        return max(0, value)
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isdecimal():
+        return 0
+    exact = int(digits) * replicas
+    return -(-exact // 100) if up else exact // 100
+
+
+def limits(rollout: Rollout, replicas: int, *, room: int | None = None) -> Limits:
+    """What a rollout allows.
+
+    Without room for a pod more, surge is worth nothing; then a percentage of ``maxUnavailable``
+    that rounds down to zero allows one pod, or nothing could ever be replaced. A plain zero is a
+    promise and stays zero.
+
+    Args:
+        rollout: of a controller.
+        replicas: that it asks for.
+        room: how many pods more could be placed now; None if it is not known.
+    """
+    replicas = max(0, replicas)
+    unavailable = share(rollout.max_unavailable, replicas)
+    surge = share(rollout.max_surge, replicas, up=True)
+    if room is not None:
+        surge = min(surge, max(0, room))
+    if not surge and not unavailable and rollout.max_unavailable not in (0, "0%"):
+        unavailable = 1
+    return Limits(minimum=max(0, replicas - unavailable), ceiling=replicas + surge)
 
 
 class RolloutState(View, frozen=True):

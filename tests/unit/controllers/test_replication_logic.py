@@ -15,7 +15,8 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.controllers.replication import budget, identity, logic, ranking, rollout
+from grange.api.rollouts import Limits
+from grange.controllers.replication import identity, logic, ranking, rollout
 
 OTHER = {**builders.TEMPLATE, "metadata": {"labels": {"app": "other"}}}
 
@@ -295,7 +296,7 @@ def test_rollout_takes_old_pods_by_rank_while_enough_available() -> None:
     owned = [*on_nodes(before, *"abc"), sick]
     gone = rollout.Sides(new=0, old=0)
     for minimum, names in ((4, ["web-d"]), (3, ["web-d"]), (2, ["web-d", "web-c"])):
-        limits = budget.Limits(minimum, 4)
+        limits = Limits(minimum, 4)
         assert deleted(decide(owner, owned, list("abcd"), sides=gone, limits=limits)) == names
 
 

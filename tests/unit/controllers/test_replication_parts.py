@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.controllers import builders
 
-from grange.api import conditions, timestamps
+from grange.api import conditions, rollouts, timestamps
 from grange.api.kinds.node import Taint
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
-from grange.controllers.replication import budget, logic, status
+from grange.controllers.replication import logic, status
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
@@ -198,8 +198,8 @@ def test_condition_keeps_its_time_while_its_status_stays() -> None:
 def test_share_of_replicas_rounds_down_or_up(
     value: int | str, replicas: int, down: int, up: int
 ) -> None:
-    assert budget.share(value, replicas) == down
-    assert budget.share(value, replicas, up=True) == up
+    assert rollouts.share(value, replicas) == down
+    assert rollouts.share(value, replicas, up=True) == up
 
 
 # --- held places --------------------------------------------------------------------------------

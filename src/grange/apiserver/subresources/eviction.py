@@ -1,6 +1,7 @@
 """``eviction``: a delete that asks first, as ``kubectl drain`` does.
 
-What may say no is the pod's disruption budget. Granting an eviction is one write of the budget's
+What may say no is the pod's disruption budget or, where there is none, the minimum of its
+ReplicationController (``controller_minimum``). Granting an eviction is one write of the budget's
 status, which takes one from what it allows and notes the pod; the write is made on the newest
 accepted state, so two evictions never spend the same allowance. The disruption controller gives it
 back when the pod is gone or, if it never goes, after a while.
@@ -25,6 +26,7 @@ from grange.api.status import (
     ApiError,
     BadRequest,
     Cause,
+    Conflict,
     Forbidden,
     InternalError,
     TooManyRequests,
@@ -32,13 +34,15 @@ from grange.api.status import (
 from grange.apiserver import storage
 from grange.apiserver.admission import Attempt
 from grange.apiserver.options import DeleteOptions, WriteOptions, delete_options
-from grange.apiserver.registry import Place, Rewrite
+from grange.apiserver.registry import Place, Rewrite, Written
 from grange.apiserver.request_context import Call, success
+from grange.apiserver.subresources import controller_minimum
 from grange.apiserver.subresources.subresource import Subresource
 
 DISRUPTED_MAX = 2000  # evictions that were granted and not seen to happen
 _DEFINITION = "io.k8s.api.policy.v1.Eviction"
 _AGAIN_S = 10
+_ATTEMPTS = 5
 _CAUSE = "DisruptionBudget"
 _FREE = frozenset({"Pending", "Succeeded", "Failed"})
 
@@ -51,20 +55,62 @@ async def _create(call: Call) -> Response:
     if not isinstance(given, dict):
         raise BadRequest("deleteOptions of the eviction must be an object")
     asked = delete_options(call.request.query, given)
-    pod = storage.decode(call.registry.get(place).value, call.registry.work)
-    charged: Sequence[Place] | None = None
-    if not _is_another(pod["metadata"], asked):
-        charged = await _granted(call, pod, asked)
-    if charged is not None:
-        await _mark(call, pod, asked)
-        # What was granted is the end of this pod, not of one that took its name meanwhile.
-        asked = replace(asked, uid=pod["metadata"]["uid"])
+    for _ in range(_ATTEMPTS):
+        with suppress(_Overtaken):
+            outcome = await _evicted(call, asked)
+            return success(place, outcome.value, code=201)
+    raise _too_many(f"The pod {place.name} is changing.")
+
+
+class _Overtaken(Exception):
+    """The pod has another version than the one that its controller's minimum was charged for."""
+
+
+async def _evicted(call: Call, asked: DeleteOptions) -> Written:
+    """Ask, and delete the pod.
+
+    Raises:
+        _Overtaken: the pod changed meanwhile; ask again.
+        ApiError: the eviction is refused.
+    """
+    pod = storage.decode(call.registry.get(call.place).value, call.registry.work)
+    meta = pod["metadata"]
+    charged: Sequence[Place] = ()
+    fenced, asks = False, not _is_another(meta, asked) and not _is_free(pod)
+    if asks:
+        budgets = await _budgets(call, pod)
+        if budgets:
+            charged = await _granted(call, pod, asked, budgets)
+        else:
+            fenced = await _is_charged(call, pod, asked) and not asked.resource_version
     try:
-        outcome = await call.registry.delete(place, asked)
-    except ApiError:
-        await _give_back(call, charged or (), asked)
+        if asks:
+            version = await _mark(call, pod, asked, fenced=fenced)
+            # What was granted is the end of this pod, not of one that took its name meanwhile.
+            asked = replace(asked, uid=meta["uid"], resource_version=version)
+        return await call.registry.delete(call.place, asked)
+    except ApiError as error:
+        await _give_back(call, charged, asked)
+        if fenced and isinstance(error, Conflict):
+            raise _Overtaken from error
         raise
-    return success(place, outcome.value, code=201)
+
+
+async def _is_charged(call: Call, pod: Document, asked: DeleteOptions) -> bool:
+    """Whether the minimum of the pod's controller was asked, and has a pod less now.
+
+    Raises:
+        TooManyRequests: it needs the pod.
+    """
+    try:
+        return await controller_minimum.charge(call.registry, pod, dry_run=asked.dry_run)
+    except controller_minimum.Refused as error:
+        raise _too_many(str(error)) from None
+
+
+def _is_free(pod: Document) -> bool:
+    """Whether the end of the pod disturbs nothing."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or lookup(pod, "status.phase") in _FREE
 
 
 def _is_another(meta: Document, asked: DeleteOptions) -> bool:
@@ -75,17 +121,16 @@ def _is_another(meta: Document, asked: DeleteOptions) -> bool:
     )
 
 
-async def _granted(call: Call, pod: Document, asked: DeleteOptions) -> Sequence[Place] | None:
-    """Have the budget grant it: what was charged; None for a pod whose end would disturb nobody.
+async def _granted(
+    call: Call, pod: Document, asked: DeleteOptions, budgets: Sequence[tuple[Place, Document]]
+) -> Sequence[Place]:
+    """Have the budget grant it; what was charged.
 
     Raises:
         TooManyRequests: the budget allows none now.
         Forbidden: the budget's status is not to be relied on.
         InternalError: several budgets cover the pod.
     """
-    if pod["metadata"].get("deletionTimestamp") or lookup(pod, "status.phase") in _FREE:
-        return None
-    budgets = await _budgets(call, pod)
     if len(budgets) > 1:
         raise InternalError(
             f"pod {call.place.name} is covered by {len(budgets)} disruption budgets "
@@ -197,8 +242,21 @@ def _too_many(message: str) -> TooManyRequests:
     )
 
 
-async def _mark(call: Call, pod: Document, asked: DeleteOptions) -> None:
-    """Say on the pod why it will end."""
+async def _mark(call: Call, pod: Document, asked: DeleteOptions, *, fenced: bool) -> str:
+    """Set the condition on the pod that says why it will end.
+
+    Args:
+        call: the eviction.
+        pod: as it was when the eviction was granted.
+        asked: how to delete it.
+        fenced: only this version of the pod may be deleted.
+
+    Returns:
+        The version to delete; empty for any.
+
+    Raises:
+        Conflict: the pod has another version, or is another pod.
+    """
     place, now = call.place, timestamps.rfc3339(call.clock.now())
 
     def marked(newest: Document) -> Document:
@@ -212,19 +270,26 @@ async def _mark(call: Call, pod: Document, asked: DeleteOptions) -> None:
         }
         return {**newest, "status": {**status, "conditions": _with(status, condition)}}
 
-    if not asked.resource_version:  # a precondition on the version would not survive the mark
-        uid = pod["metadata"]["uid"]
-        await _rewrite(call, Rewrite(place, _attempt(place), marked, uid), asked)
+    if asked.resource_version:  # a precondition on the version would not survive the mark
+        return asked.resource_version
+    meta = pod["metadata"]
+    version = meta["resourceVersion"] if fenced else ""
+    rewrite = Rewrite(place, _attempt(place), marked, meta["uid"], version)
+    written = await _rewrite(call, rewrite, asked)
+    if not fenced or asked.dry_run:
+        return ""
+    return str(storage.decode(written.value, call.registry.work)["metadata"]["resourceVersion"])
 
 
 def _attempt(place: Place) -> Attempt:
     return Attempt("update", place.info, place.namespace, place.name)
 
 
-async def _rewrite(call: Call, rewrite: Rewrite, asked: DeleteOptions) -> None:
+async def _rewrite(call: Call, rewrite: Rewrite, asked: DeleteOptions) -> Written:
     (outcome,) = await call.registry.rewrite([rewrite], WriteOptions(dry_run=asked.dry_run))
     if isinstance(outcome, ApiError):
         raise outcome
+    return outcome
 
 
 EVICTION = Subresource("eviction", {"create": _create}, kind="Eviction", group="policy")

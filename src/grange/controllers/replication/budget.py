@@ -9,23 +9,11 @@ for the minimum, and goes only while the minimum holds without it.
 """
 
 from collections.abc import Iterable, Set as AbstractSet
-from dataclasses import dataclass
 
+from grange.api import rollouts
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a controller allows while pods are replaced.
-
-    Attributes:
-        minimum: pods that stay available.
-        ceiling: pods that exist at most.
-    """
-
-    minimum: int
-    ceiling: int
+from grange.api.rollouts import Limits
 
 
 class Budget:
@@ -80,37 +68,11 @@ class Budget:
         return granted
 
 
-def share(value: int | str, replicas: int, *, up: bool = False) -> int:
-    """A count or a percentage of the replicas, as a count; a percentage rounds down unless ``up``.
-
-    Text that is no percentage counts as zero.
-    """
-    if isinstance(value, int):
-        return max(0, value)
-    digits = value.removesuffix("%")
-    if digits == value or not digits.isdecimal():
-        return 0
-    exact = int(digits) * replicas
-    return -(-exact // 100) if up else exact // 100
-
-
 def limits(controller: ReplicationController, *, room: int | None = None) -> Limits:
     """What ``spec.rollout`` allows.
 
-    Without room for a pod more, surge is worth nothing; then a percentage of ``maxUnavailable``
-    that rounds down to zero allows one pod, or nothing could ever be replaced. A plain zero is a
-    promise and stays zero.
-
     Args:
         controller: whose.
-        room: how many pods more could be placed now; None if nobody knows.
+        room: how many pods more could be placed now; None if it is not known.
     """
-    spec = controller.spec
-    replicas = max(0, spec.replicas)
-    unavailable = share(spec.rollout.max_unavailable, replicas)
-    surge = share(spec.rollout.max_surge, replicas, up=True)
-    if room is not None:
-        surge = min(surge, max(0, room))
-    if not surge and not unavailable and spec.rollout.max_unavailable not in (0, "0%"):
-        unavailable = 1
-    return Limits(minimum=max(0, replicas - unavailable), ceiling=replicas + surge)
+    return rollouts.limits(controller.spec.rollout, controller.spec.replicas, room=room)

@@ -31,6 +31,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.api.replication import has_given
+from grange.api.rollouts import Limits
 from grange.base.errors import GrangeError
 from grange.controllers.replication import budget, identity, phases, ranking, rollout
 
@@ -93,7 +94,7 @@ class Situation:
     taken: Container[str] = frozenset()
     held: AbstractSet[str] = frozenset()
     available: AbstractSet[str] | None = None
-    limits: budget.Limits | None = None
+    limits: Limits | None = None
     sides: rollout.Sides | None = None
     template: str = ""
     earlier: Collection[str] | None = None

@@ -21,15 +21,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from grange.api import timestamps
+from grange.api import rollouts, timestamps
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
-from grange.api.rollouts import Revision, RolloutState
+from grange.api.rollouts import Limits, Revision, RolloutState
 from grange.base.statemachine import advance
 from grange.controllers.replication import budget, identity, rolling, symptoms
-from grange.controllers.replication.budget import Limits
 from grange.controllers.replication.events import Reason
 from grange.controllers.replication.phases import ROLLOUT, Event, Phase
 from grange.controllers.replication.rolling import Goal, Side
@@ -307,7 +306,7 @@ class _Step:
         if self.phase is Phase.PAUSED:
             updated = self.state.new_replicas
         elif rollout.canary is not None and self.state.template_hash == self.state.spec_hash:
-            updated = budget.share(rollout.canary, self.replicas, up=True)
+            updated = rollouts.share(rollout.canary, self.replicas, up=True)
         updated = min(updated, self.replicas)
         return Goal(self.replicas, updated, self.limits.minimum, self.limits.ceiling)
 

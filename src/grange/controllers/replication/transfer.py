@@ -21,13 +21,13 @@ from enum import StrEnum
 
 from msgspec.structs import replace as changed
 
-from grange.api import timestamps
+from grange.api import rollouts, timestamps
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import doomed
 from grange.base.statemachine import diagram
-from grange.controllers.replication import budget, health, identity, logic, ranking, rollout
+from grange.controllers.replication import health, identity, logic, ranking, rollout
 
 
 class Phase(StrEnum):
@@ -236,7 +236,7 @@ def at_once(controller: ReplicationController) -> int:
     One always may: without it a service that may not surge could never leave a node.
     """
     spec = controller.spec
-    return max(1, budget.share(spec.rollout.max_surge, spec.replicas, up=True))
+    return max(1, rollouts.share(spec.rollout.max_surge, spec.replicas, up=True))
 
 
 def begin(
