@@ -264,6 +264,11 @@ def effective_spec(pod: Pod) -> PodSpec:
         quantity.QuantityError: an amount is no quantity.
     """
     spec, status = pod.spec, pod.status
+    if spec.resources is None and not any(
+        item.allocated_resources or item.resources
+        for item in (*status.container_statuses, *status.init_container_statuses)
+    ):
+        return spec  # nothing is reported, as of most pods
     pending = condition(pod, "PodResizePending")
     infeasible = pending is not None and pending.reason == "Infeasible"
     statuses = {

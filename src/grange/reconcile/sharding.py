@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from grange.api.kinds.node import Node
-from grange.api.kinds.pod import Container, Pod, Scalar
+from grange.api.kinds.pod import Container, Pod, PodSpec, Scalar
 
 _PARTS_MAX = 2_000
 
@@ -36,8 +36,8 @@ class Sharing:
 
         Args:
             obj: any object.
-            old: the one that it takes the place of: most changes leave the containers alone, and
-                to compare them with the old ones costs less than to look for them.
+            old: the one that it takes the place of: most changes leave the spec alone, or set the
+                node, and to compare it with the old one costs less than to look for its parts.
         """
         if isinstance(obj, Pod):
             return cast("T", self._pod(obj, cast("Pod | None", old)))
@@ -46,20 +46,32 @@ class Sharing:
         return obj
 
     def _pod(self, pod: Pod, old: Pod | None) -> Pod:
-        spec, meta = pod.spec, pod.metadata
-        containers, namespace = spec.containers, intern(meta.namespace)
-        if containers:
-            # An old one that went through here has the one text of its namespace.
-            before = old.spec.containers if old and old.metadata.namespace is namespace else ()
-            containers = before if before == containers else self._alike(containers)
-        replace = msgspec.structs.replace
+        meta, replace = pod.metadata, msgspec.structs.replace
+        namespace = intern(meta.namespace)
+        # Only an old one that went through here has the one text of its namespace, and shares.
+        before = old.spec if old is not None and old.metadata.namespace is namespace else None
         return replace(
             pod,
             api_version=intern(pod.api_version),
             kind=intern(pod.kind),
             metadata=replace(meta, namespace=namespace),
-            spec=replace(spec, containers=containers, scheduler_name=intern(spec.scheduler_name)),
+            spec=self._spec(pod.spec, before),
         )
+
+    def _spec(self, spec: PodSpec, old: PodSpec | None) -> PodSpec:
+        replace = msgspec.structs.replace
+        containers = spec.containers
+        if old is not None:
+            same = old
+            if spec.node_name != old.node_name:
+                same = replace(old, node_name=spec.node_name)
+            if same == spec:
+                return same
+            if old.containers == containers:
+                containers = old.containers
+        if containers and (old is None or containers is not old.containers):
+            containers = self._alike(containers)
+        return replace(spec, containers=containers, scheduler_name=intern(spec.scheduler_name))
 
     def _alike(self, containers: tuple[Container, ...]) -> tuple[Container, ...]:
         self.searches += 1

@@ -120,8 +120,9 @@ def _conditions(node: Node) -> dict[str, str]:
     return {item.type: item.status for item in node.status.conditions}
 
 
-def pod_update(old: Pod, new: Pod, subject: Subject) -> ClusterEvent | None:
+def pod_update(before: PodInfo, after: PodInfo, subject: Subject) -> ClusterEvent | None:
     """What a pod's change means; None when it cannot matter to any pod."""
+    old, new = before.pod, after.pod
     action = Action(0)
     if old.metadata.labels != new.metadata.labels:
         action |= Action.POD_LABEL
@@ -129,20 +130,19 @@ def pod_update(old: Pod, new: Pod, subject: Subject) -> ClusterEvent | None:
         action |= Action.POD_TOLERATION
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         action |= Action.POD_GATES
-    before, after = effective_spec(old), effective_spec(new)
-    if before.containers != after.containers and shrank(old, new):
+    if before.request is not after.request and shrank(before, after):
         action |= Action.POD_SCALE_DOWN
     if not action and old.spec != new.spec:
         action |= Action.UPDATE
     return ClusterEvent(subject, action, "pod update") if action else None
 
 
-def shrank(old: Pod, new: Pod) -> bool:
+def shrank(before: PodInfo, after: PodInfo) -> bool:
     """Whether the pod asks for less of anything than before."""
-    before, after = PodInfo.of(old).request.resources, PodInfo.of(new).request.resources
+    old, new = before.request.resources, after.request.resources
     return (
-        after.cpu_milli < before.cpu_milli
-        or after.memory_bytes < before.memory_bytes
-        or after.ephemeral_bytes < before.ephemeral_bytes
-        or any(after.scalars.get(name, 0) < had for name, had in before.scalars.items())
+        new.cpu_milli < old.cpu_milli
+        or new.memory_bytes < old.memory_bytes
+        or new.ephemeral_bytes < old.ephemeral_bytes
+        or any(new.scalars.get(name, 0) < had for name, had in old.scalars.items())
     )

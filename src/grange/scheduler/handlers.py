@@ -109,11 +109,10 @@ class Handlers:
         known = self._cache.info(uid)
         info = PodInfo.of(pod) if known is None else known.seen_as(pod)
         if known is not None and not self._cache.is_assumed_pod(pod):
-            before = known.pod
-            self._cache.update_pod(before, info)
-            event = pod_update(before, pod, Subject.ASSIGNED_POD)
+            self._cache.update_pod(known.pod, info)
+            event = pod_update(known, info, Subject.ASSIGNED_POD)
             if event is not None:
-                self._queue.move(event, self._now(), before, pod)
+                self._queue.move(event, self._now(), known.pod, pod)
             return
         self._cache.add_pod(info, self.snapshot)
         self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
@@ -132,7 +131,8 @@ class Handlers:
             before = None if old is None else old.status.nominated_node_name
             if self._nominator.seen(info, before):
                 self._queue.move(ASSIGNED_POD_DELETE, self._now(), pod, None)
-        event = None if old is None else pod_update(old, pod, Subject.UNSCHEDULED_POD)
+        queued = self._queue.find(uid)
+        event = None if queued is None else pod_update(queued.info, info, Subject.UNSCHEDULED_POD)
         self._queue.update(info, event, self._now())
 
     def _withdraw(self, pod: Pod) -> None:

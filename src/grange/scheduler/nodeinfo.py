@@ -118,8 +118,8 @@ class PodInfo(msgspec.Struct, gc=False):
         # Labels decide whether a pod counts for its own spread, and what "the same label" means.
         labelled = bool(self.spread) or self.has_affinity
         if same and (not labelled or pod.metadata.labels == self.pod.metadata.labels):
-            request = self.request
-            if pod.status.container_statuses or self.pod.status.container_statuses:
+            request, before = self.request, self.pod.status
+            if pod.status.container_statuses or before.container_statuses or pod.spec.resources:
                 request = requests.pod_request(effective_spec(pod))
             return msgspec.structs.replace(self, pod=pod, request=request, kin=None)
         return self.of(pod)

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from grange.api.kinds.node import Node
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import Pod, PodStatus
 from grange.reconcile.sharding import Sharing
 from grange.sim import builders
 
@@ -40,6 +40,25 @@ def test_change_shares_with_what_it_replaces() -> None:
     assert sharing.searches == 1
     assert new.spec.containers is old.spec.containers
     assert new == read("a", "1", nodeName="n1")
+
+
+def test_a_change_of_the_status_keeps_the_spec() -> None:
+    sharing = Sharing()
+    old = sharing.slim(read("a", "1", nodeName="n1"))
+    status = PodStatus(phase="Running")
+    running = msgspec.structs.replace(read("a", "1", nodeName="n1"), status=status)
+    new = sharing.slim(running, old)
+    assert new.spec is old.spec
+    assert new == running
+
+
+def test_a_binding_shares_all_else_of_the_spec() -> None:
+    sharing = Sharing()
+    volumes = [{"name": "data", "emptyDir": {}}]
+    old = sharing.slim(read("a", "1", volumes=volumes))
+    new = sharing.slim(read("a", "1", volumes=volumes, nodeName="n1"), old)
+    assert new.spec.volumes is old.spec.volumes
+    assert new == read("a", "1", volumes=volumes, nodeName="n1")
 
 
 def test_a_change_of_the_containers_shares_with_those_of_others() -> None:

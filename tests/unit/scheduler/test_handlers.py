@@ -12,6 +12,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, Subject, pod_update
 from grange.scheduler.framework import Profile
 from grange.scheduler.handlers import Handlers
+from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pools import Pool
 from grange.scheduler.queue import SchedulingQueue
 from grange.sim import builders
@@ -156,10 +157,10 @@ def test_end_of_a_resize_calls_those_that_wait_for_room(scene: Scene) -> None:
     old = pod("n", requests={"cpu": "1"})
     status = ContainerStatus(old.spec.containers[0].name, allocated_resources={"cpu": "2"})
     shrinking = msgspec.structs.replace(old, status=PodStatus(container_statuses=(status,)))
-    event = pod_update(shrinking, old, Subject.ASSIGNED_POD)
+    event = pod_update(PodInfo.of(shrinking), PodInfo.of(old), Subject.ASSIGNED_POD)
     assert event is not None
     assert event.action & Action.POD_SCALE_DOWN
-    assert pod_update(old, shrinking, Subject.ASSIGNED_POD) is None
+    assert pod_update(PodInfo.of(old), PodInfo.of(shrinking), Subject.ASSIGNED_POD) is None
 
 
 def test_amounts_that_make_no_sense_leave_the_rest_alone(

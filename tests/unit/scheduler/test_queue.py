@@ -260,7 +260,7 @@ def test_check_101_removing_the_gates_lets_the_pod_in() -> None:
     queue = SchedulingQueue(PROFILE)
     before, after = info("p", **GATED), info("p")
     queue.add(before, now=0.0)
-    event = pod_update(before.pod, after.pod, Subject.UNSCHEDULED_POD)
+    event = pod_update(before, after, Subject.UNSCHEDULED_POD)
     assert event is not None
     queue.update(after, event, now=1.0)
     assert names(queue, 1.0) == ["p"]
@@ -366,12 +366,12 @@ def test_a_rejection_by_nobody_counts_as_an_error() -> None:
 
 def test_a_heartbeat_is_no_event() -> None:
     assert node_update(SMALL, builders.node("small")) is None
-    assert pod_update(builders.pod("p"), builders.pod("p"), Subject.ASSIGNED_POD) is None
+    assert pod_update(info("p"), info("p"), Subject.ASSIGNED_POD) is None
 
 
 def test_a_pod_that_asks_for_less_is_an_event() -> None:
-    old = builders.pod("p", requests={"cpu": 2})
-    new = builders.pod("p", requests={"cpu": 1})
+    old = info("p", requests={"cpu": 2})
+    new = info("p", requests={"cpu": 1})
     event = pod_update(old, new, Subject.ASSIGNED_POD)
     assert event is not None
     assert event.action == Action.POD_SCALE_DOWN
@@ -418,7 +418,7 @@ def test_ungated_pod_that_never_failed_has_no_backoff() -> None:
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     before, after = info("p", **GATED), info("p")
     queue.add(before, now=0.0)
-    event = pod_update(before.pod, after.pod, Subject.UNSCHEDULED_POD)
+    event = pod_update(before, after, Subject.UNSCHEDULED_POD)
     queue.update(after, event, now=0.0)
     assert queue.pool_of("uid-p") is Pool.ACTIVE
 
