@@ -94,7 +94,8 @@ class Rewrite(msgspec.Struct, frozen=True):
         place: the object.
         attempt: what admission is asked about.
         change: gives the new document from the old, which it must not change; it keeps the order
-            of the fields and the metadata that only the server sets.
+            of the fields and the metadata that only the server sets. The members of the spec are
+            raw (see ``storage.decode_outline``).
         uid: only the object with this uid; empty for any.
         version: only at this resourceVersion; empty for any.
     """
@@ -361,7 +362,7 @@ class Registry:
             place = rewrite.place
             try:
                 entry = self._latest(place)
-                old = storage.decode(entry.value, self.work)
+                old = storage.decode_outline(entry.value, self.work)
                 self._check_preconditions(
                     place, entry, old, uid=rewrite.uid, version=rewrite.version
                 )

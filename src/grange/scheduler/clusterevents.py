@@ -6,7 +6,6 @@ from enum import Enum, IntFlag, auto
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.api.pod_requests import effective_spec
 from grange.scheduler.nodeinfo import PodInfo
 
 

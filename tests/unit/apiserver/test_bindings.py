@@ -3,12 +3,13 @@
 import pytest
 from tests.unit.apiserver.server import PODS, Server, configmap, pod
 
-from grange.api import bindings
+from grange.api import bindings, codec
 from grange.api.http import ADMIN, ANONYMOUS, YAML, User
 from grange.api.kinds import BUILT_IN, CONFIGMAP
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import Forbidden
+from grange.apiserver import storage
 from grange.apiserver.admission import Attempt
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry, Rewrite, Written
@@ -184,3 +185,23 @@ async def test_binding_decodes_once_and_encodes_once(server: Server) -> None:
     assert await codes(server, *[binding_of(f"p{n}") for n in range(20)]) == [201] * 20
     after = (server.work.decodes, server.work.encodes, server.store.revision)
     assert [now - then for now, then in zip(after, before, strict=True)] == [20, 20, 20]
+
+
+def test_outline_leaves_the_spec_raw_except_the_node() -> None:
+    pod_ = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"resourceVersion": "7", "name": "p"},
+        "spec": {"containers": [{"name": "main"}], "nodeName": "n1"},
+        "status": {"phase": "Pending"},
+    }
+    body = codec.encode(pod_)
+    work = storage.Work()
+    outline = storage.decode_outline(body, work)
+    assert outline["metadata"]["name"] == "p"
+    assert outline["spec"]["nodeName"] == "n1"
+    assert bytes(outline["spec"]["containers"]) == b'[{"name":"main"}]'
+    assert codec.encode(outline) == body  # in the same order
+    odd = {**pod_, "extra": 1}
+    assert storage.decode_outline(codec.encode(odd), work) == odd
+    assert work.decodes == 2

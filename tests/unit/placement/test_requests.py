@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds.pod import Pod, PodSpec
-from grange.api.pod_requests import effective_spec
+from grange.api.pod_requests import effective_spec, spec_request
 from grange.placement import requests
 from grange.placement.ports import host_ports
 from grange.placement.requests import IDLE, Resources, charged, discharged, pod_request
@@ -212,3 +212,21 @@ def test_discharging_is_the_inverse_of_charging(found: list[PodSpec], order: obj
     for need, held in pods:
         usage = discharged(usage, need, held)
     assert usage == IDLE
+
+
+@given(
+    st.lists(st.sampled_from(["1", "500m", "2Gi"]), min_size=1, max_size=3),
+    st.booleans(),
+    st.booleans(),
+)
+def test_stored_spec_asks_for_the_same_raw_or_not(cpus: list[str], init: bool, over: bool) -> None:
+    body: dict[str, object] = {
+        "containers": [container(f"c{at}", {"cpu": cpu}) for at, cpu in enumerate(cpus)],
+        "nodeName": "n1",
+    }
+    if init:
+        body["initContainers"] = [container("i", {"memory": "4Gi"})]
+    if over:
+        body["overhead"] = {"cpu": "50m"}
+    raw = msgspec.json.decode(msgspec.json.encode(body), type=dict[str, msgspec.Raw])
+    assert spec_request(raw) == spec_request(body) == pod_request(spec(**body))
