@@ -155,7 +155,12 @@ class Decider:
                 self._attempts[result].inc()
                 self._history.rejected(queued.uid, rejection, now)
                 reason = SCHEDULER_ERROR if rejection.error else UNSCHEDULABLE
-                self._reporter.unschedulable(queued.info.pod, rejection.message, reason=reason)
+                self._reporter.unschedulable(
+                    queued.info.pod,
+                    rejection.message,
+                    reason=reason,
+                    event_after_s=rejection.event_after_s,
+                )
                 if room is not None:
                     self._evictor.put(queued.info, self._reject_held(queued.info, room))
             case Batch(outcomes):

@@ -30,6 +30,7 @@ class Rejection:
         waits: what the pod waits for before any node is looked at; then this is all it says.
         nominated: the node that the pod is nominated to and waits for; or empty.
         post_filter: why no other pods make room for it; empty where nobody was asked.
+        event_after_s: the event is written only if this is still so after so many seconds.
     """
 
     num_nodes: int
@@ -40,6 +41,7 @@ class Rejection:
     waits: str = ""
     nominated: str = ""
     post_filter: str = field(default="", compare=False)
+    event_after_s: float = field(default=0.0, compare=False)
 
     @property
     def message(self) -> str:

@@ -53,10 +53,28 @@ class Reporter:
         self._said: dict[str, tuple[str, str]] = {}
         self._waiting: dict[str, _Word] = {}
         self._wake = asyncio.Event()
+        self._delayed: dict[str, tuple[float, _Word]] = {}  # when on the monotonic clock, and what
+        self._is_delayed = asyncio.Event()
         self.writes = 0
 
-    def unschedulable(self, pod: Pod, message: str, *, reason: str = UNSCHEDULABLE) -> None:
-        """The pod found no node; nothing happens if that was said already."""
+    def unschedulable(
+        self,
+        pod: Pod,
+        message: str,
+        *,
+        reason: str = UNSCHEDULABLE,
+        event_after_s: float = 0.0,
+    ) -> None:
+        """The pod found no node; nothing happens if the same was reported before.
+
+        Args:
+            pod: as the scheduler has it.
+            message: why.
+            reason: of the condition.
+            event_after_s: the event is left out if the pod is bound, or another reason holds, within
+                so many seconds; the condition is written at once. Seconds count from the first of
+                several such reports in a row.
+        """
         uid = pod.metadata.uid
         said = self._said.get(uid)
         if said is None:
@@ -68,8 +86,18 @@ class Reporter:
             return
         self._waiting[uid] = _Word(pod, reason, message)
         self._wake.set()
+        if event_after_s:
+            due = self._clock.monotonic() + event_after_s
+            first = self._delayed.get(uid)
+            self._delayed[uid] = (first[0] if first else due, self._waiting[uid])
+            self._is_delayed.set()
+            return
+        self._delayed.pop(uid, None)
         if reason != SCHEDULING_GATED:
-            self._recorder.event(pod, WARNING, "FailedScheduling", message, kind=POD)
+            self._failed(self._waiting[uid])
+
+    def _failed(self, word: _Word) -> None:
+        self._recorder.event(word.pod, WARNING, "FailedScheduling", word.message, kind=POD)
 
     def scheduled(self, pods: Sequence[Pod]) -> None:
         """The pods are bound, as their specs say; the server has set their conditions."""
@@ -88,6 +116,22 @@ class Reporter:
         """Nothing more is to be said about the pod."""
         self._said.pop(uid, None)
         self._waiting.pop(uid, None)
+        self._delayed.pop(uid, None)
+
+    async def run_delayed_events(self) -> None:
+        """Write delayed events when they are due, until cancelled."""
+        while True:
+            await self._is_delayed.wait()
+            self._is_delayed.clear()
+            while self._delayed:
+                # All have the same delay, so the first is due first.
+                uid, (due, word) = next(iter(self._delayed.items()))
+                left_s = due - self._clock.monotonic()
+                if left_s > 0:
+                    await self._clock.sleep(left_s)
+                    continue  # it may have been forgotten meanwhile
+                del self._delayed[uid]
+                self._failed(word)
 
     async def run(self) -> None:
         """Write until cancelled. What the server refuses for good is logged and dropped."""

@@ -179,6 +179,7 @@ class Scheduler:
             nursery.start(self._recorder.run(), name="scheduler recorder")
             for number in range(self._config.writers):
                 nursery.start(self._reporter.run(), name=f"scheduler writer {number}")
+            nursery.start(self._reporter.run_delayed_events(), name="scheduler delayed events")
             if self._config.assume_ttl_s:
                 nursery.start(self._settler.sweep(), name="scheduler sweep")
             nursery.start(self._status.run(self.gangs), name="scheduler status")

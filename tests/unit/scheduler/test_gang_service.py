@@ -55,6 +55,59 @@ def scheduled(status: PodGroup) -> tuple[str, str, str]:
     return told.status, told.reason, told.message
 
 
+async def failures(made: World) -> list[str]:
+    """The names of the pods with an event FailedScheduling."""
+    return sorted(name for reason, name in await made.events() if reason == "FailedScheduling")
+
+
+async def test_gang_that_is_completed_soon_has_no_warning(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b", capacity=SMALL)
+        await made.start()
+        await members(made, "g", "p0")
+        await made.settle()
+        assert await made.message("p0") == "pod group default/g does not exist"
+        await add_group(made, "g", 2)
+        await made.settle()
+        assert await made.message("p0") == "waits until 2 pods of pod group default/g exist"
+        await members(made, "g", "p1")
+        await made.settle(60.0)
+        assert sorted((await made.pods()).values()) == ["a", "b"]
+        assert await failures(made) == []
+
+
+async def test_gang_that_stays_incomplete_is_warned_about(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", "b", capacity=SMALL)
+        await made.start()
+        await add_group(made, "g", 3)
+        await members(made, "g", "p0")
+        await made.settle(5.0)
+        await members(made, "g", "p1")
+        await made.settle(4.0)
+        assert await failures(made) == []
+        await made.settle(4.0)
+        assert await failures(made) == ["p0"]
+        await made.settle(5.0)
+        assert await failures(made) == ["p0", "p1"]
+
+
+async def test_gang_without_room_is_warned_about_at_once(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        await made.add_nodes("a", capacity=SMALL)
+        await made.start()
+        await add_group(made, "g", 2)
+        await members(made, "g", "p0", "p1")
+        await made.settle(3.0)
+        assert await failures(made) == ["p0", "p1"]
+
+
 async def test_the_status_of_a_group_tells_its_whole_life(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -15,7 +15,7 @@ worth to a gang that waits.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grange.api.kinds.podgroup import PREFERRED
 from grange.api.kinds.queue import QUEUE_LABEL
@@ -48,6 +48,8 @@ QUOTA = "Quota"
 # Words for what a gang waits for; its condition carries them as its reason.
 NO_GROUP = "NoPodGroup"
 TOO_FEW = "NotEnoughMembers"
+INCOMPLETE_EVENT_S = 10.0
+"""Pods of a gang are created one after the other, so an event about missing ones comes so late."""
 OVER_QUOTA = "OverQuota"
 NO_ROOM = "NoRoom"
 ERROR = "SchedulerError"
@@ -452,7 +454,8 @@ class Coscheduling:
         self.preemption.withdraw([queued.info])
         self._queue.turn_down(queued, _ASLEEP, now)
         self._note(gang, reason, message)
-        return Unplaced(queued, self._rejection(told or message, _ASLEEP))
+        rejection = self._rejection(told or message, _ASLEEP)
+        return Unplaced(queued, replace(rejection, event_after_s=INCOMPLETE_EVENT_S))
 
     def _withdrawn(self, pods: Sequence[PodInfo]) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
