@@ -473,6 +473,11 @@ async def test_pods_of_others_and_pods_that_are_done(scene: Scene) -> None:
         State.FINISHED,
         "ran on a and failed; it needs no node any more",
     )
+    pod = builders.pod("never")
+    ended = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Failed"))
+    found = scene.explainer.explain(ended)
+    assert found is not None
+    assert (found.summary, found.node) == ("had no node and failed; it needs no node any more", "")
 
 
 # --- bounds ------------------------------------------------------------------------------------

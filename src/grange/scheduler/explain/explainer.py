@@ -118,7 +118,8 @@ class Explainer:
         )
         if is_finished(pod):
             word = "ended" if pod.status.phase == "Succeeded" else "failed"
-            summary = f"ran on {pod.spec.node_name} and {word}; it needs no node any more"
+            where = f"ran on {pod.spec.node_name} and" if pod.spec.node_name else "had no node and"
+            summary = f"{where} {word}; it needs no node any more"
             return replace(answer, state=State.FINISHED, summary=summary, node=pod.spec.node_name)
         known = self._cache.info(meta.uid)
         if known is not None and known.pod.spec.node_name:
