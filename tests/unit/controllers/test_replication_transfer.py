@@ -665,6 +665,8 @@ async def test_packed_pods_move_where_the_scheduler_sends_them(
         await nodes(there, "b")
         await label(there, "a", fits=False)
         await there.until(lambda: moved(there, "b", "b", "b"), limit_s=120)
+        ended = [record.spec.transfer for record in await records(there, TRANSFER_COMPLETED)]
+        assert [(item.old, item.new) for item in ended if item] == [("a", "b")] * 3
         assert await there.names() == ["web-0", "web-1", "web-2"] or len(await there.names()) == 3
 
 

@@ -177,6 +177,12 @@ def new_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
     return next((pod for pod in owned if pod.metadata.name == transfer.new_pod), None)
 
 
+def with_new_node(transfer: NodeTransfer, owned: Iterable[Pod]) -> NodeTransfer:
+    """The transfer with the node of its new pod, also where the scheduler chose it."""
+    new = None if transfer.new else new_pod(transfer, owned)
+    return transfer if new is None else changed(transfer, new=identity.node_of(new))
+
+
 def old_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
     """The pod that a transfer replaces, if it is still there."""
     return _by_uid(owned, transfer.old_uid)

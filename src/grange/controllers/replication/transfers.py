@@ -63,8 +63,11 @@ class Transfers:
                 result.stored.append(item)
             if after is None:
                 result.due(0.0)  # then to see whether anything that was lent is idle now
-                result.records.append((_RECORDS[transfer.phase_of(item)], item))
-                self._log.info("node transfer over", transfer=item.id, phase=item.phase)
+                over = transfer.with_new_node(item, situation.owned)
+                result.records.append((_RECORDS[transfer.phase_of(item)], over))
+                self._log.info(
+                    "node transfer over", transfer=item.id, phase=item.phase, new=over.new
+                )
             else:
                 result.after.append(after)
                 current[at] = after
