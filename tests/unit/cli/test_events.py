@@ -1,12 +1,21 @@
 """Events in the order in which they happened, in kubectl's words."""
 
+import re
+
 import click
 import pytest
 from click.testing import CliRunner
+from tests.unit.cli.sessions import session
+from tests.unit.controllers.world import world
 
 from grange.api import timestamps
+from grange.api.kinds import EVENT
 from grange.api.meta import Document
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.base.rng import Stream
 from grange.cli.printers import events
+from grange.cli.verbs import get
 from grange.cli.verbs.events import command, parse_types
 
 NOW = timestamps.parse("2026-01-01T00:10:00Z").timestamp()
@@ -40,6 +49,23 @@ def test_within_a_second_the_order_is_that_of_the_writes() -> None:
     found[0]["metadata"]["resourceVersion"] = "10"
     found[1]["metadata"]["resourceVersion"] = "9"
     assert [item["metadata"]["name"] for item in events.in_order(found)] == ["b", "a"]
+
+
+async def test_get_lists_events_by_time(
+    clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with world(clock, rng, log, hands=False) as there:
+        for name, minute in (("a", 3), ("b", 1), ("c", 2)):
+            stamp = f"2026-01-01T00:0{minute}:00Z"
+            about = {"kind": "Pod", "name": f"web-{name}", "namespace": "default"}
+            fields = {"involvedObject": about, "lastTimestamp": stamp, "firstTimestamp": stamp}
+            await there.client.create(EVENT, event(name, **fields), "default")
+        for output in ("", "wide", "name", "jsonpath={.items[*].metadata.name}"):
+            look = get.Look(output, "", "", no_headers=True, show_labels=False)
+            assert await get._get(session(there), [("events", "")], look) == 0
+            shown = capsys.readouterr().out
+            found = re.findall(r"web-([abc])" if output in ("", "wide") else r"\b([abc])\b", shown)
+            assert found == ["b", "c", "a"], output
 
 
 def test_what_came_again_says_how_often_and_for_how_long() -> None:

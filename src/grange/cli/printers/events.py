@@ -1,6 +1,6 @@
 """Events as rows, the latest last."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 
@@ -21,13 +21,20 @@ def last_seen(event: Document) -> datetime | None:
     return _first_of(event, (*_LATEST, "firstTimestamp", _CREATED))
 
 
-def in_order(events: Iterable[Document]) -> list[Document]:
-    """The events by when they happened last; those that do not say come first.
+def in_order(
+    events: Iterable[Document], event_of: Callable[[Document], Document] = lambda item: item
+) -> list[Document]:
+    """The events by when they happened last; those without a time come first.
 
     Most times are whole seconds: within one, the order is that in which they were written.
+
+    Args:
+        events: events, or what holds one each.
+        event_of: gives the event.
     """
 
-    def at(event: Document) -> tuple[float, int]:
+    def at(item: Document) -> tuple[float, int]:
+        event = event_of(item)
         seen = last_seen(event)
         return seen.timestamp() if seen else 0.0, documents.version(event)
 

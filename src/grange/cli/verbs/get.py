@@ -7,11 +7,12 @@ import click
 
 from grange.api import codec
 from grange.api.http import Request, Response
+from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.cli import options, session, stream, terminal
 from grange.cli.command import Command
-from grange.cli.printers import documents, table
+from grange.cli.printers import documents, events, table
 from grange.cli.surroundings import Surroundings
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -75,7 +76,7 @@ async def _get(opened: session.Session, pairs: list[tuple[str, str]], look: Look
         for word, name in pairs:
             kind, response = await _fetch(opened, word, name, look, _JSON)
             body = codec.decode_document(response.body)
-            items = [body] if name else [_typed(kind, item) for item in body.get("items", [])]
+            items = [body] if name else _items(kind, body)
             found += [(kind, item) for item in items]
         single = len(pairs) == 1 and bool(pairs[0][1])
         terminal.write(documents.render(look.output, found, single=single))
@@ -98,9 +99,22 @@ def _typed(kind: AnyKind, item: Document) -> Document:
     return {"apiVersion": kind.api_version, "kind": kind.kind, **item}
 
 
+def _items(kind: AnyKind, body: Document) -> list[Document]:
+    """The objects of a list; events by when they happened, as the server has them by object."""
+    items = [_typed(kind, item) for item in body.get("items", [])]
+    return events.in_order(items) if kind is EVENT else items
+
+
+def _query(kind: AnyKind, look: Look) -> dict[str, str]:
+    # Rows of events are sorted by a time that their cells do not have in full.
+    return look.query() | ({"includeObject": "Object"} if kind is EVENT else {})
+
+
 def _rows(
     opened: session.Session, kind: AnyKind, body: Document, look: Look
 ) -> tuple[list[str], list[list[str]]]:
+    if kind is EVENT and body.get("rows"):
+        body["rows"] = events.in_order(body["rows"], event_of=lambda row: row.get("object") or {})
     return table.cells(
         body,
         wide=look.output == "wide",
@@ -114,18 +128,14 @@ async def _fetch(
 ) -> tuple[AnyKind, Response]:
     kind = await opened.kind(word)
     namespace = opened.within(kind) if name or opened.namespace else ""
-    request = Request(
-        "GET",
-        kind.path(namespace, name),
-        query={} if name else look.query(),
-        headers={"accept": accept},
-    )
+    query = {} if name else _query(kind, look)
+    request = Request("GET", kind.path(namespace, name), query=query, headers={"accept": accept})
     return kind, await opened.fetch(request)
 
 
 async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> int:
     kind = await opened.kind(pair[0])
-    query = look.query()
+    query = _query(kind, look)
     if pair[1]:
         query["fieldSelector"] = f"metadata.name={pair[1]}"
     full = documents.is_document_format(look.output)
@@ -149,7 +159,7 @@ async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> 
 
     listed = await opened.fetch(Request("GET", path, query=query, headers=headers))
     present = codec.decode_document(listed.body)
-    for body in [_typed(kind, item) for item in present.get("items", [])] if full else [present]:
+    for body in _items(kind, present) if full else [present]:
         show(body)
     query |= {"watch": "true", "resourceVersion": present["metadata"]["resourceVersion"]}
     response = await opened.fetch(Request("GET", path, query=query, headers=headers))
