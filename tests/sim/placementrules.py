@@ -12,9 +12,10 @@ from grange.api.kinds import NODE, POD
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, PodAffinityTerm
 from grange.api.meta import LabelSelector
+from grange.api.pod_requests import allocatable, pod_request
 from grange.base.errors import invariant
 from grange.placement import reference
-from grange.placement.requests import IDLE, allocatable, charged, pod_request
+from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.cycle import Outcome, Placed
 from grange.scheduler.service import Scheduler
 from grange.sim.invariants import Change

@@ -19,12 +19,13 @@ from grange.api.kinds import NODE, POD, PODGROUP, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.meta import Document
+from grange.api.pod_requests import pod_request
 from grange.api.status import NotFound
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.placement.requests import IDLE, charged, pod_request
+from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders, simulated_nodes
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints

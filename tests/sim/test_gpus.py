@@ -3,13 +3,14 @@
 from tests.sim import misfortunes
 from tests.sim.misfortunes import BAD
 
+from grange.api import gpus
+from grange.api.gpus import GPU_MILLI
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.pod import Scalar
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import devices
-from grange.placement.devices import GPU_MILLI
 from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
@@ -36,7 +37,7 @@ async def waiting_that_fit(world: World) -> list[str]:
         if not pod.spec.node_name:
             waiting.append((pod.metadata.name, want))
             continue
-        for device in devices.parse(pod.metadata.annotations[devices.ANNOTATION], want):
+        for device in gpus.parse(pod.metadata.annotations[gpus.ANNOTATION], want):
             left[pod.spec.node_name][device] -= min(want, 1000)
     return [
         name

@@ -13,6 +13,7 @@ from tests.sim.misfortunes import BAD
 from grange.api.fields import lookup
 from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, PRIORITYCLASS
 from grange.api.kinds.pod import Pod
+from grange.api.pod_requests import allocatable, pod_request
 from grange.api.status import Conflict, NotFound, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.errors import invariant
@@ -20,7 +21,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.disruption.controller import DisruptionController
 from grange.placement import reference
-from grange.placement.requests import IDLE, Usage, allocatable, charged, pod_request
+from grange.placement.node_usage import IDLE, Usage, charged
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults

@@ -10,12 +10,13 @@ from tests.sim.misfortunes import BAD
 
 from grange.api.kinds import NODE, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
+from grange.api.pod_requests import allocatable, pod_request
 from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import reference
-from grange.placement.requests import IDLE, Usage, allocatable, charged, pod_request
+from grange.placement.node_usage import IDLE, Usage, charged
 from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated

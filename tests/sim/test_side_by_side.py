@@ -15,13 +15,13 @@ from tests.sim.misfortunes import BAD
 from tests.sim.test_scheduler import Users, unplaced_that_fit
 
 from grange.api import bindings
+from grange.api.gpus import GPU_MILLI
 from grange.api.http import Request, Response
 from grange.api.kinds import POD
 from grange.api.kinds.pod import condition
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.placement.devices import GPU_MILLI
 from grange.reconcile.deps import Deps
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders

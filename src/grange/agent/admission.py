@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grange.placement.requests import Resources
+from grange.api.pod_requests import Resources
 
 
 def refusal(

@@ -11,11 +11,11 @@ from grange.agent.metrics import instruments
 from grange.agent.probes import Prober, SystemProber
 from grange.agent.runtime import PodRecord, PodRuntime, RuntimeFailedError
 from grange.agent.worker import PodWorker, Tools
+from grange.api import pod_requests
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.base.log import Logger
 from grange.base.tasks import Nursery, supervise
-from grange.placement import requests
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
 from grange.reconcile.recorder import Recorder
@@ -66,7 +66,7 @@ class NodeAgent:
             metrics=instruments(deps.metrics),
             admit=self._admit,
         )
-        self._room = requests.allocatable(config.capacity)
+        self._room = pod_requests.allocatable(config.capacity)
         self._workers: dict[str, PodWorker] = {}
         self._nursery: Nursery | None = None
         fields = f"spec.nodeName={config.name}" if config.own_pods_only else ""
@@ -155,7 +155,7 @@ class NodeAgent:
             for uid, worker in self._workers.items()
             if uid != pod.metadata.uid and worker.holds_resources
         ]
-        return admission.refusal(requests.pod_request(pod.spec).resources, held, self._room)
+        return admission.refusal(pod_requests.pod_request(pod.spec).resources, held, self._room)
 
     def _strangers(self) -> list[PodRecord]:
         """Pods that the runtime has for this node and the API does not."""

@@ -35,7 +35,7 @@ from grange.agent.runtime import (
 )
 from grange.agent.states import State
 from grange.agent.status import Place
-from grange.api import timestamps
+from grange.api import pod_requests, timestamps
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import Document
@@ -44,7 +44,6 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.placement import requests
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 _FOREIGN_MESSAGE = "the runtime knows nothing of this container; how it ended is not known"
@@ -101,7 +100,7 @@ class PodWorker:
     def __init__(self, pod: Pod, tools: Tools) -> None:
         self.pod = pod
         self._tools = tools
-        self.requested = requests.pod_request(pod.spec).resources
+        self.requested = pod_requests.pod_request(pod.spec).resources
         self._uid = pod.metadata.uid
         self._log = tools.log.bind(pod=str(pod.key), uid=self._uid)
         self._timing = tools.config.timing

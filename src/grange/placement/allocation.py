@@ -16,16 +16,10 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from grange.api.pod_requests import CPU, MEMORY, Request, Resources, is_scalar
 from grange.placement.columns import Integers, NodeTable, Rows
+from grange.placement.node_usage import Usage
 from grange.placement.reference import MAX_SCORE
-from grange.placement.requests import (
-    CPU,
-    MEMORY,
-    Request,
-    Resources,
-    Usage,
-    is_scalar,
-)
 
 _FULL = 100  # utilisation, in percent
 

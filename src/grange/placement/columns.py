@@ -16,10 +16,12 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from grange.api import gpus
 from grange.api.kinds.node import Node, Taint
+from grange.api.pod_requests import Resources
 from grange.placement import devices
+from grange.placement.node_usage import IDLE, Usage
 from grange.placement.ports import NO_PORTS, Holding, UsedPorts
-from grange.placement.requests import IDLE, Resources, Usage
 
 Integers: TypeAlias = NDArray[np.int64]
 Ids: TypeAlias = NDArray[np.int32]
@@ -355,7 +357,7 @@ class NodeTable:
         """How many devices each has."""
         totals = self._row_totals
         each = totals[rows] if isinstance(rows, slice) else [totals[at] for at in rows]
-        return np.asarray([devices.count(item) for item in each], np.int64)
+        return np.asarray([gpus.count(item) for item in each], np.int64)
 
     def tenants(self, rows: Rows) -> list[tuple[tuple[int, int], ...]]:
         """Who holds devices, by row: see ``DeviceUsage.tenants``."""

@@ -12,31 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from grange.api.gpus import ANNOTATION, DEVICES_MAX, GPU_MILLI, WHOLE, count, parse, tenant
-from grange.placement.deviceusage import DeviceUsage
-from grange.placement.requests import Request, Resources
-
-__all__ = [
-    "ANNOTATION",
-    "DEVICES_MAX",
-    "GPU_MILLI",
-    "WHOLE",
-    "Free",
-    "FreeRows",
-    "asked",
-    "best_fit",
-    "charged",
-    "count",
-    "discharged",
-    "fits",
-    "fits_rows",
-    "free",
-    "is_possible",
-    "parse",
-    "taken",
-    "tenant",
-    "written",
-]
+from grange.api.gpus import GPU_MILLI, WHOLE, count, tenant
+from grange.api.pod_requests import Request, Resources
+from grange.placement.node_usage import DeviceUsage
 
 Free = tuple[int, ...]
 FreeRows = NDArray[np.int64]

@@ -19,8 +19,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from grange.api.gpus import WHOLE
 from grange.placement.columns import Integers
-from grange.placement.devices import WHOLE, Free, FreeRows
+from grange.placement.devices import Free, FreeRows
 
 _REMEMBERED = 200_000
 

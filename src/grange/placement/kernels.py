@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.api.kinds.pod import Toleration
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 from grange.placement import images, nodeaffinity, ports as host_ports, taints
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.nodeaffinity import Affinity, Requirement, Term
 from grange.placement.ports import Holding
 from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
-from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 
 
 def count(table: NodeTable, rows: Rows) -> int:

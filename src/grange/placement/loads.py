@@ -10,9 +10,10 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 
-from grange.placement import devices, requests
+from grange.api.pod_requests import Request, Resources
+from grange.placement import devices
+from grange.placement.node_usage import IDLE, Usage, charged, discharged
 from grange.placement.ports import Holding
-from grange.placement.requests import IDLE, Request, Resources, Usage
 
 _REGISTER_MAX = 20_000  # of some 500 bytes each
 _AFTER_MAX = 1_000
@@ -40,7 +41,7 @@ class Load:
         found = self._after.get(id(request))
         if found is not None and not ports:
             return found[1]
-        load = of(self.allocatable, requests.charged(self.usage, request, ports))
+        load = of(self.allocatable, charged(self.usage, request, ports))
         if not ports:
             if len(self._after) >= _AFTER_MAX:
                 self._after.clear()
@@ -52,7 +53,7 @@ class Load:
         found = self._before.get(id(request))
         if found is not None and not ports:
             return found[1]
-        load = of(self.allocatable, requests.discharged(self.usage, request, ports))
+        load = of(self.allocatable, discharged(self.usage, request, ports))
         if not ports:
             if len(self._before) >= _AFTER_MAX:
                 self._before.clear()

@@ -4,11 +4,11 @@ Policies score on a finer scale than the 0 to 100 of other plugins, because a po
 decide and the others to break its ties; and because nodes of a packed cluster differ by little.
 """
 
+from grange.api.gpus import GPU_MILLI
+from grange.api.pod_requests import Request
 from grange.placement import devices
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.placement.devices import GPU_MILLI
 from grange.placement.loads import Load
-from grange.placement.requests import Request
 
 SCALE = 1_000_000
 LARGEST = (128_000, 8_000)

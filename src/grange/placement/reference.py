@@ -7,7 +7,8 @@ not just close.
 
 from collections.abc import Sequence
 
-from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request, Resources, Usage
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request, Resources
+from grange.placement.node_usage import Usage
 
 MAX_SCORE = 100
 TOO_MANY_PODS = "Too many pods"

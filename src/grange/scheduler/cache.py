@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
+from grange.api import pod_requests
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.errors import invariant
-from grange.placement import requests
 from grange.placement.podaffinity import Namespaces
 from grange.scheduler.errors import CacheCorrupted, CacheError
 from grange.scheduler.nodeinfo import ImageState, NodeInfo, PodInfo
@@ -442,7 +442,7 @@ class Cache:
         self._discharge(known.pod.spec.node_name, uid)
 
     def _put_node(self, node: Node) -> NodeInfo:
-        allocatable = requests.allocatable(node.status.allocatable)
+        allocatable = pod_requests.allocatable(node.status.allocatable)
         entry = self._entry(node.metadata.name)
         old = entry.node
         entry.node = node

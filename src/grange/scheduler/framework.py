@@ -14,10 +14,10 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from grange.api.pod_requests import Resources
 from grange.api.status import ApiError
 from grange.client.client import Client
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
-from grange.placement.requests import Resources
 from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo

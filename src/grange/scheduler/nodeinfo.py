@@ -12,16 +12,17 @@ from typing import Self
 
 import msgspec
 
+from grange.api import gpus
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.api.pod_requests import effective_spec
-from grange.placement import devices, images, loads, nodeaffinity, podaffinity, requests, spread
+from grange.api.pod_requests import Request, Resources, effective_spec, pod_request
+from grange.placement import devices, images, loads, nodeaffinity, podaffinity, spread
 from grange.placement.disks import Disk, inline_disks
 from grange.placement.loads import Load
+from grange.placement.node_usage import Usage
 from grange.placement.nodeaffinity import Affinity
 from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
-from grange.placement.requests import Request, Resources, Usage
 from grange.placement.spread import Constraint
 from grange.scheduler import kin
 from grange.scheduler.errors import CacheError
@@ -76,7 +77,7 @@ class PodInfo(msgspec.Struct, gc=False):
             SelectorError: a selector about other pods cannot be read.
         """
         spec = pod.spec
-        request = requests.pod_request(effective_spec(pod))
+        request = pod_request(effective_spec(pod))
         near = far = False
         if spec.affinity is not None:
             near = spec.affinity.pod_affinity is not None
@@ -120,7 +121,7 @@ class PodInfo(msgspec.Struct, gc=False):
         if same and (not labelled or pod.metadata.labels == self.pod.metadata.labels):
             request, before = self.request, self.pod.status
             if pod.status.container_statuses or before.container_statuses or pod.spec.resources:
-                request = requests.pod_request(effective_spec(pod))
+                request = pod_request(effective_spec(pod))
             return msgspec.structs.replace(self, pod=pod, request=request, kin=None)
         return self.of(pod)
 
@@ -152,7 +153,7 @@ class PodInfo(msgspec.Struct, gc=False):
     def holding(self, held: tuple[int, ...]) -> Self:
         """The same for a copy of the pod that holds these devices of its node."""
         meta = self.pod.metadata
-        annotations = {**meta.annotations, devices.ANNOTATION: devices.written(held)}
+        annotations = {**meta.annotations, gpus.ANNOTATION: devices.written(held)}
         meta = msgspec.structs.replace(meta, annotations=annotations)
         pod = msgspec.structs.replace(self.pod, metadata=meta)
         return msgspec.structs.replace(self, pod=pod, devices=held)
@@ -163,7 +164,7 @@ def _held(pod: Pod, request: Request) -> tuple[int, ...]:
     want = devices.asked(request)
     if not want or not pod.spec.node_name:
         return ()
-    return devices.parse(pod.metadata.annotations.get(devices.ANNOTATION, ""), want)
+    return gpus.parse(pod.metadata.annotations.get(gpus.ANNOTATION, ""), want)
 
 
 @dataclass(slots=True)

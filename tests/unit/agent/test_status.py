@@ -11,8 +11,7 @@ from grange.agent.lifecycle import Ending, Track
 from grange.agent.status import Place
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
-from grange.placement import requests
-from grange.placement.requests import Resources
+from grange.api.pod_requests import Resources, allocatable, pod_request
 
 TIMING = Timing()
 PLACE = Place("127.0.0.1", "127.1.2.3")
@@ -195,7 +194,7 @@ def test_one_plain_container_makes_a_pod_burstable() -> None:
 
 def asking(**amounts: str) -> Resources:
     view = pod(container(resources={"requests": amounts}))
-    return requests.pod_request(view.spec).resources
+    return pod_request(view.spec).resources
 
 
 @pytest.mark.parametrize(
@@ -216,5 +215,5 @@ def test_a_pod_is_taken_when_it_fits(
 ) -> None:
     room = {"cpu": "4", "memory": "8Gi", "pods": "3", "example.com/gpu": "1"}
     held = [asking(**item) for item in others]
-    refused = admission.refusal(asking(**wanted), held, requests.allocatable(room))
+    refused = admission.refusal(asking(**wanted), held, allocatable(room))
     assert (refused[0] if refused else None) == reason

@@ -20,7 +20,7 @@ from grange.base.offload import Inline
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.placement import reference
-from grange.placement.requests import IDLE, Usage, charged
+from grange.placement.node_usage import IDLE, Usage, charged
 from grange.sim import builders
 from grange.store.settings import Lanes
 from grange.store.sqlite import SQLiteStore

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from grange.api.pod_requests import Request, Resources, allocatable, pod_request
 from grange.placement.allocation import (
     CPU_AND_MEMORY,
     LeastAllocated,
@@ -14,7 +15,7 @@ from grange.placement.allocation import (
     balanced_rows,
 )
 from grange.placement.columns import NodeTable
-from grange.placement.requests import IDLE, Request, Resources, Usage, allocatable, pod_request
+from grange.placement.node_usage import IDLE, Usage
 from grange.sim import builders
 
 GPU = "example.com/gpu"

@@ -8,18 +8,11 @@ from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
+from grange.api.pod_requests import Request, Resources, allocatable, pod_request
 from grange.placement import kernels, nodeaffinity, ports, reference, taints
 from grange.placement.columns import NodeTable, Rows
+from grange.placement.node_usage import IDLE, Usage, charged
 from grange.placement.nodeaffinity import Affinity, Requirement, Term, Weighted
-from grange.placement.requests import (
-    IDLE,
-    Request,
-    Resources,
-    Usage,
-    allocatable,
-    charged,
-    pod_request,
-)
 from grange.sim import builders
 
 GIB = 2**30

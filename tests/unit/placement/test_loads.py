@@ -2,14 +2,16 @@
 
 from hypothesis import given, strategies as st
 
-from grange.placement import loads, requests
+from grange.api import pod_requests
+from grange.api.pod_requests import Request, Resources
+from grange.placement import loads
 from grange.placement.loads import Load
-from grange.placement.requests import Request, Resources
+from grange.placement.node_usage import IDLE, charged, discharged
 
 OFFER = Resources(cpu_milli=4000, memory_bytes=2**34, pods=110)
 REQUESTS = [
     Request(Resources(cpu_milli=900, memory_bytes=2**20), 900, 2**20),
-    Request(Resources(cpu_milli=900), 900, requests.DEFAULT_MEMORY_BYTES),
+    Request(Resources(cpu_milli=900), 900, pod_requests.DEFAULT_MEMORY_BYTES),
     Request(Resources(memory_bytes=5, scalars={"example.com/gpu": 2}), 100, 5),
     Request(Resources(scalars={"example.com/gpu": 2, "example.com/nic": 1}), 100, 7),
 ]
@@ -18,25 +20,25 @@ REQUESTS = [
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
 def test_a_load_is_what_its_pods_add_up_to(steps: list[tuple[int, bool]]) -> None:
     """Pods come and go in any order; what is looked up equals what is computed."""
-    load, usage, there = loads.of(OFFER, requests.IDLE), requests.IDLE, list[Request]()
+    load, usage, there = loads.of(OFFER, IDLE), IDLE, list[Request]()
     for pick, leaves in steps:
         if leaves and there:
             request = there.pop(pick % len(there))
-            load, usage = load.discharged(request, ()), requests.discharged(usage, request, ())
+            load, usage = load.discharged(request, ()), discharged(usage, request, ())
         else:
             request = REQUESTS[pick]
             there.append(request)
-            load, usage = load.charged(request, ()), requests.charged(usage, request, ())
+            load, usage = load.charged(request, ()), charged(usage, request, ())
         assert load.usage == usage
         assert load is loads.of(OFFER, usage)
 
 
 def test_a_step_that_was_taken_before_is_looked_up() -> None:
     """Nothing is added up, nor looked for in the register, for a pod like one before."""
-    empty = Load(OFFER, requests.IDLE)  # in no register, so nobody else leads here
+    empty = Load(OFFER, IDLE)  # in no register, so nobody else leads here
     full = empty.charged(REQUESTS[0], ())
     assert empty.charged(REQUESTS[0], ()) is full
     back = full.discharged(REQUESTS[0], ())
     assert back is not empty
     assert full.discharged(REQUESTS[0], ()) is back
-    assert back.usage == requests.IDLE
+    assert back.usage == IDLE

@@ -8,7 +8,7 @@ import msgspec
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.kinds.queue import Queue
 from grange.placement import reference
-from grange.placement.requests import IDLE, charged
+from grange.placement.node_usage import IDLE, charged
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE

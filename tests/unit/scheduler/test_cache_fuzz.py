@@ -5,7 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
-from grange.placement.requests import IDLE, charged
+from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError
 from grange.scheduler.nodeinfo import PodInfo, same

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, strategies as st
 from tests.unit.scheduler.world import World, world
 
+from grange.api import gpus
+from grange.api.gpus import ANNOTATION, GPU_MILLI
 from grange.api.kinds.pod import Pod
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import devices
-from grange.placement.devices import ANNOTATION, GPU_MILLI
-from grange.placement.deviceusage import NONE_HELD
+from grange.placement.node_usage import NONE_HELD
 from grange.scheduler.configuration import configure
 
 
@@ -152,8 +153,8 @@ def test_discharging_undoes_charging_in_any_order(wants: list[int]) -> None:
 
 def test_an_annotation_that_cannot_be_is_ignored() -> None:
     for text in ("", "x", "-1", "0,1", "0,0", "99", "0," * 70, "٣"):
-        assert devices.parse(text, 500) == ()
-    assert devices.parse("3", 500) == (3,)
-    assert devices.parse("0,2", 2000) == (0, 2)
-    assert devices.parse("0,0", 2000) == ()
-    assert devices.parse("0", 2000) == ()
+        assert gpus.parse(text, 500) == ()
+    assert gpus.parse("3", 500) == (3,)
+    assert gpus.parse("0,2", 2000) == (0, 2)
+    assert gpus.parse("0,0", 2000) == ()
+    assert gpus.parse("0", 2000) == ()

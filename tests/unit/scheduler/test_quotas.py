@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.scheduler.gangworld import Bench, names
 
 from grange.api.kinds.queue import QUEUE_LABEL
-from grange.placement.requests import Resources
+from grange.api.pod_requests import Resources
 from grange.scheduler.gangs.quotas import Grant, Quotas, amounts, read, total
 
 BIG = {"cpu": "100", "memory": "100Gi", "pods": "1000"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from grange.api import codec, schema, timestamps
+from grange.api import codec, pod_requests, schema, timestamps
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
@@ -25,7 +25,6 @@ from grange.api.validation import validate
 from grange.api.validation.podspec import NO_COMMAND
 from grange.app.simulate.trace import Arrival, TraceError
 from grange.cli import manifests
-from grange.placement import requests
 from grange.scheduler.nodeinfo import PodInfo
 
 STAYS = "grange.dev/stays-seconds"
@@ -44,7 +43,7 @@ def read_nodes(path: Path) -> tuple[Node, ...]:
         _check(where, document, NODE)
         try:
             node = codec.convert(document, Node)
-            requests.allocatable(node.status.allocatable)
+            pod_requests.allocatable(node.status.allocatable)
         except (ApiError, QuantityError) as error:
             raise TraceError(f"{where}: {error}") from error
         if node.metadata.name in nodes or not node.metadata.name:

@@ -16,11 +16,11 @@ from typing import Protocol
 import msgspec
 
 from grange.api import names
+from grange.api.gpus import DEVICES_MAX, GPU_MILLI, WHOLE
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.app.simulate.trace import Arrival, TraceError
-from grange.placement.devices import DEVICES_MAX, GPU_MILLI, WHOLE
 
 MODEL = "grange.dev/gpu-model"
 _PODS_PER_NODE = 100_000  # the trace limits everything but the number of pods

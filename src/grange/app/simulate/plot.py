@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from html import escape
 
+from grange.api.gpus import GPU_MILLI
 from grange.app.simulate.replay import Point, Run
 from grange.app.simulate.report import policies
-from grange.placement.devices import GPU_MILLI
 
 # Told apart also by those who do not see all colours (after Okabe and Ito, 2008).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#888888")

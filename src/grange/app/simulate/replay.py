@@ -13,12 +13,13 @@ from itertools import count
 import msgspec
 import numpy as np
 
+from grange.api import pod_requests
+from grange.api.gpus import GPU_MILLI
 from grange.api.kinds.pod import Pod
 from grange.app.simulate.trace import Arrival, Trace, TraceError
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.placement import devices, requests
-from grange.placement.devices import GPU_MILLI
+from grange.placement import devices
 from grange.placement.fragmentation import Workload
 from grange.scheduler.cache import Cache
 from grange.scheduler.configuration import Configured
@@ -128,7 +129,7 @@ def resource(trace: Trace) -> tuple[str, int]:
 
 def amount(pod: Pod, name: str) -> int:
     """How much of it a pod asks for."""
-    request = requests.pod_request(pod.spec)
+    request = pod_requests.pod_request(pod.spec)
     return devices.asked(request) if name == GPU_MILLI else request.resources.cpu_milli
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from grange.api.gpus import GPU_MILLI
 from grange.api.meta import Document
 from grange.app.simulate.replay import Point, Run
 from grange.cli.printers import table
-from grange.placement.devices import GPU_MILLI
 
 
 def policies(runs: Sequence[Run]) -> dict[str, list[Run]]:

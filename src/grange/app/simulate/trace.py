@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grange.api import gpus, pod_requests
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
+from grange.api.pod_requests import Request, Resources
 from grange.base.errors import GrangeError
-from grange.placement import devices, requests
+from grange.placement import devices
 from grange.placement.fragmentation import PodKind
-from grange.placement.requests import Request, Resources
 
 KINDS_MAX = 10_000
 
@@ -47,7 +48,7 @@ class Trace:
 
     def offered(self) -> list[Resources]:
         """What each node offers."""
-        return [requests.allocatable(node.status.allocatable) for node in self.nodes]
+        return [pod_requests.allocatable(node.status.allocatable) for node in self.nodes]
 
 
 def kinds(pods: Sequence[Pod]) -> list[PodKind]:
@@ -57,9 +58,9 @@ def kinds(pods: Sequence[Pod]) -> list[PodKind]:
     """
     asked: Counter[tuple[int, int]] = Counter()
     for pod in pods:
-        request: Request = requests.pod_request(pod.spec)
+        request: Request = pod_requests.pod_request(pod.spec)
         want = devices.asked(request)
-        if devices.is_possible(want) and want <= devices.DEVICES_MAX * devices.WHOLE:
+        if devices.is_possible(want) and want <= gpus.DEVICES_MAX * gpus.WHOLE:
             asked[request.resources.cpu_milli, want] += 1
     common = sorted(asked.items(), key=lambda pair: (-pair[1], pair[0]))[:KINDS_MAX]
     return [PodKind(cpu, gpu, number) for (cpu, gpu), number in sorted(common)] or [

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+from grange.api import pod_requests
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, PodSpec, is_finished
 from grange.api.meta import ObjectKey
 from grange.api.quantity import QuantityError
 from grange.controllers.replication.caches import Caches
-from grange.placement import reference, requests
+from grange.placement import reference
+from grange.placement.node_usage import IDLE, charged
 
 _LOOKED_AT = 200
 """Nodes that are added up in one pass; of others nothing is known, so they are not preferred."""
@@ -46,11 +48,11 @@ class FullNodes:
 
 
 def _fits(spec: PodSpec, node: Node, there: Sequence[Pod]) -> bool:
-    usage = requests.IDLE
+    usage = IDLE
     for pod in there:
         if not is_finished(pod):
-            usage = requests.charged(usage, requests.pod_request(pod.spec), ())
+            usage = charged(usage, pod_requests.pod_request(pod.spec), ())
     given = node.status.allocatable or node.status.capacity
     if not given:
         return True  # it has not said yet what it has
-    return reference.fits(requests.pod_request(spec), requests.allocatable(given), usage)
+    return reference.fits(pod_requests.pod_request(spec), pod_requests.allocatable(given), usage)

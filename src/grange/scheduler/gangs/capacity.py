@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from grange.placement.columns import Integers, Mask, NodeTable
-from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from grange.scheduler.framework import Profiles, Scope
 from grange.scheduler.nodeinfo import PodInfo
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
+from grange.api import pod_requests
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.pod_requests import effective_spec
 from grange.api.quantity import QuantityError
-from grange.placement import requests
 from grange.scheduler.gangs import quotas
 from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.scheduler.gangs.pod_overrides import reserved, unreserved
@@ -265,7 +265,7 @@ class GangEventHandlers:
 
     def _charge(self, pod: Pod, queue: str) -> None:
         try:
-            need = requests.pod_request(effective_spec(pod)).resources
+            need = pod_requests.pod_request(effective_spec(pod)).resources
         except QuantityError:
             return  # such a pod is left out everywhere
         self._quotas.charge(pod.metadata.uid, queue, quotas.amounts(need))

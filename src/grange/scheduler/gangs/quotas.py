@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from grange.api import quantity
 from grange.api.kinds.queue import Queue
-from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 
 Amounts = Mapping[str, int]
 Rank = tuple[float, float]

@@ -2,9 +2,9 @@
 
 from collections.abc import Hashable
 
+from grange.api.pod_requests import CPU, MEMORY
 from grange.placement import allocation, kernels, reference
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.placement.requests import CPU, MEMORY
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.plugin_args import (

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from grange.api import gpus
 from grange.api.bindings import Binding
 from grange.api.status import ApiError
 from grange.client.client import Client
@@ -22,7 +23,7 @@ class _Binder:
             meta = info.pod.metadata
             binding = Binding(meta.namespace, meta.name, meta.uid, node_name)
             if info.devices:
-                held = {devices.ANNOTATION: devices.written(info.devices)}
+                held = {gpus.ANNOTATION: devices.written(info.devices)}
                 binding = msgspec.structs.replace(binding, annotations=held)
             group.append(binding)
         return await client.bind(group)

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from grange.api import quantity
+from grange.api import gpus, quantity
+from grange.api.gpus import WHOLE
 from grange.placement import devices
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.placement.devices import WHOLE
 from grange.placement.fragmentation import PodKind, Workload
 from grange.placement.packing import SCALE
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
@@ -42,7 +42,7 @@ class Kind(ConfigSection, frozen=True, kw_only=True):
         except quantity.QuantityError as error:
             raise ValueError(refusal("cpu", str(error))) from error
         within("number", self.number, 1, _NUMBER_MAX)
-        within("gpuMilli", self.gpu_milli, 0, devices.DEVICES_MAX * WHOLE)
+        within("gpuMilli", self.gpu_milli, 0, gpus.DEVICES_MAX * WHOLE)
         if not devices.is_possible(self.gpu_milli):
             raise ValueError(refusal("gpuMilli", f"must be less than {WHOLE} or a multiple of it"))
 
@@ -115,7 +115,7 @@ class _Gradient:
         if want >= WHOLE:
             # Whole devices are alike; the first untouched ones are taken.
             order = np.cumsum(left == WHOLE, axis=1)
-            gone = (left == WHOLE) & (order <= devices.tenant(want))
+            gone = (left == WHOLE) & (order <= gpus.tenant(want))
             after = workload.fragmentation_rows(cpu, np.where(gone, 0, left))
             least = np.where(able, after, least)
         elif want:

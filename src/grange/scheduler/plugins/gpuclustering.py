@@ -10,6 +10,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from grange.api import gpus
 from grange.placement import devices
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.packing import LARGEST, SCALE
@@ -40,13 +41,13 @@ class _Clustering:
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """By band, and within it by how full the node is."""
         held = node.usage.devices
-        kind = devices.tenant(devices.asked(pod.request))
+        kind = gpus.tenant(devices.asked(pod.request))
         left = min(_MOST, sum(devices.free(node.allocatable, held)))
         return _BAND * _band(held.tenants, kind) + _BAND * (_MOST - left) // _MOST
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
         """The same for many."""
-        kind = devices.tenant(devices.asked(pod.request))
+        kind = gpus.tenant(devices.asked(pod.request))
         bands = np.asarray([_band(item, kind) for item in table.tenants(rows)], np.int64)
         left = np.minimum(_MOST, table.devices_left(rows).sum(axis=1))
         scores: Integers = _BAND * bands + _BAND * (_MOST - left) // _MOST

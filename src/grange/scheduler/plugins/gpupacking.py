@@ -14,9 +14,9 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from grange.api.gpus import DEVICES_MAX, WHOLE
 from grange.placement import devices
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.placement.devices import DEVICES_MAX, WHOLE
 from grange.placement.packing import SCALE
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo

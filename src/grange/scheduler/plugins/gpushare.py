@@ -12,9 +12,10 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from grange.api import gpus
+from grange.api.gpus import GPU_MILLI, WHOLE
 from grange.placement import devices
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.placement.devices import GPU_MILLI, WHOLE
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import (
     PASS,
@@ -62,7 +63,7 @@ class _Devices:
         if devices.fits(devices.free(offered, node.usage.devices), want):
             return SUCCESS
         possible = devices.is_possible(want)
-        hopeless = not possible or devices.count(offered) < max(1, devices.tenant(want))
+        hopeless = not possible or gpus.count(offered) < max(1, gpus.tenant(want))
         code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
         return Status(code, (_REASON if possible else _IMPOSSIBLE,))
 

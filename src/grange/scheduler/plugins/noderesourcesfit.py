@@ -13,10 +13,11 @@ import numpy as np
 
 from grange.api import names
 from grange.api.kinds.node import Node
-from grange.placement import allocation, kernels, reference, requests
+from grange.api.pod_requests import Resources, allocatable
+from grange.placement import allocation, kernels, reference
 from grange.placement.allocation import CPU_AND_MEMORY, Strategy, Weighted
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.placement.requests import Resources
+from grange.placement.node_usage import IDLE
 from grange.scheduler.clusterevents import Action, ClusterEvent, Hint, Object, Registration, Subject
 from grange.scheduler.framework import (
     SUCCESS,
@@ -266,15 +267,15 @@ def _signature(pod: PodInfo) -> Hashable:
 def _fits_when_empty(pod: PodInfo, before: Object, after: Object) -> bool:
     if not isinstance(after, Node):
         return True
-    offered = requests.allocatable(after.status.allocatable)
-    if not reference.fits(pod.request, offered, requests.IDLE):
+    offered = allocatable(after.status.allocatable)
+    if not reference.fits(pod.request, offered, IDLE):
         return False
     if not isinstance(before, Node):
         return True
-    return _raised(pod, requests.allocatable(before.status.allocatable), offered)
+    return _raised(pod, allocatable(before.status.allocatable), offered)
 
 
-def _raised(pod: PodInfo, before: requests.Resources, after: requests.Resources) -> bool:
+def _raised(pod: PodInfo, before: Resources, after: Resources) -> bool:
     need = pod.request.resources
     return (
         after.pods > before.pods

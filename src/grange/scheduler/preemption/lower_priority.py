@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 from grange.placement.columns import Integers, Mask, Rows
 from grange.placement.reference import TOO_MANY_PODS, insufficient
-from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _LEVELS_MAX = 16

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from grange.api.pod_requests import Request
 from grange.placement.columns import Integers
 from grange.placement.loads import Load
-from grange.placement.requests import Request
 from grange.scheduler.framework import SUCCESS, Handle, Status
 from grange.scheduler.loadtrial import LoadTrial
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged, discharged

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 
 from grange.api import quantity
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from grange.placement.columns import Integers, NodeTable
-from grange.placement.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from grange.scheduler.explain.explanation import ExplanationInputs, Remedy, altered
 from grange.scheduler.nodeinfo import PodInfo
 

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings, strategies as st
 
+from grange.api import pod_requests
 from grange.api.kinds.pod import Pod, PodSpec
-from grange.api.pod_requests import effective_spec, spec_request
-from grange.placement import requests
+from grange.api.pod_requests import Resources, effective_spec, pod_request, spec_request
+from grange.placement.node_usage import IDLE, charged, discharged
 from grange.placement.ports import host_ports
-from grange.placement.requests import IDLE, Resources, charged, discharged, pod_request
 
 MIB = 2**20
 
@@ -158,7 +158,7 @@ def test_resize_of_a_whole_pod_leaves_out_its_overhead() -> None:
 
 
 def test_only_recognised_names_are_kept() -> None:
-    offered = requests.allocatable(
+    offered = pod_requests.allocatable(
         {
             "cpu": "2",
             "pods": "10",
@@ -179,8 +179,8 @@ def test_only_recognised_names_are_kept() -> None:
 
 def test_absurd_amounts_are_capped_within_int64() -> None:
     need = pod_request(spec(containers=[container("a", {"cpu": "9E", "memory": "16Ei"})]))
-    assert need.resources.cpu_milli == need.resources.memory_bytes == requests.REQUEST_MAX
-    assert requests.allocatable({"memory": "16Ei"}).memory_bytes == requests.AMOUNT_MAX
+    assert need.resources.cpu_milli == need.resources.memory_bytes == pod_requests.REQUEST_MAX
+    assert pod_requests.allocatable({"memory": "16Ei"}).memory_bytes == pod_requests.AMOUNT_MAX
 
 
 AMOUNTS = st.dictionaries(

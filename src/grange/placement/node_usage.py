@@ -1,51 +1,29 @@
 """What the pods of one node need together, and how that changes with one pod more or less.
 
-What a single pod asks for, and what a node offers, is said in ``api.amounts``.
+What a single pod asks for, and what a node offers, is in ``api.pod_requests``.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-from grange.api.pod_requests import (
-    AMOUNT_MAX,
-    CPU,
-    DEFAULT_CPU_MILLI,
-    DEFAULT_MEMORY_BYTES,
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    NO_SCALARS,
-    PODS,
-    REQUEST_MAX,
-    Request,
-    Resources,
-    allocatable,
-    is_scalar,
-    pod_request,
-)
-from grange.placement.deviceusage import NONE_HELD, DeviceUsage
+from grange.api.pod_requests import NO_SCALARS, Request
 from grange.placement.ports import NO_PORTS, Holding, UsedPorts, held, released
 
-__all__ = [
-    "AMOUNT_MAX",
-    "CPU",
-    "DEFAULT_CPU_MILLI",
-    "DEFAULT_MEMORY_BYTES",
-    "EPHEMERAL_STORAGE",
-    "IDLE",
-    "MEMORY",
-    "NO_SCALARS",
-    "PODS",
-    "REQUEST_MAX",
-    "Request",
-    "Resources",
-    "Usage",
-    "allocatable",
-    "charged",
-    "discharged",
-    "is_scalar",
-    "pod_request",
-]
+
+class DeviceUsage(msgspec.Struct, frozen=True, gc=False):
+    """What is in use of a node's devices; ``devices`` has the algebra.
+
+    Attributes:
+        used: thousandths in use by device; devices after the last one in use are left out.
+        tenants: how many pods there are by how many whole devices they hold, 0 for a share; sorted.
+    """
+
+    used: tuple[int, ...] = ()
+    tenants: tuple[tuple[int, int], ...] = ()
+
+
+NONE_HELD = DeviceUsage()
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
