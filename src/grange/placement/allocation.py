@@ -16,9 +16,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from grange.api.pod_requests import CPU, MEMORY, Request, Resources, is_scalar
-from grange.placement.columns import Integers, NodeTable, Rows
-from grange.placement.node_usage import Usage
+from grange.api.pod_requests import CPU, MEMORY, PODS, Request, Resources, is_scalar
+from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.node_usage import Usage, amount_of
 from grange.placement.reference import MAX_SCORE
 
 _FULL = 100  # utilisation, in percent
@@ -40,46 +40,30 @@ CPU_AND_MEMORY = (Weighted(CPU, 1), Weighted(MEMORY, 1))
 
 def asked(name: str, request: Request, *, nonzero: bool) -> int:
     """How much of a resource the pod asks for, as seen when fitting or (non-zero) when scoring."""
-    need = request.resources
-    match name:
-        case "cpu":
-            return request.nonzero_cpu_milli if nonzero else need.cpu_milli
-        case "memory":
-            return request.nonzero_memory_bytes if nonzero else need.memory_bytes
-        case "ephemeral-storage":
-            return need.ephemeral_bytes
-        case _:
-            return need.scalars.get(name, 0)
+    if nonzero and name == CPU:
+        return request.nonzero_cpu_milli
+    if nonzero and name == MEMORY:
+        return request.nonzero_memory_bytes
+    return amount_of(request.resources, name)
 
 
 def _node(name: str, offered: Resources, usage: Usage, *, nonzero: bool) -> tuple[int, int]:
-    match name:
-        case "cpu":
-            return offered.cpu_milli, usage.nonzero_cpu_milli if nonzero else usage.cpu_milli
-        case "memory":
-            used = usage.nonzero_memory_bytes if nonzero else usage.memory_bytes
-            return offered.memory_bytes, used
-        case "ephemeral-storage":
-            return offered.ephemeral_bytes, usage.ephemeral_bytes
-        case _:
-            return offered.scalars.get(name, 0), usage.scalars.get(name, 0)
+    total = amount_of(offered, name)
+    if nonzero and name == CPU:
+        return total, usage.nonzero_cpu_milli
+    if nonzero and name == MEMORY:
+        return total, usage.nonzero_memory_bytes
+    return total, amount_of(usage, name)
 
 
 def _rows(name: str, table: NodeTable, rows: Rows, *, nonzero: bool) -> tuple[Integers, Integers]:
-    match name:
-        case "cpu":
-            return table.cpu_total[rows], (table.cpu_nonzero if nonzero else table.cpu_used)[rows]
-        case "memory":
-            used = table.memory_nonzero if nonzero else table.memory_used
-            return table.memory_total[rows], used[rows]
-        case "ephemeral-storage":
-            return table.ephemeral_total[rows], table.ephemeral_used[rows]
-        case _:
-            column = table.scalars.get(name)
-            if column is None:
-                nothing: Integers = np.zeros(len(table.valid[rows]), np.int64)
-                return nothing, nothing
-            return column.total[rows], column.used[rows]
+    if nonzero and name == CPU:
+        return table.cpu_total[rows], table.cpu_nonzero[rows]
+    if nonzero and name == MEMORY:
+        return table.memory_total[rows], table.memory_nonzero[rows]
+    if name == PODS:  # no plugin scores by it
+        return 2 * (np.zeros(len(table.valid[rows]), np.int64),)
+    return table.amounts(name, rows)
 
 
 def _counts(name: str, wanted: int) -> bool:
@@ -116,9 +100,7 @@ class Strategy(ABC):
     def means(self, scores: Sequence[Integers], weights: Sequence[Integers]) -> Integers:
         """The same for many; a weight of 0 leaves the resource out on that row."""
         weighted = [score * weight for score, weight in zip(scores, weights, strict=True)]
-        total: Integers = np.sum(weighted, axis=0)
-        parts: Integers = np.sum(weights, axis=0)
-        return total // np.maximum(parts, 1)
+        return sum(weighted) // np.maximum(sum(weights), 1)
 
     def score(self, request: Request, offered: Resources, usage: Usage) -> int:
         """The score of a node for a pod."""
@@ -274,12 +256,20 @@ def balanced_rows(names: Sequence[str], request: Request, table: NodeTable, rows
             after.append(np.minimum(1.0, (used + wanted).astype(np.float64) / safe))
     if not present:
         return np.full(len(table.valid[rows]), 75, np.int64)
-    there = np.stack(present)
-    gain = _balances(np.stack(after), there) - _balances(np.stack(before), there)
+    gain = _balances(after, present) - _balances(before, present)
     return 50 + (50 + gain) // 2
 
 
-def _balances(fractions: NDArray[np.float64], there: NDArray[np.bool_]) -> Integers:
+def _balances(fractions: Sequence[NDArray[np.float64]], there: Sequence[Mask]) -> Integers:
+    if len(fractions) == 2:  # the default resources; the rest comes to the same, and takes longer
+        spread = np.abs(fractions[0] - fractions[1]) / 2
+        spread[~(there[0] & there[1])] = 0.0
+    else:
+        spread = _deviations(np.stack(fractions), np.stack(there))
+    return ((1.0 - spread) * MAX_SCORE).astype(np.int64)
+
+
+def _deviations(fractions: NDArray[np.float64], there: Mask) -> NDArray[np.float64]:
     number = there.sum(axis=0)
     safe = np.maximum(number, 1).astype(np.float64)
     total = np.zeros(fractions.shape[1], np.float64)
@@ -296,5 +286,4 @@ def _balances(fractions: NDArray[np.float64], there: NDArray[np.bool_]) -> Integ
     first = fractions[there.argmax(axis=0), every]
     last = fractions[len(there) - 1 - there[::-1].argmax(axis=0), every]
     spread = np.where(number == 2, np.abs((first - last) / 2), spread)
-    spread = np.where(number < 2, 0.0, spread)
-    return ((1.0 - spread) * MAX_SCORE).astype(np.int64)
+    return np.where(number < 2, 0.0, spread)

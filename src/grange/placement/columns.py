@@ -334,6 +334,24 @@ class NodeTable:
             column = self._labels[key] = self._build_labels(key)
         return column
 
+    def amounts(self, name: str, rows: Rows) -> tuple[Integers, Integers]:
+        """What the rows' nodes offer of a resource, and how much of it is in use."""
+        match name:
+            case "cpu":
+                return self.cpu_total[rows], self.cpu_used[rows]
+            case "memory":
+                return self.memory_total[rows], self.memory_used[rows]
+            case "ephemeral-storage":
+                return self.ephemeral_total[rows], self.ephemeral_used[rows]
+            case "pods":
+                return self.pods_total[rows], self.pods_used[rows]
+            case _:
+                column = self.scalars.get(name)
+                if column is None:
+                    nothing: Integers = np.zeros(len(self.valid[rows]), np.int64)
+                    return nothing, nothing
+                return column.total[rows], column.used[rows]
+
     def ports(self, row: int) -> UsedPorts:
         """The host ports held on the row's node."""
         return self._row_usage[row].ports if row < self.size else NO_PORTS

@@ -7,12 +7,12 @@ and in its order. Invalid rows give arbitrary values; callers mask them.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grange.api.kinds.pod import Toleration
-from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
+from grange.api.pod_requests import Request
 from grange.placement import images, nodeaffinity, ports as host_ports, taints
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
+from grange.placement.node_usage import asked_amounts
 from grange.placement.nodeaffinity import Affinity, Requirement, Term
 from grange.placement.ports import Holding
 from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
@@ -25,109 +25,22 @@ def count(table: NodeTable, rows: Rows) -> int:
 
 def fits(table: NodeTable, rows: Rows, request: Request) -> Mask:
     """Where the pod fits."""
-    need = request.resources
     mask: Mask = table.pods_used[rows] < table.pods_total[rows]
-    if need.cpu_milli:
-        mask &= table.cpu_total[rows] - table.cpu_used[rows] >= need.cpu_milli
-    if need.memory_bytes:
-        mask &= table.memory_total[rows] - table.memory_used[rows] >= need.memory_bytes
-    if need.ephemeral_bytes:
-        mask &= table.ephemeral_total[rows] - table.ephemeral_used[rows] >= need.ephemeral_bytes
-    for name, amount in need.scalars.items():
-        if amount:
-            column = table.scalars.get(name)
-            if column is None:
-                mask[:] = False
-            else:
-                mask &= column.total[rows] - column.used[rows] >= amount
+    for name, amount in asked_amounts(request.resources):
+        total, used = table.amounts(name, rows)
+        mask &= total - used >= amount
     return mask
 
 
 def fit_reasons(table: NodeTable, rows: Rows, request: Request) -> list[tuple[str, Mask]]:
     """For every reason that occurs, where it does."""
-    need = request.resources
     found: list[tuple[str, Mask]] = [
         (TOO_MANY_PODS, table.pods_used[rows] >= table.pods_total[rows])
     ]
-    if need.cpu_milli:
-        found.append(
-            (insufficient(CPU), table.cpu_total[rows] - table.cpu_used[rows] < need.cpu_milli)
-        )
-    if need.memory_bytes:
-        free = table.memory_total[rows] - table.memory_used[rows]
-        found.append((insufficient(MEMORY), free < need.memory_bytes))
-    if need.ephemeral_bytes:
-        free = table.ephemeral_total[rows] - table.ephemeral_used[rows]
-        found.append((insufficient(EPHEMERAL_STORAGE), free < need.ephemeral_bytes))
-    for name, amount in need.scalars.items():
-        if amount:
-            column = table.scalars.get(name)
-            if column is None:
-                short = np.ones(count(table, rows), np.bool_)
-            else:
-                short = column.total[rows] - column.used[rows] < amount
-            found.append((insufficient(name), short))
+    for name, amount in asked_amounts(request.resources):
+        total, used = table.amounts(name, rows)
+        found.append((insufficient(name), total - used < amount))
     return [(reason, mask) for reason, mask in found if mask.any()]
-
-
-def exceeds_node(table: NodeTable, rows: Rows, request: Request) -> Mask:
-    """Where some amount is more than the whole node offers."""
-    need = request.resources
-    mask: Mask = np.zeros(count(table, rows), np.bool_)
-    if need.cpu_milli:
-        mask |= table.cpu_total[rows] < need.cpu_milli
-    if need.memory_bytes:
-        mask |= table.memory_total[rows] < need.memory_bytes
-    if need.ephemeral_bytes:
-        mask |= table.ephemeral_total[rows] < need.ephemeral_bytes
-    for name, amount in need.scalars.items():
-        if amount:
-            column = table.scalars.get(name)
-            if column is None:
-                mask[:] = True
-            else:
-                mask |= column.total[rows] < amount
-    return mask
-
-
-def _emptiness(total: Integers, after: Integers) -> Integers:
-    safe = np.maximum(total, 1)
-    score: Integers = (total - after) * MAX_SCORE // safe
-    score[after > total] = 0
-    return score
-
-
-def least_allocated(
-    table: NodeTable, rows: Rows, request: Request, weights: tuple[int, int] = (1, 1)
-) -> Integers:
-    """How empty each node would be, 0 to 100."""
-    cpu, memory = table.cpu_total[rows], table.memory_total[rows]
-    cpu_score = _emptiness(cpu, table.cpu_nonzero[rows] + request.nonzero_cpu_milli)
-    memory_score = _emptiness(memory, table.memory_nonzero[rows] + request.nonzero_memory_bytes)
-    # A node without the resource scores 0 there: `_emptiness` of a zero total.
-    parts: Integers = weights[0] * (cpu > 0) + weights[1] * (memory > 0)
-    scores: Integers = weights[0] * cpu_score * (cpu > 0) + weights[1] * memory_score * (memory > 0)
-    return scores // np.maximum(parts, 1)
-
-
-def _balance(cpu: Integers, memory: Integers, table: NodeTable, rows: Rows) -> Integers:
-    cpu_total, memory_total = table.cpu_total[rows], table.memory_total[rows]
-    safe_cpu = np.maximum(cpu_total, 1).astype(np.float64)
-    safe_memory = np.maximum(memory_total, 1).astype(np.float64)
-    of_cpu = np.minimum(1.0, cpu.astype(np.float64) / safe_cpu)
-    of_memory = np.minimum(1.0, memory.astype(np.float64) / safe_memory)
-    spread: NDArray[np.float64] = np.abs(of_cpu - of_memory) / 2.0
-    spread[(cpu_total == 0) | (memory_total == 0)] = 0.0
-    return ((1.0 - spread) * MAX_SCORE).astype(np.int64)
-
-
-def balanced_allocation(table: NodeTable, rows: Rows, request: Request) -> Integers:
-    """Whether the pod evens out CPU and memory on each node, 0 to 100."""
-    need = request.resources
-    cpu, memory = table.cpu_used[rows], table.memory_used[rows]
-    after = _balance(cpu + need.cpu_milli, memory + need.memory_bytes, table, rows)
-    before = _balance(cpu, memory, table, rows)
-    return 50 + (50 + after - before) // 2
 
 
 def untainted(table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]) -> Mask:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from grange.api.pod_requests import NO_SCALARS, Request
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, NO_SCALARS, Request, Resources
 from grange.placement.ports import NO_PORTS, Holding, UsedPorts, held, released
 
 
@@ -50,6 +50,29 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 IDLE = Usage()
+
+
+def amount_of(what: Resources | Usage, name: str) -> int:
+    """How much of a resource is asked for, offered or in use; pods are no such resource."""
+    match name:
+        case "cpu":
+            return what.cpu_milli
+        case "memory":
+            return what.memory_bytes
+        case "ephemeral-storage":
+            return what.ephemeral_bytes
+        case _:
+            return what.scalars.get(name, 0)
+
+
+def asked_amounts(need: Resources) -> list[tuple[str, int]]:
+    """What a pod asks for, by resource: CPU, memory, storage, then the others; no zeros."""
+    plain = (
+        (CPU, need.cpu_milli),
+        (MEMORY, need.memory_bytes),
+        (EPHEMERAL_STORAGE, need.ephemeral_bytes),
+    )
+    return [(name, amount) for name, amount in (*plain, *need.scalars.items()) if amount > 0]
 
 
 def charged(usage: Usage, request: Request, ports: tuple[Holding, ...]) -> Usage:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.api.pod_requests import Resources, is_scalar
 from grange.placement.columns import Integers, Mask, NodeTable
+from grange.placement.node_usage import asked_amounts
 from grange.scheduler.framework import Profiles, Scope
 from grange.scheduler.nodeinfo import PodInfo
 
@@ -61,22 +62,13 @@ def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integer
         empty: as if no pods were there.
     """
     rows = table.all
-    used = 0 if empty else 1
-    room: Integers = table.pods_total[rows] - used * table.pods_used[rows]
-    for amount, total, taken in (
-        (need.cpu_milli, table.cpu_total, table.cpu_used),
-        (need.memory_bytes, table.memory_total, table.memory_used),
-        (need.ephemeral_bytes, table.ephemeral_total, table.ephemeral_used),
-    ):
-        if amount > 0:
-            room = np.minimum(room, (total[rows] - used * taken[rows]) // amount)
-    for name, amount in need.scalars.items():
-        if amount > 0:
-            column = table.scalars.get(name)
-            if column is None or not column.total[rows].any():
-                continue  # nobody offers it: missing, or not counted at all; the filters know
-            room = np.minimum(room, (column.total[rows] - used * column.used[rows]) // amount)
-    return np.maximum(room, 0)
+    fitting: Integers = table.pods_total[rows] - (0 if empty else table.pods_used[rows])
+    for name, amount in asked_amounts(need):
+        total, used = table.amounts(name, rows)
+        if is_scalar(name) and not total.any():
+            continue  # nobody offers it: missing, or not counted at all; the filters know
+        fitting = np.minimum(fitting, (total if empty else total - used) // amount)
+    return np.maximum(fitting, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,20 +137,7 @@ def free(table: NodeTable, names: Sequence[str]) -> Mapping[str, int]:
     rows = table.all
     valid = table.valid[rows]
     found: dict[str, int] = {}
-    columns = {
-        CPU: (table.cpu_total, table.cpu_used),
-        MEMORY: (table.memory_total, table.memory_used),
-        EPHEMERAL_STORAGE: (table.ephemeral_total, table.ephemeral_used),
-        PODS: (table.pods_total, table.pods_used),
-    }
     for name in names:
-        if name in columns:
-            total, used = columns[name]
-        elif name in table.scalars:
-            total, used = table.scalars[name].total, table.scalars[name].used
-        else:
-            found[name] = 0
-            continue
-        left = np.maximum(total[rows] - used[rows], 0)
-        found[name] = int(left[valid].sum())
+        total, used = table.amounts(name, rows)
+        found[name] = int(np.maximum(total - used, 0)[valid].sum())
     return found

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from grange.api import quantity
 from grange.api.kinds.queue import Queue
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from grange.placement.node_usage import asked_amounts
 
 Amounts = Mapping[str, int]
 Rank = tuple[float, float]
@@ -26,14 +27,7 @@ Rank = tuple[float, float]
 
 def amounts(need: Resources) -> dict[str, int]:
     """What a pod's request counts as."""
-    found = {
-        CPU: need.cpu_milli,
-        MEMORY: need.memory_bytes,
-        EPHEMERAL_STORAGE: need.ephemeral_bytes,
-        PODS: 1,
-        **need.scalars,
-    }
-    return {name: amount for name, amount in found.items() if amount}
+    return {**dict(asked_amounts(need)), PODS: 1}
 
 
 def total(parts: Iterable[Amounts]) -> dict[str, int]:

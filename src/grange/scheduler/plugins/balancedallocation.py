@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from grange.api.pod_requests import CPU, MEMORY
-from grange.placement import allocation, kernels, reference
+from grange.placement import allocation
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
@@ -46,24 +46,6 @@ class _Balanced:
     scope = Scope.LOAD
     normalise = Normalise.NONE
 
-    def applies(self, pod: PodInfo) -> bool:
-        """Not to pods that ask for neither: they balance nothing."""
-        need = pod.request.resources
-        return bool(need.cpu_milli or need.memory_bytes)
-
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """75 leaves the balance as it is."""
-        return reference.balanced_allocation(pod.request, node.allocatable, node.usage)
-
-    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """75 leaves the balance as it is."""
-        return kernels.balanced_allocation(table, rows, pod.request)
-
-
-class _BalancedOver:
-    scope = Scope.LOAD
-    normalise = Normalise.NONE
-
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
 
@@ -89,15 +71,11 @@ def make(args: Args) -> Plugin:
 
     return Plugin(
         _NAME,
-        score=_Balanced() if balanced == (CPU, MEMORY) else _BalancedOver(balanced),
+        score=_Balanced(balanced),
         weight=1,
-        signature=_signature if balanced == (CPU, MEMORY) else signature,
+        signature=signature,
         configure=configured(_NAME, Args, make),
     )
-
-
-def _signature(pod: PodInfo) -> Hashable:
-    return pod.request.resources.cpu_milli, pod.request.resources.memory_bytes
 
 
 PLUGIN = make(Args())

@@ -1,8 +1,7 @@
 """NodeResourcesFit: enough of everything left, and the emptier node first, or as configured.
 
 The strategies LeastAllocated, MostAllocated and RequestedToCapacityRatio are those of
-``placement.allocation``; the default one, over CPU and memory alike, takes a shorter way to the same
-scores.
+``placement.allocation``.
 """
 
 from collections.abc import Hashable
@@ -137,7 +136,7 @@ class _Fit:
         need, offered, usage = pod.request, node.allocatable, node.usage
         if reference.fits(need, offered, usage):
             return SUCCESS
-        hopeless = reference.exceeds_node(need, offered, usage)
+        hopeless = reference.exceeds_node(need, offered)
         code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
         return Status(code, tuple(reference.fit_reasons(need, offered, usage)))
 
@@ -201,23 +200,6 @@ class _FitButFor(_Fit):
 
 
 # --- ranking -------------------------------------------------------------------------------------
-
-
-class _LeastAllocated:
-    scope = Scope.LOAD
-    normalise = Normalise.NONE
-
-    def applies(self, pod: PodInfo) -> bool:
-        """Always."""
-        return True
-
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """How empty the node would be."""
-        return reference.least_allocated(pod.request, node.allocatable, node.usage)
-
-    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """How empty each would be."""
-        return kernels.least_allocated(table, rows, pod.request)
 
 
 class _ByStrategy:
@@ -299,7 +281,7 @@ _DEFAULT = Plugin(
     _NAME,
     filter=_FIT,
     amounts=_FIT.amounts,
-    score=_LeastAllocated(),
+    score=_ByStrategy(allocation.LeastAllocated(CPU_AND_MEMORY)),
     weight=1,
     signature=_signature,
     events=_events(_fits_when_empty),
@@ -309,15 +291,13 @@ _DEFAULT = Plugin(
 def make(args: Args) -> Plugin:
     """The plugin with these arguments."""
     ignored, groups = args.ignored_resources, args.ignored_resource_groups
-    strategy = _strategy(args.scoring_strategy)
     butfor = _FitButFor(ignored, groups) if ignored or groups else None
-    usual = strategy == allocation.LeastAllocated(CPU_AND_MEMORY)
     return replace(
         _DEFAULT,
         filter=butfor or _DEFAULT.filter,
         amounts=butfor.amounts if butfor else _DEFAULT.amounts,
         events=_events(butfor.may_help) if butfor else _DEFAULT.events,
-        score=_DEFAULT.score if usual else _ByStrategy(strategy),
+        score=_ByStrategy(_strategy(args.scoring_strategy)),
         configure=configured(_NAME, Args, make),
     )
 

@@ -11,10 +11,12 @@ import numpy as np
 
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 from grange.placement.columns import Integers, Mask, Rows
+from grange.placement.node_usage import asked_amounts
 from grange.placement.reference import TOO_MANY_PODS, insufficient
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _LEVELS_MAX = 16
+_SUMMED = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class _Level:
@@ -25,10 +27,8 @@ class _Level:
         self.layout = -1
         self.position = -1
         self.versions = -1
-        self.cpu: Integers = np.zeros(0, np.int64)
-        self.memory: Integers = np.zeros(0, np.int64)
-        self.ephemeral: Integers = np.zeros(0, np.int64)
         self.pods: Integers = np.zeros(0, np.int64)
+        self.amounts: dict[str, Integers] = {}
 
 
 class LowerPriority:
@@ -58,23 +58,14 @@ class LowerPriority:
 
     def shortages(self, request: Request, priority: int, rows: Rows) -> list[tuple[str, Mask]]:
         """What these rows lack, as a reason, and which, with all pods of lower priority gone."""
-        table, need, level = self._snapshot.table, request.resources, self._level(priority)
+        table, level = self._snapshot.table, self._level(priority)
         found: list[tuple[str, Mask]] = [
             (TOO_MANY_PODS, table.pods_used[rows] - level.pods[rows] >= table.pods_total[rows])
         ]
-        for name, amount, total, used, removable in (
-            (CPU, need.cpu_milli, table.cpu_total, table.cpu_used, level.cpu),
-            (MEMORY, need.memory_bytes, table.memory_total, table.memory_used, level.memory),
-            (
-                EPHEMERAL_STORAGE,
-                need.ephemeral_bytes,
-                table.ephemeral_total,
-                table.ephemeral_used,
-                level.ephemeral,
-            ),
-        ):
-            if amount:
-                short = total[rows] - used[rows] + removable[rows] < amount
+        for name, amount in asked_amounts(request.resources):
+            if name in level.amounts:
+                total, used = table.amounts(name, rows)
+                short = total - used + level.amounts[name][rows] < amount
                 found.append((insufficient(name), short))
         return found
 
@@ -95,9 +86,8 @@ class LowerPriority:
         exchanged = self._versions.since(level.versions)
         if level.layout != snapshot.layout or changed is None or exchanged is None:
             size = snapshot.table.size
-            level.cpu, level.memory, level.ephemeral, level.pods = (
-                np.zeros(size, np.int64) for _ in range(4)
-            )
+            level.pods = np.zeros(size, np.int64)
+            level.amounts = {name: np.zeros(size, np.int64) for name in _SUMMED}
             self._sum(level, range(size))
         else:
             self._sum(level, {**changed, **exchanged})
@@ -107,6 +97,7 @@ class LowerPriority:
 
     def _sum(self, level: _Level, rows: Iterable[int]) -> None:
         by_row, bound = self._snapshot.by_row, level.bound
+        cpus, memories, storages = [level.amounts[name] for name in _SUMMED]
         for row in rows:
             cpu = memory = ephemeral = pods = 0
             for info in by_row[row].pods:
@@ -116,5 +107,4 @@ class LowerPriority:
                     memory += need.memory_bytes
                     ephemeral += need.ephemeral_bytes
                     pods += 1
-            level.cpu[row], level.memory[row] = cpu, memory
-            level.ephemeral[row], level.pods[row] = ephemeral, pods
+            cpus[row], memories[row], storages[row], level.pods[row] = cpu, memory, ephemeral, pods
