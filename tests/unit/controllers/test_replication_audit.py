@@ -48,7 +48,7 @@ ELSEWHERE = {"matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]}
 
 async def records(there: World) -> list[AuditRecord]:
     found = (await there.client.list(AUDITRECORD)).items
-    return sorted(found, key=lambda item: item.spec.time)
+    return sorted(found, key=lambda item: (item.spec.time, int(item.metadata.resource_version)))
 
 
 async def start(there: World, *nodes: str, replicas: int, **settings: Any) -> ReplicationService:

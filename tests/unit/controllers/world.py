@@ -212,19 +212,32 @@ class World:
     # --- hands --------------------------------------------------------------------------------
 
     async def hands(self) -> None:
-        """Do what scheduler and agents would, ten times a second; leases every ten seconds."""
+        """Do what scheduler and agents would, ten times a second; leases every ten seconds.
+
+        Where nothing has changed since the last time, there is nothing to do again.
+        """
         beaten = self.clock.monotonic()
+        seen: object = None
         while True:
-            nodes = {node.metadata.name: node for node in (await self.client.list(NODE)).items}
-            if self.clock.monotonic() - beaten >= 10.0:
-                beaten = self.clock.monotonic()
-                for name in nodes.keys() - self.silent:
-                    await self.beat(name)
-            load = Counter(pod.spec.node_name for pod in await self.pods())
-            for pod in await self.pods():
-                with suppress(NotFound, Conflict):
-                    await self._move(pod, nodes, load)
+            due = self.clock.monotonic() - beaten >= 10.0
+            now = (self.store.revision, frozenset(self.silent), frozenset(self.unready))
+            if due or now != seen:
+                seen = now
+                await self._hands(due=due)
+                if due:
+                    beaten = self.clock.monotonic()
             await self.clock.sleep(0.1)
+
+    async def _hands(self, *, due: bool) -> None:
+        nodes = {node.metadata.name: node for node in (await self.client.list(NODE)).items}
+        if due:
+            for name in nodes.keys() - self.silent:
+                await self.beat(name)
+        pods = await self.pods()
+        load = Counter(pod.spec.node_name for pod in pods)
+        for pod in pods:
+            with suppress(NotFound, Conflict):
+                await self._move(pod, nodes, load)
 
     async def _move(self, pod: Pod, nodes: Mapping[str, Node], load: Counter[str]) -> None:
         meta = pod.metadata
