@@ -4,6 +4,7 @@ Bind facts once at the edge of a loop (``log.bind(controller=…)``) and pass th
 under a key that names a secret never reach a record, however deep they are nested.
 """
 
+import functools
 import json
 import logging
 import math
@@ -45,8 +46,12 @@ class Logger:
         crash: BaseException | None = None,
     ) -> None:
         if self._logger.isEnabledFor(level):
-            merged = _redacted({**self._facts, **facts})
-            self._logger.log(level, event, exc_info=crash, extra={"facts": merged})
+            trace = None if crash is None else (type(crash), crash, crash.__traceback__)
+            # Made here and not by ``Logger.log``, which walks up the stack for a caller that is
+            # this line every time.
+            record = logging.LogRecord(self._logger.name, level, "", 0, event, (), trace)
+            record.facts = _redacted({**self._facts, **facts})
+            self._logger.handle(record)
 
     def debug(self, event: str, /, **facts: object) -> None:
         """For developers."""
@@ -69,6 +74,7 @@ class Logger:
         self._log(logging.ERROR, event, {**facts, "error": error}, crash=error)
 
 
+@functools.lru_cache(maxsize=1024)  # asked again and again about the same few keys
 def _names_secret(key: str) -> bool:
     low = key.lower().replace("-", "_")
     return low in REDACTED or low.endswith(_REDACTED_ENDINGS)
