@@ -1,12 +1,15 @@
-"""The executable specification of a store: a dict, a plain list of history, no disk.
+"""The executable specification of a store: a dict, its keys in order, a plain list of history.
 
-Everything here is meant to be obviously right rather than quick. ``SQLiteStore`` must behave the
-same; the contract suite and a state machine compare the two. A write is accepted and acknowledged
-in one step, so ``latest`` and ``get`` agree.
+Everything here is meant to be obviously right first. Simulations run on it, so a read does not
+look at what it does not need. ``SQLiteStore`` must behave the same; the contract suite and a state
+machine compare the two. A write is accepted and acknowledged in one step, so ``latest`` and
+``get`` agree.
 """
 
 import asyncio
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
 
 from grange.store.errors import (
     Compacted,
@@ -37,6 +40,7 @@ class MemoryStore:
     def __init__(self, *, buffer_events: int = _BUFFER_EVENTS) -> None:
         self._buffer_events = buffer_events
         self._entries: dict[str, Entry] = {}
+        self._keys: list[str] = []  # of the entries, in order
         self._history: list[tuple[Event, Entry | None]] = []  # each write and what was there before
         self._subscriptions: list[MemorySubscription] = []
         self._revision = 0
@@ -78,16 +82,29 @@ class MemoryStore:
         self._check_open()
         shown = revision or self._revision
         self._check_revision(shown)
-        state = dict(self._entries)
-        for event, before in reversed(self._history):
-            if event.revision > shown:
-                if before is None:
-                    del state[event.key]
-                else:
-                    state[event.key] = before
-        keys = sorted(key for key in state if key.startswith(prefix) and key > after)
+        state, keys = self._entries, self._keys
+        if shown < self._revision:
+            state = self._at(shown)
+            keys = sorted(state)
+        start = max(bisect_left(keys, prefix), bisect_right(keys, after))
+        keys = list(takewhile(lambda key: key.startswith(prefix), islice(keys, start, None)))
         taken = keys[:limit] if limit else keys
         return Page([state[key] for key in taken], shown, len(keys) - len(taken))
+
+    def _at(self, revision: int) -> dict[str, Entry]:
+        """All entries as they were at an earlier revision."""
+        state = dict(self._entries)
+        for event, before in reversed(self._since(revision)):
+            if before is None:
+                del state[event.key]
+            else:
+                state[event.key] = before
+        return state
+
+    def _since(self, revision: int) -> Sequence[tuple[Event, Entry | None]]:
+        """The writes after a revision: history is in order of revision."""
+        at = bisect_right(self._history, revision, key=lambda item: item[0].revision)
+        return self._history[at:]
 
     async def put(
         self, key: str, value: Callable[[int], bytes], *, expect: int | None = None
@@ -131,6 +148,8 @@ class MemoryStore:
         body = value(revision)
         entry = Entry(key, body, revision, before.created if before else revision)
         event = Event(key, revision, body, before.value if before else None, deleted=False)
+        if before is None:
+            insort(self._keys, key)
         self._entries[key] = entry
         self._record(event, before)
         return entry
@@ -158,6 +177,7 @@ class MemoryStore:
         body = value(revision) if value else before.value
         event = Event(key, revision, body, before.value, deleted=True)
         del self._entries[key]
+        del self._keys[bisect_left(self._keys, key)]
         self._record(event, before)
         await _turn()
         return Entry(key, body, revision, before.created)
@@ -178,7 +198,7 @@ class MemoryStore:
         """
         self._check_open()
         self._check_revision(after)
-        missed = [event for event, _ in self._history if event.revision > after]
+        missed = [event for event, _ in self._since(after)]
         subscription = MemorySubscription(self, prefix, missed, self._buffer_events)
         self._subscriptions.append(subscription)
         return subscription
@@ -195,7 +215,7 @@ class MemoryStore:
             raise FutureRevision(f"cannot compact to {revision}: the last is {self._revision}")
         if revision > self._compacted:
             self._compacted = revision
-            self._history = [item for item in self._history if item[0].revision > revision]
+            self._history = list(self._since(revision))
 
     async def close(self) -> None:
         """End subscriptions and refuse further calls; idempotent."""
