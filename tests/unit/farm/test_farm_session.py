@@ -23,6 +23,7 @@ from grange.reconcile.farm.fenced_client import FencedClient, PassFence
 from grange.reconcile.farm.leases import Observations, Token, farms_of, token_of
 from grange.reconcile.farm.session import Session, SessionKeeper, each_session
 from grange.sim.faults import NetworkFaults
+from grange.sim.pytest_plugin import Records
 from grange.sim.world import World
 
 TTL_S = FarmConfig(member="a").ttl_s
@@ -157,18 +158,18 @@ async def test_check_t12_lease_names_the_session_and_has_one_holder(
 
 
 async def test_who_waits_for_another_of_its_name_says_so_once(
-    world: World, clock: Clock, rng: Stream, log: Logger, caplog: pytest.LogCaptureFixture
+    world: World, clock: Clock, rng: Stream, log: Logger, records: Records
 ) -> None:
     """And not who waits for one that has died: that is over in 15 s."""
 
     def told() -> list[str]:
-        return [item.getMessage() for item in caplog.records if "this name" in item.getMessage()]
+        return [event for event, _ in records if "this name" in event]
 
     first, second = (keeper_of(world, rng, log, life=life) for life in "12")
     async with running(first, second):
         await clock.sleep(5 * TTL_S)
         assert told() == ["another process has this name: waiting for its end"]
-    caplog.clear()
+    records.clear()
     async with running(keeper_of(world, rng, log, name="b")):
         await clock.sleep(1)
         world.network.cut("b.1")
