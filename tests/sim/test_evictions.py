@@ -111,8 +111,31 @@ async def test_rollout_waits_for_a_budget_that_allows_nothing(rng: Stream, log: 
         await world.until(lambda: settled(world, "web", 2), limit_s=60)
 
 
-async def test_pod_that_two_budgets_cover_is_deleted_past_them(rng: Stream, log: Logger) -> None:
-    """No server evicts such a pod; a rollout must not wait for that."""
+async def test_rollout_keeps_both_of_two_budgets(seed: int, log: Logger) -> None:
+    """No server evicts a pod that two budgets cover; others are evicted under one of them meanwhile."""
+    clock, rng = LoopClock(EPOCH), Stream(seed)
+    judge = MinimumIsKept(clock)
+    async with simulated(clock=clock, rng=rng, log=log, faults=SLOW) as world:
+        world.history.add(judge)
+        await started(world, "Packed", minAvailable=MINIMUM)
+        for pod in (await world.client.list(POD)).items[:3]:
+            change = {"metadata": {"labels": {"half": "yes"}}}
+            await world.client.patch(POD, pod.metadata.name, "default", patch=change)
+        spec: Document = {"minAvailable": 0, "selector": {"matchLabels": {"half": "yes"}}}
+        await world.client.create(
+            PODDISRUPTIONBUDGET, {"metadata": {"name": "half"}, "spec": spec}, "default"
+        )
+        await clock.sleep(5.0)
+        judge.minimum = {"web": MINIMUM}
+        granted: list[str] = []
+        async with Nursery() as nursery:
+            nursery.start(evict(world, rng.fork("evictions"), 30.0, granted))
+            await patched(world, "web", template=template("web", 2))
+        await world.until(lambda: settled(world, "web", 2), limit_s=300)
+        assert granted
+
+
+async def test_rollout_waits_for_the_stricter_of_two_budgets(rng: Stream, log: Logger) -> None:
     clock = LoopClock(EPOCH)
     async with simulated(clock=clock, rng=rng, log=log) as world:
         await started(world, "Packed", minAvailable=REPLICAS)
@@ -120,5 +143,13 @@ async def test_pod_that_two_budgets_cover_is_deleted_past_them(rng: Stream, log:
         await world.client.create(
             PODDISRUPTIONBUDGET, {"metadata": {"name": "other"}, "spec": spec}, "default"
         )
+        before = {pod.metadata.uid for pod in (await world.client.list(POD)).items}
         await patched(world, "web", template=template("web", 2))
-        await world.until(lambda: settled(world, "web", 2), limit_s=60)
+        await clock.sleep(60.0)
+        assert before == {pod.metadata.uid for pod in (await world.client.list(POD)).items}
+        less: Document = {"spec": {"minAvailable": MINIMUM}}
+        await world.client.patch(PODDISRUPTIONBUDGET, "web", "default", patch=less)
+        await world.until(lambda: settled(world, "web", 2), limit_s=120)
+        for name in ("web", "other"):
+            found = await world.client.get(PODDISRUPTIONBUDGET, name, "default")
+            assert not found.status.disrupted_pods

@@ -180,9 +180,13 @@ async def replicate(cluster: Cluster) -> None:
     cluster.server.troubled = True
     await cluster.change("web", template=template("web", 2))
     await cluster.settled("web", MANY, 2)
-    await client.delete(PODDISRUPTIONBUDGET, "web", "default")
+    another: Document = {"metadata": {"name": "another"}, "spec": covered}
+    await client.create(PODDISRUPTIONBUDGET, another, "default")
+    await cluster.world.clock.sleep(10.0)
     await cluster.change("web", replicas=2)
     await cluster.settled("web", 2, 2)
+    for name in ("web", "another"):
+        await client.delete(PODDISRUPTIONBUDGET, name, "default")
     await client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Orphan")
     await cluster.gone(REPLICATIONCONTROLLER)
     await cluster.create("web", 2, placement="Packed", template=template("web", 2))

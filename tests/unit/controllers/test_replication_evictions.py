@@ -101,12 +101,27 @@ def test_unavailable_pod_is_deleted_without_charge(caches: Caches) -> None:
     assert (removed(plan), plan.kept) == ({"b": False, "c": False}, 1)
 
 
-def test_pod_of_no_or_of_two_budgets_is_deleted(caches: Caches) -> None:
+def test_pod_of_no_budget_is_deleted(caches: Caches) -> None:
     add_budget(caches, allowed=0, app="other")
     assert evictions.charged(PLAN, SITUATION, caches) == PLAN
-    for name in ("one", "two"):
-        add_budget(caches, name, allowed=0)
-    assert evictions.charged(PLAN, SITUATION, caches) == PLAN
+
+
+def test_each_of_several_budgets_has_to_allow_it(caches: Caches) -> None:
+    add_budget(caches, "one", allowed=3)
+    add_budget(caches, "two", allowed=1)
+    plan = evictions.charged(PLAN, SITUATION, caches)
+    assert removed(plan) == {"a": False}
+    assert plan.delete[0].budgets == ("one", "two")
+    assert (plan.kept, plan.budget) == (2, "two")
+
+
+def test_of_several_budgets_those_that_can_hold_count(caches: Caches) -> None:
+    """No server evicts the pod, so the one that is left is charged by the controller as well."""
+    add_budget(caches, "one", allowed=2)
+    add_budget(caches, "two", allowed=0, desired=4)
+    plan = evictions.charged(PLAN, SITUATION, caches)
+    assert [item.budgets for item in plan.delete] == [("one",), ("one",)]
+    assert (plan.kept, plan.budget) == (1, "one")
 
 
 @pytest.mark.parametrize(

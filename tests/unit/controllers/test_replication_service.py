@@ -309,7 +309,7 @@ async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
         await there.client.patch(
             POD, "web-a", "default", patch={"metadata": {"ownerReferences": [other]}}
         )
-        deleting = writes.Writes(there.client, Expectations(clock), service._recorder)
+        deleting = writes.Writes(there.client, Expectations(clock), service._recorder, clock=clock)
         plan = logic.Plan(delete=(logic.Removal(ours, "Surplus"),))
         assert await deleting.carry_out(owner, plan) is None
         assert "web-a" in await there.names()

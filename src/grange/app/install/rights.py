@@ -80,7 +80,8 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         ),
         Right(POD, ("get", *_FOLLOW, "create", "patch", "delete")),
         Right(POD, ("create",), "eviction"),
-        Right(PODDISRUPTIONBUDGET, _FOLLOW),
+        Right(PODDISRUPTIONBUDGET, ("get", *_FOLLOW)),
+        Right(PODDISRUPTIONBUDGET, ("patch",), "status"),  # where several cover a pod
         Right(NODE, _FOLLOW),
         Right(LEASE, ("get", "list"), namespace=NODE_LEASES),
         Right(AUDITRECORD, ("list", "create", "delete")),

@@ -5,9 +5,11 @@ charges the budget by compare-and-set, so the controller and whoever else evicts
 allowance. What the budget does not allow, as the cache has it, is not even tried: the pod stays until
 the budget changes.
 
-A pod that is not available costs the budget nothing and is deleted. So is one that two budgets cover,
-because no server evicts such a pod, and one whose budget wants more pods than its controllers ask for:
-nothing that anybody does could keep it.
+No server evicts a pod that several budgets cover. Each of them has to allow its end, and is charged by
+the controller itself (``budget_charge``).
+
+A pod that is not available costs the budget nothing and is deleted. A budget that wants more pods than
+its controllers ask for does not count: nothing could keep it.
 """
 
 from collections import Counter
@@ -42,15 +44,20 @@ def charged(plan: logic.Plan, situation: logic.Situation, caches: Caches) -> log
     refused: list[str] = []
     for item in plan.delete:
         covering = [] if item not in taken else _covering(item.pod, budgets)
-        if len(covering) != 1 or not _can_hold(covering[0], caches):
-            delete.append(item)
+        names = [one.metadata.name for one in covering if _can_hold(one, caches)]
+        short = [
+            one.metadata.name
+            for one in covering
+            if one.metadata.name in names and _allowed(one) <= spent[one.metadata.name]
+        ]
+        if short:
+            refused.append(short[0])
             continue
-        name = covering[0].metadata.name
-        if _allowed(covering[0]) <= spent[name]:
-            refused.append(name)
-            continue
-        spent[name] += 1
-        delete.append(replace(item, evict=True))
+        spent.update(names)
+        if len(covering) == 1:
+            delete.append(replace(item, evict=bool(names)))
+        else:
+            delete.append(replace(item, budgets=tuple(names)))
     if not refused:
         return replace(plan, delete=tuple(delete))
     return replace(

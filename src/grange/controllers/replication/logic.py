@@ -167,12 +167,14 @@ class Removal:
     Attributes:
         pod: which.
         why: a reason of ``events``.
-        evict: a PodDisruptionBudget is to be charged for it.
+        evict: a PodDisruptionBudget is to be charged for it, by the eviction subresource.
+        budgets: names of those to be charged for it by ourselves, because several cover the pod.
     """
 
     pod: Pod
     why: str
     evict: bool = False
+    budgets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

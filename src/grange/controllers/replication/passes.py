@@ -90,7 +90,11 @@ class Passes:
         self._burst = burst
         self._instruments = instruments(deps.metrics)
         self._writes = Writes(
-            deps.client, memory.expectations, recorder, zoned=caches.every_node_has_zone
+            deps.client,
+            memory.expectations,
+            recorder,
+            clock=deps.clock,
+            zoned=caches.every_node_has_zone,
         )
         self._journal = audit.Journal(deps.client, clock=deps.clock)
 

@@ -22,10 +22,11 @@ from grange.api.status import (
     NotFound,
     TooManyRequests,
 )
+from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.controllers.replication import identity, logic, podtemplate
+from grange.controllers.replication import budget_charge, identity, logic, podtemplate
 from grange.controllers.replication.events import Reason
 from grange.reconcile import owners
 from grange.reconcile.expectations import Expectations
@@ -71,6 +72,7 @@ class Writes:
         client: where to.
         expectations: what each controller waits to see in the cache.
         recorder: tells the user.
+        clock: for timestamps.
         zoned: whether every node says in which zone it is.
     """
 
@@ -80,8 +82,10 @@ class Writes:
         expectations: Expectations,
         recorder: Recorder,
         *,
+        clock: Clock,
         zoned: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._clock = clock
         self._zoned = zoned
         self._client = client
         self._expectations = expectations
@@ -228,6 +232,7 @@ class Writes:
                 eviction = _eviction(item.pod)
                 await self._client.post(POD, meta.name, meta.namespace, "eviction", eviction)
                 return True
+            await budget_charge.charge(self._client, item.pod, item.budgets, self._clock.now())
             await self._client.delete(
                 POD,
                 meta.name,
@@ -238,6 +243,7 @@ class Writes:
         except NotFound:
             return False
         except Conflict:
+            await budget_charge.give_back(self._client, item.pod, item.budgets)
             with suppress(NotFound):
                 live = await self._client.get(POD, meta.name, meta.namespace)
                 ours = owners.is_controlled_by(live, controller)
@@ -290,7 +296,7 @@ def is_terminating(error: ApiError) -> bool:
 def is_over_budget(error: Exception) -> bool:
     """Whether an eviction was refused because somebody else was faster."""
     return isinstance(error, TooManyRequests) and any(
-        cause.reason == "DisruptionBudget" for cause in error.causes
+        cause.reason == budget_charge.CAUSE for cause in error.causes
     )
 
 
