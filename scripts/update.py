@@ -18,7 +18,8 @@ from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
-from grange.controllers.replication import phases, transfer
+from grange.controllers.replication import transfer
+from grange.controllers.shared import rollout_phase
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Kinds
@@ -161,7 +162,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/kinds.md": kinds_page,
     "docs/agent.md": lambda: drawn("docs/agent.md", states.diagrams()),
     "docs/replication.md": lambda: drawn(
-        "docs/replication.md", {**phases.diagrams(), **transfer.diagrams()}
+        "docs/replication.md", {**rollout_phase.diagrams(), **transfer.diagrams()}
     ),
 }
 

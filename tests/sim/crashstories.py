@@ -38,9 +38,9 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.handovers import RollingUpdateService
 from grange.controllers.replication.machinepool import MachinePool
-from grange.controllers.replication.pending_steps import REVOKED_ANNOTATION
+from grange.controllers.rollingupdate.controller import RollingUpdateService
+from grange.controllers.rollingupdate.pending_steps import REVOKED_ANNOTATION
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leader_election import Singletons

@@ -19,7 +19,7 @@ from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication.identity import DELETION_COST
+from grange.controllers.shared.pod_identity import DELETION_COST
 from grange.sim.faults import NetworkFaults
 from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH, Records

@@ -292,3 +292,10 @@ def error_of(code: int, status: Status) -> ApiError:
         causes=details.causes,
         retry_after_s=details.retry_after_seconds,
     )
+
+
+def is_namespace_terminating(error: ApiError) -> bool:
+    """Whether the namespace is on its way out: pods are not wanted in it any more."""
+    return isinstance(error, Forbidden) and any(
+        cause.reason == "NamespaceTerminating" for cause in error.causes
+    )

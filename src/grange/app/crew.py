@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from grange.alerts.alerts import AlertSink
-from grange.api.kinds import NODE, POD, ROLLINGUPDATE
+from grange.api.kinds import NODE, POD, ROLLINGUPDATE, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
@@ -19,9 +19,9 @@ from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
-from grange.controllers.replication import alerts, logic
+from grange.controllers.replication import alerts
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.handovers import NAME as ROLLOUTS
+from grange.controllers.rollingupdate.controller import NAME as ROLLOUTS
 from grange.controllers.sharing import SHARED
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
@@ -191,7 +191,7 @@ class Crew:
                 return None
             if len(nodes.store):
                 return 0
-            found = (p for p in self._pods.store.list() if p.spec.node_name and logic.is_active(p))
+            found = (p for p in self._pods.store.list() if p.spec.node_name and pods.is_active(p))
             return sum(1 for _ in islice(found, _MANY))
 
         return stranded
@@ -199,7 +199,7 @@ class Crew:
     def _made_for(self, kind: KindInfo[ReplicationController]) -> Iterator[Pod]:
         """The live pods that were made for objects of a kind."""
         for pod in self._pods.store.list():
-            owner = controller_of(pod.metadata) if logic.is_active(pod) else None
+            owner = controller_of(pod.metadata) if pods.is_active(pod) else None
             if owner and (owner.api_version, owner.kind) == (kind.api_version, kind.kind):
                 yield pod
 

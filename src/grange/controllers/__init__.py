@@ -1,6 +1,7 @@
 """The controllers: each keeps one promise about objects of some kind.
 
-Owns: one package a controller, and ``TABLE``, which says how each is made.
+Owns: one package a controller, ``shared`` for what several of them use, and ``TABLE``, which says how
+    each is made.
 Never: a controller that knows another; they meet only through the API.
 Flow: informers → work queue key → pure decision → fenced writes → events and conditions.
 Concurrency: every controller is a service with ``run()``; the caller owns its task.
@@ -15,7 +16,7 @@ from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.controllers.namespace.controller import NamespaceController
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.handovers import RollingUpdateService
+from grange.controllers.rollingupdate.controller import RollingUpdateService
 from grange.reconcile.deps import Deps
 
 

@@ -8,7 +8,8 @@ from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
-from grange.controllers.replication import identity, podtemplate
+from grange.controllers.replication import podtemplate
+from grange.controllers.shared import pod_identity
 
 TEMPLATE: Document = {
     "metadata": {"labels": {"app": "web"}},
@@ -81,7 +82,7 @@ def pod(
         facts: ``uid``, ``phase``, ``restarts``, ``created``, ``cost``, ``deleted``, ``labels``,
             ``ready_since``, ``orphan``, ``finalizers``, ``conditions`` (besides Ready).
     """
-    name = name or identity.name_for_node(owner, node, frozenset())
+    name = name or pod_identity.name_for_node(owner, node, frozenset())
     pinned = node if owner.spec.placement == "OnePerNode" else ""
     document = podtemplate.pod_document(owner, name=name, node=pinned)
     meta = document["metadata"]
@@ -93,7 +94,7 @@ def pod(
     if "labels" in facts:
         meta["labels"] = facts["labels"]
     if "cost" in facts:
-        meta["annotations"][identity.DELETION_COST] = facts["cost"]
+        meta["annotations"][pod_identity.DELETION_COST] = facts["cost"]
     if facts.get("deleted"):
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if bound and node:

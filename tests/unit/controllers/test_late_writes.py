@@ -29,9 +29,9 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication import handover
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.identity import DELETION_COST, RC_NAME_LABEL
+from grange.controllers.rollingupdate import logic
+from grange.controllers.shared.pod_identity import DELETION_COST, RC_NAME_LABEL
 
 CREATED, CONFLICT = 201, 409
 
@@ -496,5 +496,5 @@ def test_pod_with_a_pending_deletion_is_not_healthy() -> None:
     up = [builders.pod(owner, node=node) for node in "ab"]
     one = PendingDeletion(up[0].metadata.name, up[0].metadata.uid, "1")
     status = structs.replace(owner.status, pending_deletions=(one,))
-    found = handover.census(structs.replace(owner, status=status), up, frozenset(), NOW)
+    found = logic.census(structs.replace(owner, status=status), up, frozenset(), NOW)
     assert (found.current, found.healthy, found.unknown) == (2, 1, 1)

@@ -6,8 +6,8 @@ from tests.unit.controllers import builders
 
 from grange.api import timestamps
 from grange.base.clock import Clock
-from grange.controllers.replication import health
-from grange.controllers.replication.readiness import SKEW_S, Readiness
+from grange.controllers.shared import availability
+from grange.controllers.shared.availability import SKEW_S, Readiness
 
 
 async def test_a_clock_that_is_behind_makes_no_pod_available_early(clock: Clock) -> None:
@@ -21,7 +21,7 @@ async def test_a_clock_that_is_behind_makes_no_pod_available_early(clock: Clock)
     readiness.changed(starting, ready)
 
     def wait() -> float:
-        return health.wait_for_available(owner, ready, clock.now(), readiness)
+        return availability.wait_for_available(owner, ready, clock.now(), readiness)
 
     assert wait() == 10.0
     await clock.sleep(4.0)
@@ -45,7 +45,7 @@ async def test_a_pod_that_broke_unseen_starts_over(clock: Clock) -> None:
     readiness.changed(starting, first)
     await clock.sleep(9.0)
     readiness.changed(first, second)
-    assert health.wait_for_available(owner, second, clock.now(), readiness) == 10.0
+    assert availability.wait_for_available(owner, second, clock.now(), readiness) == 10.0
 
 
 async def test_pod_ready_long_before_start_is_believed(
@@ -57,4 +57,4 @@ async def test_pod_ready_long_before_start_is_believed(
         stamp = timestamps.rfc3339(clock.now() - timedelta(seconds=age_s))
         pod = builders.pod(owner, node="a", uid=f"pod-{age_s}", ready_since=stamp)
         readiness.appeared(pod)
-        assert health.wait_for_available(owner, pod, clock.now(), readiness) == wait_s
+        assert availability.wait_for_available(owner, pod, clock.now(), readiness) == wait_s

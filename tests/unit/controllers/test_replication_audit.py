@@ -36,6 +36,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication import audit, logic
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.shared import audit_records
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TRANSFER = NodeTransfer(
@@ -83,7 +84,7 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
         create=(logic.Addition("web-3", "3"),), delete=(logic.Removal(two, "Surplus"),)
     )
     done = audit.entry(web, RETARGET, NOW, plan=plan)
-    document = audit.record(web, done, audit.members_after([one, two], [done]))
+    document = audit.record(web, done, audit_records.members_after([one, two], [done]))
     spec = msgspec.convert(document["spec"], AuditSpec)
     assert spec.event == RETARGET
     assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]

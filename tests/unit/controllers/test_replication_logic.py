@@ -16,7 +16,8 @@ from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.rollouts import Limits
-from grange.controllers.replication import identity, logic, ranking, rollout
+from grange.controllers.replication import logic, rollout
+from grange.controllers.shared import deletion_order, pod_identity
 
 OTHER = {**builders.TEMPLATE, "metadata": {"labels": {"app": "other"}}}
 
@@ -356,7 +357,7 @@ def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:
     plan = decide(owner, claim.owned, ["a"])
     assert plan.create == ()
     assert [dict(repair.labels) for repair in plan.repair] == [
-        {"tier": "front", identity.RC_NAME_LABEL: "web", identity.RC_ID_LABEL: "rc-uid"}
+        {"tier": "front", pod_identity.RC_NAME_LABEL: "web", pod_identity.RC_ID_LABEL: "rc-uid"}
     ]
 
 
@@ -369,7 +370,7 @@ def test_what_a_pod_got_its_node_by_is_not_repaired_any_more() -> None:
     owned = [
         builders.pod(before, node="a"),
         builders.pod(before, node="b", bound=False),
-        builders.pod(owner, node="c", labels=identity.labels_of(owner) | {QUEUE_LABEL: "one"}),
+        builders.pod(owner, node="c", labels=pod_identity.labels_of(owner) | {QUEUE_LABEL: "one"}),
     ]
     assert {r.pod.metadata.name: dict(r.labels) for r in decide(owner, owned).repair} == {
         "web-a": {"tier": "front"},
@@ -407,7 +408,7 @@ def test_claim_adopts_orphans_with_our_label_only() -> None:
 def test_w8_pod_of_another_controller_is_never_ours() -> None:
     """In P2 the label decided, so a pod taken over in between was removed all the same."""
     owner, other = builders.controller(), builders.controller("other", uid="other-uid")
-    theirs = builders.pod(other, node="a", labels=identity.labels_of(owner))
+    theirs = builders.pod(other, node="a", labels=pod_identity.labels_of(owner))
     claim = logic.claim(owner, [theirs])
     assert claim.owned == claim.adopt == claim.release == ()
 
@@ -420,7 +421,7 @@ def test_a_namesake_of_an_earlier_life_is_not_ours() -> None:
 
 def test_claim_releases_a_pod_that_was_relabelled_on_purpose() -> None:
     owner = builders.controller()
-    taken_out = builders.pod(owner, node="a", labels={identity.RC_NAME_LABEL: "quarantine"})
+    taken_out = builders.pod(owner, node="a", labels={pod_identity.RC_NAME_LABEL: "quarantine"})
     claim = logic.claim(owner, [taken_out])
     assert claim.release == (taken_out,)
     assert claim.owned == ()
@@ -429,7 +430,7 @@ def test_claim_releases_a_pod_that_was_relabelled_on_purpose() -> None:
 def test_claim_keeps_a_relabelled_pod_that_terminates() -> None:
     """Nothing is gained by releasing it: it is counted until it is gone."""
     owner = builders.controller()
-    labels = {identity.RC_NAME_LABEL: "quarantine"}
+    labels = {pod_identity.RC_NAME_LABEL: "quarantine"}
     terminating = builders.pod(owner, node="a", labels=labels, deleted=True)
     claim = logic.claim(owner, [terminating])
     assert (claim.owned, claim.release) == ((terminating,), ())
@@ -477,7 +478,7 @@ def test_w9_victims_are_ranked_and_the_ranking_is_total() -> None:
     crowd = [member(f"crowd-{n}", node="full", cost="9") for n in range(9)]
     eligible = {"ok", "full", "one", "two", "three", "four"}
     for given in (in_order + crowd, crowd + in_order[::-1]):
-        ranked = [pod.metadata.name for pod in ranking.victims(given, eligible)]
+        ranked = [pod.metadata.name for pod in deletion_order.victims(given, eligible)]
         assert [name for name in ranked if not name.startswith("crowd-")] == [
             pod.metadata.name for pod in in_order
         ]
@@ -485,4 +486,4 @@ def test_w9_victims_are_ranked_and_the_ranking_is_total() -> None:
 
 def test_a_deletion_cost_that_is_no_number_counts_as_zero() -> None:
     owner = builders.controller()
-    assert ranking.deletion_cost(builders.pod(owner, node="a", cost="cheap")) == 0
+    assert deletion_order.deletion_cost(builders.pod(owner, node="a", cost="cheap")) == 0

@@ -22,8 +22,9 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
-from grange.controllers.replication import budget, identity, logic, podtemplate
+from grange.controllers.replication import budget, logic, podtemplate
 from grange.controllers.replication.scheduling import Demand
+from grange.controllers.shared import pod_identity
 from grange.reconcile.expectations import Expectations
 
 NODES = ("n0", "n1", "n2", "n3", "n4")
@@ -133,7 +134,7 @@ class Cluster(RuleBasedStateMachine):
         return [pod for pod in self.live.values() if _owner(pod) == uid]
 
     def active(self) -> int:
-        return sum(map(logic.is_active, self.owned()))
+        return sum(map(pods.is_active, self.owned()))
 
     def decide(self) -> tuple[logic.Claim, logic.Situation, logic.Plan]:
         claim = logic.claim(self.controller, list(self.cache.values()))
@@ -168,7 +169,7 @@ class Cluster(RuleBasedStateMachine):
         replicas = self.controller.spec.replicas
         gone = {removal.pod.metadata.uid for removal in plan.delete}
         staying = [
-            pod for pod in situation.owned if logic.is_active(pod) and pod.metadata.uid not in gone
+            pod for pod in situation.owned if pods.is_active(pod) and pod.metadata.uid not in gone
         ]
         if any(removal.why == "Surplus" for removal in plan.delete):
             moved = sum(removal.why == "NodeIneligible" for removal in plan.delete)
@@ -182,7 +183,7 @@ class Cluster(RuleBasedStateMachine):
         if self.placement == "OnePerNode":
             nodes = [addition.node for addition in plan.create]
             assert nodes == sorted(nodes)
-            occupied = {identity.node_of(pod) for pod in staying}
+            occupied = {pod_identity.node_of(pod) for pod in staying}
             assert not occupied.intersection(nodes)
             skipped = [
                 node
@@ -190,7 +191,7 @@ class Cluster(RuleBasedStateMachine):
                 if node not in nodes
                 and nodes
                 and node < nodes[-1]
-                and node not in {identity.node_of(pod) for pod in situation.owned}
+                and node not in {pod_identity.node_of(pod) for pod in situation.owned}
             ]
             assert not skipped
 
@@ -272,7 +273,7 @@ class Cluster(RuleBasedStateMachine):
     def bind(self, index: int) -> None:
         pod = self.pick(index)
         eligible = self.eligible()
-        target = identity.pinned_node(pod) or (eligible[0] if eligible else "")
+        target = pod_identity.pinned_node(pod) or (eligible[0] if eligible else "")
         if not pod.spec.node_name and target in eligible and not pod.metadata.deletion_timestamp:
             self.put(replace(pod, spec=replace(pod.spec, node_name=target)))
 
@@ -304,9 +305,9 @@ class Cluster(RuleBasedStateMachine):
         pod = self.pick(index)
         if label == "quarantine" and not self.meddled:
             return
-        labels = {k: v for k, v in pod.metadata.labels.items() if k != identity.RC_NAME_LABEL}
+        labels = {k: v for k, v in pod.metadata.labels.items() if k != pod_identity.RC_NAME_LABEL}
         if label is not None:
-            labels[identity.RC_NAME_LABEL] = label
+            labels[pod_identity.RC_NAME_LABEL] = label
         self.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
 
     @precondition(lambda self: self.meddled)
@@ -335,7 +336,7 @@ class Cluster(RuleBasedStateMachine):
     def never_two_on_a_node(self) -> None:
         """Unless somebody meddles: a pod taken out and given back meets its successor."""
         if self.placement == "OnePerNode" and not self.meddled:
-            there = Counter(identity.node_of(pod) for pod in self.owned())
+            there = Counter(pod_identity.node_of(pod) for pod in self.owned())
             assert all(count == 1 for node, count in there.items() if node), there
 
     def teardown(self) -> None:
@@ -368,20 +369,20 @@ class Cluster(RuleBasedStateMachine):
     def rests(self) -> None:
         _, _, plan = self.decide()
         replicas = self.controller.spec.replicas
-        active = [pod for pod in self.owned() if logic.is_active(pod)]
+        active = [pod for pod in self.owned() if pods.is_active(pod)]
         assert not plan.create
         assert not plan.delete
         assert not plan.repair
         assert len(active) - len(self.doubles(active)) <= replicas
         assert self.meddled or len(self.owned()) == len(self.live)
         for pod in active:
-            current = identity.template_hash(self.controller)
-            made_from = pod.metadata.labels[identity.TEMPLATE_HASH_LABEL]
+            current = pod_identity.template_hash(self.controller)
+            made_from = pod.metadata.labels[pod_identity.TEMPLATE_HASH_LABEL]
             assert pod.spec.node_name or made_from == current
         if self.placement == "OnePerNode":
             running = [pod for pod in active if pod.spec.node_name]
             served = {pod.spec.node_name for pod in running}
-            free = set(self.eligible()) - {identity.node_of(pod) for pod in active}
+            free = set(self.eligible()) - {pod_identity.node_of(pod) for pod in active}
             assert len(served) == replicas or not free
             assert plan.short == replicas - len(served)
             if self.doubles(active):

@@ -17,7 +17,8 @@ from grange.api.status import Conflict, Forbidden, ServiceUnavailable, Timeout
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import identity, namesakes
+from grange.controllers.replication import namesakes
+from grange.controllers.shared import pod_identity
 
 PODS = "/api/v1/pods"
 PLACEMENTS = pytest.mark.parametrize("placement", ["OnePerNode", "Packed"])
@@ -48,7 +49,7 @@ async def adopted(there: World) -> None:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    ours: Document = {"ownerReferences": [owner], "labels": {identity.RC_ID_LABEL: uid}}
+    ours: Document = {"ownerReferences": [owner], "labels": {pod_identity.RC_ID_LABEL: uid}}
     for name in await there.names():
         await there.client.patch(POD, name, "default", patch={"metadata": ours})
 

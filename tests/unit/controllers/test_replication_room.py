@@ -11,8 +11,9 @@ from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import identity, logic
+from grange.controllers.replication import logic
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.shared import pod_identity
 
 LARGE: Document = {
     "metadata": {"labels": {"app": "web"}},
@@ -82,12 +83,12 @@ def test_unbound_pod_stays_until_the_scheduler_has_refused_it() -> None:
 def test_services_begin_on_different_nodes() -> None:
     nodes = [f"n{number}" for number in range(5)]
     first = {
-        identity.beginning_anywhere(builders.controller(f"service-{number}"), nodes)[0]
+        pod_identity.beginning_anywhere(builders.controller(f"service-{number}"), nodes)[0]
         for number in range(30)
     }
     assert first == set(nodes)
     owner = builders.controller("service-1")
-    ordered = identity.beginning_anywhere(owner, nodes)
+    ordered = pod_identity.beginning_anywhere(owner, nodes)
     assert sorted(ordered) == nodes
     at = nodes.index(ordered[0])
     assert ordered == [*nodes[at:], *nodes[:at]]

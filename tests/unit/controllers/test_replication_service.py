@@ -19,8 +19,9 @@ from grange.api.status import ApiError, InternalError, Invalid
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import identity, logic, writes
+from grange.controllers.replication import logic, writes
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.shared import pod_identity
 from grange.reconcile.expectations import Expectations
 
 
@@ -343,7 +344,7 @@ async def test_orphans_are_adopted_not_doubled(clock: Clock, rng: Stream, log: L
             reference = controller_of(pod.metadata)
             assert reference is not None
             assert reference.uid == owner.metadata.uid
-            assert pod.metadata.labels[identity.RC_ID_LABEL] == owner.metadata.uid
+            assert pod.metadata.labels[pod_identity.RC_ID_LABEL] == owner.metadata.uid
         assert len(await there.events("Adopted")) == 2
         assert await there.events("LabelsRepaired") == []  # ours and marked as ours in one write
 
@@ -372,7 +373,7 @@ async def test_pods_marked_as_anothers_go_when_they_are_too_many(
         await started(there, "a", "b", "c", replicas=3)
         await there.until(lambda: there.ready(3))
         await there.change(paused=True)
-        mark = {"metadata": {"labels": {identity.RC_ID_LABEL: "somebody-else"}}}
+        mark = {"metadata": {"labels": {pod_identity.RC_ID_LABEL: "somebody-else"}}}
         for name in ("web-a", "web-b"):
             await there.client.patch(POD, name, "default", patch=mark)
         await there.client.delete(POD, "web-c", "default")  # members are asked for
@@ -387,7 +388,7 @@ async def test_labels_that_are_ours_to_set_are_not_taken_from_the_spec(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """With another word for the template, put back, each pod would be outdated as soon as it is made."""
-    marks = (identity.RC_NAME_LABEL, identity.RC_ID_LABEL, identity.TEMPLATE_HASH_LABEL)
+    marks = (pod_identity.RC_NAME_LABEL, pod_identity.RC_ID_LABEL, pod_identity.TEMPLATE_HASH_LABEL)
     async with world(clock, rng, log) as there:
         await there.add_node("a")
         await there.add_controller(replicas=1, podLabels=dict.fromkeys(marks, "mine"))
@@ -406,13 +407,13 @@ async def test_w12_labels_that_drift_are_put_back(clock: Clock, rng: Stream, log
         await started(there, "a", replicas=1, podLabels={"tier": "front"})
         await there.until(lambda: there.ready(1))
         uid = (await there.pods())[0].metadata.uid
-        drift = {"tier": "back", identity.RC_NAME_LABEL: None, identity.RC_ID_LABEL: None}
+        drift = {"tier": "back", pod_identity.RC_NAME_LABEL: None, pod_identity.RC_ID_LABEL: None}
         await there.client.patch(POD, "web-a", "default", patch={"metadata": {"labels": drift}})
         await there.settle()
         pod = (await there.pods())[0]
         assert pod.metadata.uid == uid
         assert pod.metadata.labels["tier"] == "front"
-        assert pod.metadata.labels[identity.RC_NAME_LABEL] == "web"
+        assert pod.metadata.labels[pod_identity.RC_NAME_LABEL] == "web"
 
 
 async def test_another_queue_in_the_labels_holds_for_new_pods(
@@ -459,7 +460,7 @@ async def test_a_relabelled_pod_is_let_go_and_replaced(
     async with world(clock, rng, log) as there:
         await started(there, "a", "b", replicas=1)
         await there.until(lambda: there.ready(1))
-        mark = {"metadata": {"labels": {identity.RC_NAME_LABEL: "quarantine"}}}
+        mark = {"metadata": {"labels": {pod_identity.RC_NAME_LABEL: "quarantine"}}}
         await there.client.patch(POD, "web-a", "default", patch=mark)
 
         async def released() -> bool:

@@ -16,7 +16,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.status import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.unrecorded import PATIENCE_S
+from grange.controllers.shared.audit_failures import PATIENCE_S
 
 __all__ = ["tools"]
 

@@ -16,10 +16,10 @@ from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
 from grange.api.status import InternalError, NotFound
-from grange.controllers.replication import handover
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.handover import Census
-from grange.controllers.replication.handovers import RollingUpdateService
+from grange.controllers.rollingupdate import logic
+from grange.controllers.rollingupdate.controller import RollingUpdateService
+from grange.controllers.rollingupdate.logic import Census
 
 __all__ = ["tools"]
 
@@ -76,10 +76,10 @@ def test_check_u6_counts_of_a_controller() -> None:
     outdated = builders.pod(other, node="c")
 
     def seen(*pods: Any, down: frozenset[str] = frozenset()) -> tuple[int, ...]:
-        found = handover.census(owner, pods, down, NOW)
+        found = logic.census(owner, pods, down, NOW)
         return (found.current, found.real, found.healthy, found.unhealthy, found.unknown)
 
-    assert handover.census(owner, up, frozenset(), NOW) == Census(3, 3, 3, 3, 0, 0)
+    assert logic.census(owner, up, frozenset(), NOW) == Census(3, 3, 3, 3, 0, 0)
     assert seen(*sick) == (3, 3, 0, 3, 0)
     assert seen(*up, down=frozenset("ab")) == (3, 3, 1, 0, 2)  # stale news is no news
     assert seen(*sick, down=frozenset("ab")) == (3, 3, 0, 1, 2)

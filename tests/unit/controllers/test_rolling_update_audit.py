@@ -19,7 +19,7 @@ from grange.api.kinds import AUDITRECORD, NAMESPACE, REPLICATIONCONTROLLER, ROLL
 from grange.api.kinds.auditrecord import AuditRecord
 from grange.api.status import ApiError, InternalError, Invalid, NotFound
 from grange.base.tasks import Nursery
-from grange.controllers.replication.handovers import RollingUpdateService
+from grange.controllers.rollingupdate.controller import RollingUpdateService
 
 __all__ = ["tools"]
 

@@ -7,8 +7,8 @@ fast enough. Removals are counted as the specification's examples write them: re
 import pytest
 
 from grange.base.rng import Stream
-from grange.controllers.replication import rolling
-from grange.controllers.replication.rolling import Goal, Move, Side, Split, Verdict
+from grange.controllers.shared import rollout_step
+from grange.controllers.shared.rollout_step import Goal, Move, Side, Split, Verdict
 
 FUZZ_RUNS = 20_000
 
@@ -18,7 +18,7 @@ def shift(
 ) -> tuple[int, int]:
     """Removed and added; a side is its desired count, all healthy, or (desired, healthy)."""
     sides = [Side(*side) if isinstance(side, tuple) else Side(side, side) for side in (old, new)]
-    move = rolling.shift(*sides, target=target, minimum=minimum)
+    move = rollout_step.shift(*sides, target=target, minimum=minimum)
     return move.remove, move.add
 
 
@@ -63,7 +63,7 @@ def test_check_u1_the_step_of_the_specification(
 def test_check_u2_when_a_rollout_goes_on_waits_and_ends(
     desired: int, current: int, target: int, expected: Verdict
 ) -> None:
-    found = rolling.verdict(new_desired=desired, new_current=current, target=target)
+    found = rollout_step.verdict(new_desired=desired, new_current=current, target=target)
     assert found is expected
 
 
@@ -105,44 +105,44 @@ def test_check_u7_new_side_at_the_minimum_gets_all_remaining() -> None:
 
 def test_w19_a_rollout_that_shrinks_gets_rid_of_old_replicas() -> None:
     """In P2 a target below the old count left the rollout waiting for ever."""
-    assert rolling.step(Side(5, 5), Side(0), Goal(3, 3, 2, 3)) == Split(old=2, new=1)
-    assert rolling.step(Side(1, 1), Side(3, 3), Goal(3, 3, 2, 3)) == Split(old=0, new=3)
+    assert rollout_step.step(Side(5, 5), Side(0), Goal(3, 3, 2, 3)) == Split(old=2, new=1)
+    assert rollout_step.step(Side(1, 1), Side(3, 3), Goal(3, 3, 2, 3)) == Split(old=0, new=3)
 
 
 def test_make_before_break_for_a_single_replica() -> None:
     goal = Goal(target=1, updated=1, minimum=1, ceiling=2)
-    assert rolling.step(Side(1, 1), Side(0), goal) == Split(1, 1)
-    assert rolling.step(Side(1, 1), Side(1, 0), goal) == Split(1, 1)
-    assert rolling.step(Side(1, 1), Side(1, 1), goal) == Split(0, 1)
+    assert rollout_step.step(Side(1, 1), Side(0), goal) == Split(1, 1)
+    assert rollout_step.step(Side(1, 1), Side(1, 0), goal) == Split(1, 1)
+    assert rollout_step.step(Side(1, 1), Side(1, 1), goal) == Split(0, 1)
 
 
 def test_a_canary_stops_at_its_count_and_the_rest_stays_old() -> None:
     goal = Goal(target=10, updated=2, minimum=10, ceiling=12)
-    assert rolling.step(Side(10, 10), Side(0), goal) == Split(10, 2)
-    assert rolling.step(Side(10, 10), Side(2, 2), goal) == Split(8, 2)
-    assert rolling.step(Side(8, 8), Side(2, 2), goal) == Split(8, 2)
+    assert rollout_step.step(Side(10, 10), Side(0), goal) == Split(10, 2)
+    assert rollout_step.step(Side(10, 10), Side(2, 2), goal) == Split(8, 2)
+    assert rollout_step.step(Side(8, 8), Side(2, 2), goal) == Split(8, 2)
 
 
 def test_a_canary_that_is_lowered_gives_its_place_back() -> None:
     goal = Goal(target=3, updated=1, minimum=2, ceiling=3)
-    assert rolling.step(Side(1, 1), Side(2, 2), goal) == Split(2, 1)
+    assert rollout_step.step(Side(1, 1), Side(2, 2), goal) == Split(2, 1)
 
 
 def test_paused_growth_is_of_old_template_and_surge_is_removed() -> None:
     """A goal that is where we are."""
-    assert rolling.step(Side(3, 3), Side(1, 0), Goal(6, 1, 5, 7)) == Split(5, 1)
-    assert rolling.step(Side(3, 3), Side(1, 1), Goal(3, 1, 3, 4)) == Split(2, 1)
+    assert rollout_step.step(Side(3, 3), Side(1, 0), Goal(6, 1, 5, 7)) == Split(5, 1)
+    assert rollout_step.step(Side(3, 3), Side(1, 1), Goal(3, 1, 3, 4)) == Split(2, 1)
 
 
 def test_old_unavailable_pods_are_replaced_despite_few_healthy() -> None:
     """A fix must reach a service that is down."""
-    assert rolling.step(Side(3, 0, broken=3), Side(0), Goal(3, 3, 2, 3)) == Split(2, 1)
-    assert rolling.step(Side(3, 0, broken=0), Side(0), Goal(3, 3, 2, 3)) == Split(3, 0)
+    assert rollout_step.step(Side(3, 0, broken=3), Side(0), Goal(3, 3, 2, 3)) == Split(2, 1)
+    assert rollout_step.step(Side(3, 0, broken=0), Side(0), Goal(3, 3, 2, 3)) == Split(3, 0)
 
 
 def test_old_pods_that_run_nowhere_are_swapped_at_once() -> None:
     side = Side(3, 0, broken=3, idle=3)
-    assert rolling.step(side, Side(0), Goal(3, 3, 3, 3)) == Split(0, 3)
+    assert rollout_step.step(side, Side(0), Goal(3, 3, 3, 3)) == Split(0, 3)
 
 
 # --- U5: every order of events ---------------------------------------------------------------------
@@ -196,7 +196,7 @@ class Fleet:
 
     def plan(self) -> bool:
         old, new, goal, before = self.side("old"), self.side("new"), self.goal(), self.desired
-        after = rolling.step(old, new, goal)
+        after = rollout_step.step(old, new, goal)
         seen = (old, new, goal, after)
         assert after.old >= 0, seen
         assert after.new >= 0, seen
@@ -320,6 +320,6 @@ def test_a_move_of_nothing_is_the_default() -> None:
 
 def test_replica_missing_on_both_sides_is_made_anyway() -> None:
     """Else nobody makes it, where the minimum waits for it: found by a simulation's seed 598."""
-    assert rolling.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Split(old=0, new=3)
-    assert rolling.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Split(old=1, new=2)
-    assert rolling.step(Side(1, 1), Side(1, 1), Goal(3, 1, 3, 3)) == Split(old=2, new=1)
+    assert rollout_step.step(Side(0), Side(2, 2), Goal(3, 3, 3, 3)) == Split(old=0, new=3)
+    assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 3, 3, 3)) == Split(old=1, new=2)
+    assert rollout_step.step(Side(1, 1), Side(1, 1), Goal(3, 1, 3, 3)) == Split(old=2, new=1)

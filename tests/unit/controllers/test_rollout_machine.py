@@ -18,8 +18,9 @@ from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition
-from grange.controllers.replication import budget, health, identity, logic, podtemplate, rollout
-from grange.controllers.replication.phases import Phase
+from grange.controllers.replication import budget, logic, podtemplate, rollout
+from grange.controllers.shared import availability, pod_identity
+from grange.controllers.shared.rollout_phase import Phase
 
 NODES = ("n0", "n1", "n2", "n3", "n4", "n5")  # one more than pods: there is room for surge
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -69,8 +70,8 @@ class Rollouts(RuleBasedStateMachine):
     def act(self) -> bool:
         """One pass; whether it changed anything."""
         owned = [self.pods[name] for name in sorted(self.pods)]
-        active = [pod for pod in owned if logic.is_active(pod)]
-        seen = health.observe(self.owner, active, self.down, self.now)
+        active = [pod for pod in owned if pods.is_active(pod)]
+        seen = availability.observe(self.owner, active, self.down, self.now)
         facts = rollout.Facts(self.owner, active, seen.available, NODES, self.down, self.now)
         decision = rollout.decide(facts)
         limits = decision.limits if decision.sides is not None else None
@@ -155,7 +156,7 @@ class Rollouts(RuleBasedStateMachine):
 
     def report(self, name: str, ready: bool) -> None:
         pod = self.pods[name]
-        node = pod.spec.node_name or identity.pinned_node(pod) or NODES[len(name) % len(NODES)]
+        node = pod.spec.node_name or pod_identity.pinned_node(pod) or NODES[len(name) % len(NODES)]
         good = int(pod.metadata.labels["v"]) % 2 == 0
         said = Condition(type="Ready", status=str(ready and good), last_transition_time="")
         self.pods[name] = replace(

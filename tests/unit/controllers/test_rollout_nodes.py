@@ -12,8 +12,9 @@ from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document
 from grange.client.replication import ReplicationControllers
-from grange.controllers.replication import identity, logic, rollout, transfer
+from grange.controllers.replication import logic, transfer
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.shared import pod_identity
 
 __all__ = ["tools"]
 
@@ -129,9 +130,9 @@ def test_who_is_judged_by_which_nodes() -> None:
     owner = builders.controller(replicas=2, template=wanting("soft"))
     before = builders.controller(replicas=2, template=wanting("hard"))
     new, old = builders.pod(owner, node="a"), builders.pod(before, node="c")
-    assert rollout.sources(owner) == (owner, None), "nothing is written down"
+    assert pod_identity.sources(owner) == (owner, None), "nothing is written down"
     situation = logic.Situation(
-        owner, [new, old], ["a"], template=identity.template_hash(owner), earlier=["c", "d"]
+        owner, [new, old], ["a"], template=pod_identity.template_hash(owner), earlier=["c", "d"]
     )
     assert transfer.misplaced(situation) == []
     assert situation.nodes_for(None) == ["a"]

@@ -14,7 +14,8 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import logic, vouching
-from grange.controllers.replication.readiness import Readiness
+from grange.controllers.shared import live_reads
+from grange.controllers.shared.availability import Readiness
 
 
 async def test_each_lease_is_read_once_and_many_in_one_list(
@@ -39,28 +40,30 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
             readiness.appeared(pod)
             await there.beat(pod.spec.node_name)
         few = pods[:2]
-        assert await vouching.heard_of(there.watched, owner, few, readiness) == frozenset()
+        assert await live_reads.reported_ready(there.watched, owner, few, readiness) == frozenset()
         assert asked == ["/n0", "/n1"], "too early"
         await clock.sleep(11.0)
         for name in names:
             await there.beat(name)
         asked.clear()
-        assert await vouching.heard_of(there.watched, owner, few, readiness) == {"n0", "n1"}
-        assert await vouching.heard_of(there.watched, owner, few, readiness) == {"n0", "n1"}
+        assert await live_reads.reported_ready(there.watched, owner, few, readiness) == {"n0", "n1"}
+        assert await live_reads.reported_ready(there.watched, owner, few, readiness) == {"n0", "n1"}
         assert asked == ["/n0", "/n1"]
         asked.clear()
-        assert await vouching.heard_of(there.watched, owner, pods, readiness) == set(names)
-        assert await vouching.heard_of(there.watched, owner, pods, readiness) == set(names)
+        assert await live_reads.reported_ready(there.watched, owner, pods, readiness) == set(names)
+        assert await live_reads.reported_ready(there.watched, owner, pods, readiness) == set(names)
         assert asked == [""]
         told = {"metadata": {"annotations": {TOLD: stamp}}}
         await there.client.patch(LEASE, "n2", NODE_LEASES, patch=told)
         later = timestamps.rfc3339(clock.now() + timedelta(seconds=1))
         again = builders.pod(owner, node="n0", uid="n0", ready_since=later)
-        assert await vouching.heard_of(there.watched, owner, [again], readiness) == frozenset()
+        assert (
+            await live_reads.reported_ready(there.watched, owner, [again], readiness) == frozenset()
+        )
         fresh = Readiness(clock)
         fresh.appeared(pods[2])
         fresh.appeared(pods[3])
-        assert await vouching.heard_of(there.watched, owner, pods[2:4], fresh) == {"n3"}
+        assert await live_reads.reported_ready(there.watched, owner, pods[2:4], fresh) == {"n3"}
 
 
 async def test_plan_that_takes_no_available_pod_reads_nothing(

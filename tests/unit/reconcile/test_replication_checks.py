@@ -25,7 +25,7 @@ from grange.app.alerting import checked
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import ranking
+from grange.controllers.shared import deletion_order
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.ownership import claim_patch, owner_text, ownership
@@ -269,7 +269,7 @@ def test_check_p3_health_goes_by_node() -> None:
     owner = builders.controller(replicas=2)
     well, ill = (builders.pod(owner, node=node) for node in "ab")
     down = frozenset({"b"})
-    assert [ranking.is_ready(pod, down) for pod in (well, ill)] == [True, False]
+    assert [deletion_order.is_ready(pod, down) for pod in (well, ill)] == [True, False]
 
 
 # --- what a controller knows about itself -----------------------------------------------------

@@ -499,3 +499,8 @@ POD = KindInfo(
     graceful=_at_work,
     returns_deleted=True,
 )
+
+
+def is_active(pod: Pod) -> bool:
+    """Whether the pod counts as a replica: neither on its way out nor finished."""
+    return not pod.metadata.deletion_timestamp and not is_finished(pod)

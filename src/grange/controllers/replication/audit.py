@@ -14,51 +14,38 @@ from contextlib import suppress
 from dataclasses import dataclass, replace as replace_plan
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec.structs import replace
 
 from grange.api import names, timestamps
-from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, auditevents
+from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.auditevents import RETARGET
-from grange.api.kinds.auditrecord import AuditSpec
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
+from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import (
-    AlreadyExists,
-    BadRequest,
     Conflict,
     Expired,
-    Forbidden,
-    Invalid,
     NotFound,
-    TooLarge,
 )
 from grange.api.timestamps import TimestampError
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.controllers.replication import identity, logic, rollout
+from grange.controllers.replication import logic, rollout
 from grange.controllers.replication.advance import Advance
-from grange.controllers.replication.events import Reason
-from grange.controllers.replication.writes import is_terminating
+from grange.controllers.shared.audit_records import (
+    OF_ROLLOUTS,
+    Subject,
+    fingerprint,
+    member,
+    members_after,
+    record_of,
+    write,
+)
 from grange.reconcile import owners
 
 _PAGE = 500
 _AT_ONCE, _PAUSE_S = 100, 20.0  # records removed between two pauses
-OF_ROLLOUTS = {
-    Reason.ROLLOUT_STARTED: auditevents.ROLLOUT_STARTED,
-    Reason.ROLLOUT_COMPLETE: auditevents.ROLLOUT_COMPLETED,
-    Reason.ROLLED_BACK: auditevents.ROLLOUT_ROLLED_BACK,
-}
-"""What of a rollout the audit tells."""
-
-REFUSALS = (BadRequest, Forbidden, NotFound, TooLarge, Invalid)
-"""Answers that a record gets for good: another try is answered alike.
-
-Not found is where nobody serves records.
-"""
-_WORDS = 400  # characters of a refusal that are told
 
 
 def entry(
@@ -85,7 +72,7 @@ def entry(
     """
     meta = controller.metadata
     added = [Member(item.name, item.node) for item in plan.create] if plan else []
-    removed = [_member(item.pod) for item in plan.delete] if plan else []
+    removed = [member(item.pod) for item in plan.delete] if plan else []
     if plan is not None and not message:
         message = ", ".join(sorted({item.why for item in plan.delete}))
     return OutboxEntry(
@@ -143,16 +130,6 @@ def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
     return replace(found, added=added, removed=removed, message=message)
 
 
-@dataclass(frozen=True, slots=True)
-class Whose:
-    """The controller that a record is about: where it is, its name and uid, and what it wants."""
-
-    namespace: str
-    name: str
-    uid: str
-    replicas: int
-
-
 def record(
     controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
 ) -> Document:
@@ -166,77 +143,9 @@ def record(
     return record_of(_whose(controller), done, members)
 
 
-def _whose(controller: ReplicationController) -> Whose:
+def _whose(controller: ReplicationController) -> Subject:
     meta = controller.metadata
-    return Whose(meta.namespace, meta.name, meta.uid, controller.spec.replicas)
-
-
-def record_of(whose: Whose, done: OutboxEntry, members: Iterable[Member]) -> Document:
-    """The record of an entry, also of a controller that is not there any more."""
-    spec = AuditSpec(
-        event=done.event,
-        time=done.time,
-        controller=whose.name,
-        controller_uid=whose.uid,
-        replicas=whose.replicas,
-        added=done.added,
-        removed=done.removed,
-        members=tuple(sorted(members, key=lambda item: item.pod)),
-        transfer=done.transfer,
-        message=done.message,
-    )
-    return {
-        "metadata": {
-            "name": f"{names.digest(whose.uid)}-{done.id}",
-            "namespace": whose.namespace,
-            "labels": {NAME_LABEL: names.label_value(whose.name), ID_LABEL: whose.uid},
-        },
-        "spec": msgspec.to_builtins(spec),
-    }
-
-
-async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...]:
-    """Create records, each unless an earlier try has.
-
-    Returns:
-        Which of them the server refuses for good, and why, in words. What would go with its
-        namespace is not told.
-
-    Raises:
-        ApiError: not all are there that the server takes; try again.
-    """
-    refused = []
-    for document in documents:
-        try:
-            await client.create(AUDITRECORD, document, document["metadata"]["namespace"])
-        except AlreadyExists:
-            continue
-        except REFUSALS as error:
-            if not is_terminating(error):
-                spec = document["spec"]
-                words = f"{spec['event']} of {spec.get('time', '')}: {error.message}"
-                refused.append(words[:_WORDS])
-    return tuple(refused)
-
-
-def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
-    """The members once entries have come true, from the pods as they were seen before."""
-    entries = [*entries]
-    gone = {item.uid for done in entries for item in done.removed}
-    kept = [_member(p) for p in owned if logic.is_active(p) and p.metadata.uid not in gone]
-    known = {item.pod for item in kept}
-    return [*kept, *(m for done in entries for m in done.added if m.pod not in known)]
-
-
-def members(owned: Iterable[Pod]) -> list[Member]:
-    """The members as they are seen."""
-    return members_after(owned, ())
-
-
-def fingerprint(found: Iterable[Member]) -> str:
-    """Differs where the names of members do; empty for none."""
-    pods = sorted(item.pod for item in found)
-    return names.digest(*pods) if pods else ""
+    return Subject(meta.namespace, meta.name, meta.uid, controller.spec.replicas)
 
 
 def _members_before(
@@ -263,10 +172,6 @@ def _documents(
 ) -> list[Document]:
     """Records of what one pass did: what begins or ends in it does so before pods come and go."""
     return [record(controller, one, after if one.event == RETARGET else before) for one in done]
-
-
-def _member(pod: Pod) -> Member:
-    return Member(pod.metadata.name, identity.node_of(pod), pod.metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +257,7 @@ class Journal:
         for pod in seen:
             if pod.metadata.uid not in known:
                 live += await self._found(pod, controller)
-        members = [_member(pod) for pod in live if logic.is_active(pod)]
+        members = [member(pod) for pod in live if pods.is_active(pod)]
         told = [settled(found, live) for found in controller.status.outbox]
         due = [done for done in told if done is not None]
         now_members = fingerprint(members)

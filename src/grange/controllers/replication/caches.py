@@ -8,8 +8,8 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
-from grange.controllers.replication import identity
 from grange.controllers.replication.podtemplate import ZONE
+from grange.controllers.shared import pod_identity
 from grange.reconcile.indexer import Indexer
 from grange.reconcile.informer import InformerFactory
 
@@ -68,7 +68,7 @@ class Caches:
 
     def adopters(self, orphan: Pod) -> Sequence[ReplicationController]:
         """The controllers that might adopt a pod."""
-        label = orphan.metadata.labels.get(identity.RC_NAME_LABEL)
+        label = orphan.metadata.labels.get(pod_identity.RC_NAME_LABEL)
         if label is None:
             return ()
         return self.controllers.store.by_index(_BY_LABEL, f"{orphan.metadata.namespace}/{label}")
@@ -112,7 +112,7 @@ def _mark(pod: Pod) -> Sequence[str]:
 
 
 def _named(pod: Pod) -> Sequence[str]:
-    label = pod.metadata.labels.get(identity.RC_NAME_LABEL)
+    label = pod.metadata.labels.get(pod_identity.RC_NAME_LABEL)
     return () if label is None else (f"{pod.metadata.namespace}/{label}",)
 
 
@@ -122,7 +122,7 @@ def _label(controller: ReplicationController) -> Sequence[str]:
 
 def _name_mark(controller: ReplicationController) -> str:
     meta = controller.metadata
-    return f"{meta.namespace}/{identity.label_value(meta.name)}"
+    return f"{meta.namespace}/{pod_identity.label_value(meta.name)}"
 
 
 class _Taken:

@@ -21,7 +21,7 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels, SelectorError
 from grange.controllers.replication import logic
 from grange.controllers.replication.caches import Caches
-from grange.controllers.replication.writes import owner_key
+from grange.controllers.shared.pod_identity import controller_key
 
 
 def charged(plan: logic.Plan, situation: logic.Situation, caches: Caches) -> logic.Plan:
@@ -91,7 +91,7 @@ def _can_hold(budget: PodDisruptionBudget, caches: Caches) -> bool:
     covered: Sequence[Pod] = [
         pod for pod in caches.pods.store.list(namespace) if _selects(budget, pod)
     ]
-    owners = [owner_key(pod) for pod in covered]
+    owners = [controller_key(pod) for pod in covered]
     wanted = owners.count(None)
     for key, uid in {owner for owner in owners if owner is not None}:
         controller = caches.controllers.store.get(key)

@@ -27,13 +27,14 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence, 
 from dataclasses import dataclass, field, replace
 
 from grange.api.kinds import pod as pods
-from grange.api.kinds.pod import Pod
+from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.api.replication import has_given
 from grange.api.rollouts import Limits
 from grange.base.errors import GrangeError
-from grange.controllers.replication import budget, identity, phases, ranking, rollout
+from grange.controllers.replication import budget, rollout
+from grange.controllers.shared import deletion_order, pod_identity, rollout_phase
 
 _ROOM_S = 15.0
 
@@ -102,7 +103,7 @@ class Situation:
 
     def nodes_for(self, pod: Pod | None) -> Collection[str]:
         """Names of nodes where a pod may run, or its successor; of none: a new one."""
-        if self.earlier is None or pod is None or rollout.is_of(pod, self.template):
+        if self.earlier is None or pod is None or pod_identity.is_of(pod, self.template):
             return self.eligible
         return self.earlier
 
@@ -114,7 +115,7 @@ class Situation:
         Args:
             controller: with the template that pods are to be made from now.
         """
-        template = identity.template_hash(controller)
+        template = pod_identity.template_hash(controller)
         if self.earlier is None or template == self.template:
             return replace(self, controller=controller)
         return replace(
@@ -142,7 +143,7 @@ class Situation:
         same = replace(self, owned=left, taken=_Besides(self.taken, frozenset(names)))
         if self.controller.spec.placement != "OnePerNode":
             return same
-        return same.without({identity.node_of(pod) for pod in hidden})
+        return same.without({pod_identity.node_of(pod) for pod in hidden})
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +218,6 @@ class Plan:
         return _ROOM_S if self.stuck else None
 
 
-def is_active(pod: Pod) -> bool:
-    """Whether the pod counts as a replica: neither on its way out nor finished."""
-    return not pod.metadata.deletion_timestamp and not pods.is_finished(pod)
-
-
 def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim:
     """Sort pods of the controller's namespace by whose they are.
 
@@ -231,11 +227,11 @@ def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim
     controller itself is.
     """
     meta = controller.metadata
-    mark = identity.label_value(meta.name)
+    mark = pod_identity.label_value(meta.name)
     owned, adopt, release = [], [], []
     for pod in sorted(candidates, key=lambda item: item.metadata.name):
         owner = controller_of(pod.metadata)
-        label = pod.metadata.labels.get(identity.RC_NAME_LABEL)
+        label = pod.metadata.labels.get(pod_identity.RC_NAME_LABEL)
         if owner is not None and owner.uid == meta.uid:
             if label is not None and label != mark and not pod.metadata.deletion_timestamp:
                 release.append(pod)
@@ -271,9 +267,9 @@ def careful(plan_: Plan, controller: ReplicationController) -> Plan:
     Labels are put back, and what is too many goes unless a rollout counts on it; nothing is placed.
     """
     state = controller.status.rollout
-    still = state is None or phases.Phase(state.phase) in {
-        phases.Phase.COMPLETE,
-        phases.Phase.ROLLED_BACK,
+    still = state is None or rollout_phase.Phase(state.phase) in {
+        rollout_phase.Phase.COMPLETE,
+        rollout_phase.Phase.ROLLED_BACK,
     }
     surplus = tuple(removal for removal in plan_.delete if still and removal.why == "Surplus")
     return replace(plan_, create=(), delete=surplus, short=0)
@@ -354,7 +350,7 @@ class _OnePass:
 
     def _groups(self) -> tuple[_Group, ...]:
         """The new side before the old one, or one group for all."""
-        present = identity.template_hash(self.controller)
+        present = pod_identity.template_hash(self.controller)
         sides = self.situation.sides
         if sides is None:
             replicas = self.controller.spec.replicas
@@ -364,13 +360,13 @@ class _OnePass:
 
     def _group_of(self, pod: Pod) -> _Group:
         first = self.groups[0]
-        return first if rollout.is_of(pod, first.template_hash) else self.groups[-1]
+        return first if pod_identity.is_of(pod, first.template_hash) else self.groups[-1]
 
     def _available(self) -> AbstractSet[str]:
         if self.situation.available is not None:
             return self.situation.available
         down = self.situation.down
-        return {pod.metadata.uid for pod in self._active() if ranking.is_ready(pod, down)}
+        return {pod.metadata.uid for pod in self._active() if deletion_order.is_ready(pod, down)}
 
     def _active(self) -> list[Pod]:
         return [pod for group in self.groups for pod in group.active]
@@ -420,7 +416,7 @@ class _OnePass:
         idle = group.held[:surplus]
         group.held = group.held[len(idle) :]
         self._remove(idle, "Finished")
-        ranked = ranking.victims(group.active, group.eligible, self.situation.down)
+        ranked = deletion_order.victims(group.active, group.eligible, self.situation.down)
         given = has_given(self.controller, self.controller.spec.replicas)
         if given or self.situation.sides is not None:  # it is counted on to be unavailable
             ranked.sort(key=self.budget.cost)
@@ -436,8 +432,8 @@ class _OnePass:
         """All but the best active pod of every node go: at once, or when others are available."""
         by_node: dict[str, list[Pod]] = defaultdict(list)
         anywhere = self.eligible | self.earlier
-        for pod in ranking.victims(self._active(), anywhere, self.situation.down):
-            if node := identity.node_of(pod):
+        for pod in deletion_order.victims(self._active(), anywhere, self.situation.down):
+            if node := pod_identity.node_of(pod):
                 by_node[node].append(pod)
         chosen = [pod for there in by_node.values() for pod in there[:-1]]
         self._remove_granted(chosen, len(chosen), "OnePerNode")
@@ -445,14 +441,14 @@ class _OnePass:
 
     def _misfits(self, group: _Group) -> list[Pod]:
         """Unbound pods that would not be made like this today."""
-        placement = identity.placement_hash(self.controller)
+        placement = pod_identity.placement_hash(self.controller)
         return [
             pod
             for pod in group.active
             if not pod.spec.node_name
             and (
-                (group.template_hash and not rollout.is_of(pod, group.template_hash))
-                or pod.metadata.annotations.get(identity.PLACEMENT_HASH) != placement
+                (group.template_hash and not pod_identity.is_of(pod, group.template_hash))
+                or pod.metadata.annotations.get(pod_identity.PLACEMENT_HASH) != placement
             )
         ]
 
@@ -472,18 +468,18 @@ class _OnePass:
             and (not removal.pod.spec.node_name or pods.is_finished(removal.pod))
         }
         occupied = {
-            identity.node_of(pod)
+            pod_identity.node_of(pod)
             for pod in self.situation.owned
             if pod.metadata.uid not in vanishing
         }
-        ordered = identity.beginning_anywhere(self.controller, sorted(group.eligible))
+        ordered = pod_identity.beginning_anywhere(self.controller, sorted(group.eligible))
         return [node for node in ordered if node not in occupied]
 
     def _stranded(self, group: _Group) -> list[Pod]:
         return [
             pod
             for pod in group.active
-            if not pod.spec.node_name and identity.node_of(pod) not in {"", *group.eligible}
+            if not pod.spec.node_name and pod_identity.node_of(pod) not in {"", *group.eligible}
         ]
 
     def _relocate(self, group: _Group) -> None:
@@ -505,7 +501,7 @@ class _OnePass:
             and not pod.status.nominated_node_name
             and (placed := pods.condition(pod, "PodScheduled")) is not None
             and placed.reason == "Unschedulable"
-            and identity.node_of(pod) in self.situation.full
+            and pod_identity.node_of(pod) in self.situation.full
         ]
 
     def _preferred(self, free: Sequence[str], count: int) -> list[str]:
@@ -532,7 +528,7 @@ class _OnePass:
         ours = {pod.metadata.name for pod in self.situation.owned}
         spare = (
             name
-            for name in identity.ordinal_names(self.controller, self.situation.taken)
+            for name in pod_identity.ordinal_names(self.controller, self.situation.taken)
             if name not in ours
         )
         return tuple(
@@ -549,7 +545,7 @@ class _OnePass:
             free = [node for node in self._free_nodes(group) if node not in used]
             for node in self._preferred(free, group.need):
                 used.add(node)
-                name = identity.name_for_node(self.controller, node, self.situation.taken)
+                name = pod_identity.name_for_node(self.controller, node, self.situation.taken)
                 yield Addition(name, node, source)
 
     def _shortage(self, additions: Sequence[Addition]) -> int:
@@ -558,10 +554,10 @@ class _OnePass:
         if not self.one_per_node:
             return 0 if self.eligible else replicas
         held = [pod for group in self.groups for pod in group.held]
-        used = {identity.node_of(pod) for pod in (*self._active(), *held)}
+        used = {pod_identity.node_of(pod) for pod in (*self._active(), *held)}
         used.update(addition.node for addition in additions)
         anywhere = self.eligible | self.earlier
-        soon = {identity.node_of(pod) for pod in self.situation.owned} & anywhere - used
+        soon = {pod_identity.node_of(pod) for pod in self.situation.owned} & anywhere - used
         missing = min(self._need(), replicas - len(self._active()) - len(held))
         stranded = sum(len(self._stranded(group)) for group in self.groups)
         return max(0, missing - len(additions) - len(soon)) + stranded
@@ -570,7 +566,7 @@ class _OnePass:
         repairs = []
         for pod in self._active():
             labels = pod.metadata.labels
-            wanted = identity.labels_for(self.controller, pod)
+            wanted = pod_identity.labels_for(self.controller, pod)
             drift = {key: value for key, value in wanted.items() if labels.get(key) != value}
             if drift:
                 repairs.append(Repair(pod, drift))

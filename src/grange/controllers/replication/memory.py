@@ -10,10 +10,10 @@ from grange.base.log import Logger
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.echoes import Echoes
 from grange.controllers.replication.placing import Places
-from grange.controllers.replication.readiness import Readiness
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.transfers import Transfers
-from grange.controllers.replication.unrecorded import Patience
+from grange.controllers.shared.audit_failures import Patience
+from grange.controllers.shared.availability import Readiness
 from grange.reconcile.expectations import Expectations
 
 

@@ -12,8 +12,9 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.errors import GrangeError
 from grange.client.client import Client
-from grange.controllers.replication import identity, logic
+from grange.controllers.replication import logic
 from grange.controllers.replication.writes import is_quiet
+from grange.controllers.shared import pod_identity
 
 _NAMED = 3
 
@@ -34,7 +35,7 @@ async def unseen(client: Client, controller: ReplicationController, seen: Iterab
         ApiError: the server cannot be asked.
     """
     meta = controller.metadata
-    mark = f"{identity.RC_NAME_LABEL}={identity.label_value(meta.name)}"
+    mark = f"{pod_identity.RC_NAME_LABEL}={pod_identity.label_value(meta.name)}"
     live = logic.claim(controller, (await client.list(POD, meta.namespace, labels=mark)).items)
     known = {pod.metadata.uid for pod in seen}
     return any(pod.metadata.uid not in known for pod in (*live.owned, *live.adopt))
@@ -62,6 +63,6 @@ def not_adopted(wanted: Iterable[Pod], adopted: Iterable[Pod], failure: Exceptio
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         text = f"pods {names}{more} could not be adopted ({failure}), and none is made beside them"
         text, its = f"{text}: delete them", "their"
-    error = NotAdopted(f"{text}, or take {its} label {identity.RC_NAME_LABEL} off")
+    error = NotAdopted(f"{text}, or take {its} label {pod_identity.RC_NAME_LABEL} off")
     error.__cause__ = failure
     return error

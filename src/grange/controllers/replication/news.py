@@ -13,10 +13,11 @@ from grange.api.meta import ObjectKey
 from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication import pending_deletions, placing, revocation, scheduling
+from grange.controllers.replication import pending_deletions, placing, scheduling
 from grange.controllers.replication.caches import Caches
 from grange.controllers.replication.memory import Memory
-from grange.controllers.replication.writes import owner_key
+from grange.controllers.shared import version_marks
+from grange.controllers.shared.pod_identity import controller_key
 from grange.reconcile.controller import Controller
 
 _SETTLE_S = 0.02  # nodes change in bursts; one look at the controllers serves many changes
@@ -95,7 +96,7 @@ class News:
 
     def _pod_added(self, pod: Pod) -> None:
         self._memory.readiness.appeared(pod)
-        owner = owner_key(pod)
+        owner = controller_key(pod)
         if owner is not None:
             key, uid = owner
             if pod.metadata.deletion_timestamp:
@@ -107,7 +108,7 @@ class News:
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         self._memory.readiness.changed(old, new)
-        before, owner = owner_key(old), owner_key(new)
+        before, owner = controller_key(old), controller_key(new)
         if before is not None and before != owner:
             self._enqueue_owner(*before)
         if owner is None:
@@ -116,13 +117,13 @@ class News:
         if new.metadata.deletion_timestamp:
             self._memory.expectations.deletion_observed(owner[1], new.metadata.uid)
         note = pending_deletions.KEPT_ANNOTATION
-        if before == owner and revocation.is_only_noted(old, new, note):
+        if before == owner and version_marks.is_only_noted(old, new, note):
             return
         self._enqueue_owner(*owner)
 
     def _pod_gone(self, pod: Pod) -> None:
         self._memory.readiness.gone(pod)
-        owner = owner_key(pod)
+        owner = controller_key(pod)
         if owner is not None:
             self._memory.expectations.deletion_observed(owner[1], pod.metadata.uid)
             self._enqueue_owner(*owner)
@@ -152,7 +153,7 @@ class News:
         self._selector.nodes_changed()
         self._nodes_moved.set()
         for pod in self._caches.on_node(node.metadata.name):
-            if (owner := owner_key(pod)) is not None:
+            if (owner := controller_key(pod)) is not None:
                 self._enqueue_owner(*owner)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from grange.api import conditions
+from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, doomed, transfer_of
@@ -104,7 +105,7 @@ def condemned(controller: ReplicationController, owned: Sequence[Pod]) -> list[P
     if controller.spec.paused or controller.metadata.deletion_timestamp:
         return []
     going = doomed(controller)
-    return [pod for pod in owned if pod.metadata.uid in going and logic.is_active(pod)]
+    return [pod for pod in owned if pod.metadata.uid in going and pods.is_active(pod)]
 
 
 def granted(situation: logic.Situation, minimum: int) -> list[Pod]:

@@ -26,8 +26,6 @@ from grange.controllers.replication import (
     budget,
     evictions,
     farewell,
-    health,
-    identity,
     logic,
     namesakes,
     orders,
@@ -38,16 +36,16 @@ from grange.controllers.replication import (
     shortage,
     status,
     transfer,
-    unrecorded,
 )
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.caches import Caches
-from grange.controllers.replication.events import FAILURES, Reason
 from grange.controllers.replication.memory import Memory
-from grange.controllers.replication.metrics import instruments
 from grange.controllers.replication.room import FullNodes
 from grange.controllers.replication.vouching import vouched
 from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
+from grange.controllers.shared import audit_failures, audit_records, availability, pod_identity
+from grange.controllers.shared.event_reasons import FAILURES, Reason
+from grange.controllers.shared.rollout_metrics import instruments
 from grange.reconcile import unanswered
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
@@ -197,7 +195,7 @@ class Passes:
         return shortage.reasons(
             situation.controller,
             self._caches.nodes.store,
-            occupied={identity.node_of(pod) for pod in situation.owned},
+            occupied={pod_identity.node_of(pod) for pod in situation.owned},
             eligible=frozenset(eligible),
         )
 
@@ -218,7 +216,7 @@ class Passes:
         if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         with suppress(NotFound):
-            if controller.status.outbox or unrecorded.lacking(controller.status.conditions):
+            if controller.status.outbox or audit_failures.lacking(controller.status.conditions):
                 recorded = await self._last_records(controller)
                 last = {"outbox": [], "audited": recorded}
                 patch = {**status.fence_of(controller), "status": last}
@@ -229,14 +227,14 @@ class Passes:
     async def _last_records(self, controller: ReplicationController) -> str:
         """Write them, but those that are refused for good; the members that are recorded then."""
         owned = logic.claim(controller, self._caches.candidates(controller)).owned
-        missing = unrecorded.lacking(controller.status.conditions)
+        missing = audit_failures.lacking(controller.status.conditions)
         try:
             recorded = await self._journal.settle(controller, owned, lacking=missing)
         except ApiError as error:
             self._tell_unrecorded(controller, f"Error writing audit records: {error.message}")
             raise
         for refusal in recorded.refused:
-            self._tell_unrecorded(controller, unrecorded.told(refusal))
+            self._tell_unrecorded(controller, audit_failures.told(refusal))
         return recorded.members
 
     async def _overlooks(self, situation: logic.Situation) -> bool:
@@ -255,8 +253,8 @@ class Passes:
     async def _audited(self, situation: logic.Situation) -> audit.Recorded:
         """The members that are recorded, once everything up to now is that the server takes."""
         controller, owned = situation.controller, situation.owned
-        found = audit.fingerprint(audit.members(owned))
-        missing = unrecorded.lacking(controller.status.conditions)
+        found = audit_records.fingerprint(audit_records.members(owned))
+        missing = audit_failures.lacking(controller.status.conditions)
         due = bool(missing) and not self._memory.unrecorded.left_s(controller.metadata.uid)
         if not (controller.status.outbox or due) and found == controller.status.audited:
             return audit.Recorded(found, lacking=missing)
@@ -287,9 +285,9 @@ class Passes:
         """Tell of what is refused for good; what the audit lacks then."""
         uid = controller.metadata.uid
         for refusal in recorded.refused:
-            self._tell_unrecorded(controller, unrecorded.told(refusal))
+            self._tell_unrecorded(controller, audit_failures.told(refusal))
             self._memory.unrecorded.refused(uid)
-        missing = unrecorded.after(missing, recorded.refused, told_of=told_of)
+        missing = audit_failures.after(missing, recorded.refused, told_of=told_of)
         if not missing:
             self._memory.unrecorded.forget(uid)
         return replace(recorded, lacking=missing)
@@ -344,7 +342,7 @@ class Passes:
         return rollout.decide(
             rollout.Facts(
                 situation.controller,
-                [pod for pod in situation.owned if logic.is_active(pod)],
+                [pod for pod in situation.owned if pods.is_active(pod)],
                 situation.available or frozenset(),
                 situation.eligible,
                 situation.down,
@@ -397,7 +395,7 @@ class Passes:
         }
         if audited.refused:
             # In the write that gives the entries up: a crash must not make them vanish silently.
-            said = unrecorded.said_of(
+            said = audit_failures.said_of(
                 controller, now_stored.conditions, audited.lacking, self._clock.now()
             )
             intent["conditions"] = msgspec.to_builtins(said)
@@ -436,7 +434,7 @@ class Passes:
             raise logic.InvalidController(str(error)) from error
         except GrangeError as error:
             trouble = error  # what needs no further node goes on
-            eligible, earlier = sorted({identity.node_of(pod) for pod in owned} - {""}), None
+            eligible, earlier = sorted({pod_identity.node_of(pod) for pod in owned} - {""}), None
         self._memory.eligible[uid] = (eligible, earlier)
         finished = [
             pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
@@ -444,8 +442,10 @@ class Passes:
         held, due_s = self._memory.replacements.held(uid, finished, self._clock.monotonic())
         bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
         down = frozenset(name for name in bound if not self._caches.is_up(name))
-        active = [pod for pod in owned if logic.is_active(pod)]
-        seen = health.observe(controller, active, down, self._clock.now(), self._memory.readiness)
+        active = [pod for pod in owned if pods.is_active(pod)]
+        seen = availability.observe(
+            controller, active, down, self._clock.now(), self._memory.readiness
+        )
         situation = logic.Situation(
             controller,
             owned,
@@ -454,7 +454,7 @@ class Passes:
             taken=self._caches.taken(controller.metadata.namespace, besides=owned),
             held=held,
             available=seen.available,
-            template=identity.template_hash(rollout.sources(controller)[0]),
+            template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
             earlier=earlier,
             full=self._full(controller),
         )
@@ -464,7 +464,7 @@ class Passes:
         """The nodes without room, where the controller has to choose one for a pod itself."""
         if controller.spec.placement == "Packed":
             return frozenset()
-        present, _ = rollout.sources(controller)
+        present, _ = pod_identity.sources(controller)
         spec = msgspec.convert(present.spec.template.get("spec") or {}, pods.PodSpec)
         return FullNodes(self._caches, spec)
 

@@ -8,8 +8,8 @@ template that failed says nothing any more.
 from collections.abc import Sequence
 
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.controllers.replication import rollout
 from grange.controllers.replication.scheduling import Look, Scheduler
+from grange.controllers.shared import pod_identity
 
 Places = tuple[Sequence[str], Sequence[str] | None]
 """Names of nodes for new pods, and for those of earlier templates; None for the same."""
@@ -26,7 +26,7 @@ async def asked(scheduler: Scheduler, controller: ReplicationController) -> Plac
         SelectorError, msgspec.ValidationError: a template cannot be read.
         GrangeError: nothing is known of the nodes.
     """
-    present, stable = rollout.sources(controller)
+    present, stable = pod_identity.sources(controller)
     places = await scheduler.eligible_nodes(present)
     return places, None if stable is None else await scheduler.eligible_nodes(stable)
 
@@ -41,5 +41,5 @@ def seen(look: Look, controller: ReplicationController) -> Places:
     Raises:
         SelectorError, msgspec.ValidationError: a template cannot be read.
     """
-    present, stable = rollout.sources(controller)
+    present, stable = pod_identity.sources(controller)
     return look(present), None if stable is None else look(stable)

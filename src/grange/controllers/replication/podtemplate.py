@@ -8,7 +8,7 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import Document
-from grange.controllers.replication import identity
+from grange.controllers.shared import pod_identity
 from grange.placement.spread import HOSTNAME
 from grange.reconcile import owners
 
@@ -21,7 +21,7 @@ def pod_document(
     """The pod to create.
 
     The template's metadata (labels, annotations, finalizers) and spec are copied; ``podLabels`` and
-    the labels of ``identity`` win over the template's. The controller's node selector becomes
+    the labels of ``pod_identity`` win over the template's. The controller's node selector becomes
     required node affinity. A node pins the pod through ``matchFields``, so that the scheduler still
     checks taints and resources there; without one, nodes that an operator wants to be left are
     ruled out, or the scheduler would send pods back to them, and the pods of the controller prefer
@@ -44,8 +44,8 @@ def pod_document(
     kept = {"finalizers": metadata["finalizers"]} if metadata.get("finalizers") else {}
     labels = {
         **(metadata.get("labels") or {}),
-        **identity.labels_of(controller),
-        identity.TEMPLATE_HASH_LABEL: identity.template_hash(controller),
+        **pod_identity.labels_of(controller),
+        pod_identity.TEMPLATE_HASH_LABEL: pod_identity.template_hash(controller),
     }
     owner = owners.owner_reference(REPLICATIONCONTROLLER, controller)
     return {
@@ -57,7 +57,7 @@ def pod_document(
             "labels": labels,
             "annotations": {
                 **(metadata.get("annotations") or {}),
-                identity.PLACEMENT_HASH: identity.placement_hash(controller),
+                pod_identity.PLACEMENT_HASH: pod_identity.placement_hash(controller),
             },
             **kept,
             "ownerReferences": [msgspec.to_builtins(owner)],
@@ -72,7 +72,7 @@ def _spread(controller: ReplicationController, *, zoned: bool) -> list[Document]
     A scheduler leaves nodes without a named label out of its scores, so zones are named only where
     every node has one.
     """
-    mine = {"matchLabels": {identity.RC_ID_LABEL: controller.metadata.uid}}
+    mine = {"matchLabels": {pod_identity.RC_ID_LABEL: controller.metadata.uid}}
     return [
         {
             "maxSkew": 1,

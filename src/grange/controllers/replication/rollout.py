@@ -28,10 +28,12 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
 from grange.api.rollouts import Limits, Revision, RolloutState
 from grange.base.statemachine import advance
-from grange.controllers.replication import budget, identity, rolling, symptoms
-from grange.controllers.replication.events import Reason
-from grange.controllers.replication.phases import ROLLOUT, Event, Phase
-from grange.controllers.replication.rolling import Goal, Side
+from grange.controllers.replication import budget
+from grange.controllers.shared import failure_message, pod_identity, rollout_step
+from grange.controllers.shared.event_reasons import Reason
+from grange.controllers.shared.pod_identity import is_of
+from grange.controllers.shared.rollout_phase import ROLLOUT, Event, Phase
+from grange.controllers.shared.rollout_step import Goal, Side
 
 News = tuple[Reason, str]
 
@@ -97,11 +99,6 @@ def decide(facts: Facts) -> Decision:
     return _Step(facts).decide()
 
 
-def is_of(pod: Pod, template_hash: str) -> bool:
-    """Whether the pod was made from the template with this hash."""
-    return pod.metadata.labels.get(identity.TEMPLATE_HASH_LABEL) == template_hash
-
-
 def stored(controller: ReplicationController) -> RolloutState | None:
     """The rollout that balances two sides by what is written down; None for none."""
     state = controller.status.rollout
@@ -109,34 +106,6 @@ def stored(controller: ReplicationController) -> RolloutState | None:
         return None
     over = Phase(state.phase) in {Phase.COMPLETE, Phase.ROLLED_BACK}
     return None if over or not state.old_replicas else state
-
-
-def sources(
-    controller: ReplicationController,
-) -> tuple[ReplicationController, ReplicationController | None]:
-    """What pods are made from, by what is written down.
-
-    Returns:
-        The controller with the template of new pods; and with that of the pods of the old side,
-        None where there is no such side or they are not made anew.
-    """
-    state = controller.status.rollout
-    if state is None:
-        return controller, None
-    known = {item.template_hash: item.template for item in controller.status.history}
-    present = identity.template_hash(controller)
-    wanted = state.template_hash if state.spec_hash == present else present
-
-    def made_from(template_hash: str) -> ReplicationController | None:
-        if template_hash == present:
-            return controller
-        if (template := known.get(template_hash)) is None:
-            return None
-        return replace(controller, spec=replace(controller.spec, template=template))
-
-    rolls = controller.spec.rollout.type == "RollingUpdate"
-    stable = made_from(state.stable_hash) if rolls and state.stable_hash != wanted else None
-    return made_from(wanted) or controller, stable
 
 
 def remember(
@@ -217,7 +186,7 @@ class _Step:
     def _begin(self) -> None:
         """Take note of a template that is new, or of a spec that deserves a new deadline."""
         controller = self.facts.controller
-        wanted = identity.template_hash(controller)
+        wanted = pod_identity.template_hash(controller)
         state, self.history = controller.status.rollout, controller.status.history
         if state is not None and state.spec_hash == wanted:
             self.state = state
@@ -289,7 +258,7 @@ class _Step:
     def _limits(self) -> Limits:
         controller = self.facts.controller
         if controller.spec.placement == "OnePerNode":
-            places = {identity.node_of(pod) for pod in self.facts.active}
+            places = {pod_identity.node_of(pod) for pod in self.facts.active}
             places.discard("")
             return budget.limits(
                 controller, room=len(places.union(self.facts.eligible)) - self.replicas
@@ -324,7 +293,7 @@ class _Step:
         broken = sum(not pod.spec.node_name or _is_broken(pod, self.facts.down) for pod in self.new)
         broken += max(0, new_replicas - len(self.new))
         new = Side(new_replicas, self._available(self.new), broken=broken)
-        split = rolling.step(old, new, self._goal())
+        split = rollout_step.step(old, new, self._goal())
         self.state = replace(self.state, old_replicas=split.old, new_replicas=split.new)
 
     def _is_idle(self, pod: Pod) -> bool:
@@ -375,7 +344,7 @@ class _Step:
             f"{self._available(self.new)} of its {self.replicas} replicas are available"
         )
         idle = (pod for pod in self.new if pod.metadata.uid not in self.facts.available)
-        if said := symptoms.told(idle):
+        if said := failure_message.told(idle):
             message += f"; {said}"
         self.state = replace(self.state, message=message)
         source = self._source()

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import conditions
+from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import (
     ReplicationController,
@@ -20,20 +21,12 @@ from grange.api.kinds.replicationcontroller import (
 )
 from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Condition, Document
-from grange.controllers.replication import (
-    backoffs,
-    budget,
-    health,
-    identity,
-    logic,
-    rollout,
-    transfer,
-    unrecorded,
-)
+from grange.controllers.replication import backoffs, budget, logic, transfer
 from grange.controllers.replication.advance import Advance
-from grange.controllers.replication.events import Reason
-from grange.controllers.replication.phases import Phase
-from grange.controllers.replication.readiness import Readiness
+from grange.controllers.shared import audit_failures, availability, pod_identity
+from grange.controllers.shared.availability import Readiness
+from grange.controllers.shared.event_reasons import UNREADABLE, Reason
+from grange.controllers.shared.rollout_phase import Phase
 
 Verdict = tuple[str, str, str]
 """status ("True", "False"), reason, message."""
@@ -103,15 +96,15 @@ def observe(
 ) -> Outcome:
     """Count the pods."""
     controller, state = situation.controller, situation.controller.status.rollout
-    active = tuple(pod for pod in situation.owned if logic.is_active(pod))
-    seen = health.observe(controller, active, situation.down, now, readiness)
-    wanted = identity.template_hash(controller) if state is None else state.spec_hash
+    active = tuple(pod for pod in situation.owned if pods.is_active(pod))
+    seen = availability.observe(controller, active, situation.down, now, readiness)
+    wanted = pod_identity.template_hash(controller) if state is None else state.spec_hash
     return Outcome(
         controller=controller,
         active=active,
         available=len(seen.available),
         ready=seen.ready,
-        updated=sum(rollout.is_of(pod, wanted) for pod in active),
+        updated=sum(pod_identity.is_of(pod, wanted) for pod in active),
         plan=plan,
         failure=failure,
         cause=cause,
@@ -280,7 +273,7 @@ def _misplaced(outcome: Outcome) -> Verdict:
 
 
 def _audit_refused(outcome: Outcome) -> Verdict:
-    return unrecorded.verdict(outcome.lacking)
+    return audit_failures.verdict(outcome.lacking)
 
 
 _STANDING = ("BackingOff", "Static")  # nothing that goes on elsewhere ends these
@@ -295,9 +288,6 @@ def _tried_again(moves: Advance) -> str:
             return f"pods on {item.old} are moved again: it failed {times} lately ({item.phase})"
     return ""
 
-
-UNREADABLE = "OrderUnreadable"
-"""Why something stands still that an order was given for: the order cannot be read."""
 
 _HELD_UP = frozenset(
     {
@@ -321,7 +311,7 @@ RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
     ("Paused", _paused),
     ("Progressing", _progressing),
     ("RolloutFailed", _rollout_failed),
-    (unrecorded.CONDITION, _audit_refused),
+    (audit_failures.CONDITION, _audit_refused),
 )
 """Condition type and its rule, in the order in which conditions are written."""
 

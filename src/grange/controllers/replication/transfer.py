@@ -22,12 +22,14 @@ from enum import StrEnum
 from msgspec.structs import replace as changed
 
 from grange.api import rollouts, timestamps
+from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import doomed
 from grange.base.statemachine import diagram
-from grange.controllers.replication import health, identity, logic, ranking, rollout
+from grange.controllers.replication import logic, rollout
+from grange.controllers.shared import availability, deletion_order, pod_identity
 
 
 class Phase(StrEnum):
@@ -132,7 +134,7 @@ def happened(
     """
     phase = phase_of(transfer)
     old = _by_uid(situation.owned, transfer.old_uid)
-    old_gone = old is None or not logic.is_active(old)
+    old_gone = old is None or not pods.is_active(old)
     expired = now >= deadline_of(transfer)
     if phase is Phase.ALLOCATING:
         stays = transfer.old in situation.nodes_for(old) and transfer.old not in drained
@@ -145,7 +147,7 @@ def happened(
             return Event.AVAILABLE
         if old_gone:
             return Event.CALLED_OFF if new is None else Event.OLD_GONE
-        node = transfer.new if new is None else identity.node_of(new)
+        node = transfer.new if new is None else pod_identity.node_of(new)
         expected = new is None and transfer.allocated  # a machine may be on its way
         if node and node not in situation.nodes_for(new or old) and not expected:
             return Event.NEW_LOST
@@ -162,11 +164,11 @@ def happened(
 def is_available(situation: logic.Situation, pod: Pod, now: datetime) -> bool:
     """Whether an active pod is ready, for long enough, by news that is not stale."""
     if situation.available is not None:
-        return logic.is_active(pod) and pod.metadata.uid in situation.available
+        return pods.is_active(pod) and pod.metadata.uid in situation.available
     return (
-        logic.is_active(pod)
-        and ranking.is_ready(pod, situation.down)
-        and health.wait_for_available(situation.controller, pod, now) == 0.0
+        pods.is_active(pod)
+        and deletion_order.is_ready(pod, situation.down)
+        and availability.wait_for_available(situation.controller, pod, now) == 0.0
     )
 
 
@@ -180,7 +182,7 @@ def new_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
 def with_new_node(transfer: NodeTransfer, owned: Iterable[Pod]) -> NodeTransfer:
     """The transfer with the node of its new pod, also where the scheduler chose it."""
     new = None if transfer.new else new_pod(transfer, owned)
-    return transfer if new is None else changed(transfer, new=identity.node_of(new))
+    return transfer if new is None else changed(transfer, new=pod_identity.node_of(new))
 
 
 def old_pod(transfer: NodeTransfer, owned: Iterable[Pod]) -> Pod | None:
@@ -200,7 +202,7 @@ def misplaced(situation: logic.Situation) -> list[Pod]:
     found = [
         pod
         for pod in situation.owned
-        if logic.is_active(pod)
+        if pods.is_active(pod)
         and pod.spec.node_name
         and pod.spec.node_name not in situation.nodes_for(pod)
     ]
@@ -216,18 +218,18 @@ def going(situation: logic.Situation) -> frozenset[str]:
         situation: with the pods that count, see ``hidden``.
     """
     controller = situation.controller
-    active = [pod for pod in situation.owned if logic.is_active(pod)]
+    active = [pod for pod in situation.owned if pods.is_active(pod)]
     sides = rollout.stored(controller)
     counted = [(active, controller.spec.replicas)]
     if sides is not None:
-        new = [pod for pod in active if rollout.is_of(pod, sides.template_hash)]
-        old = [pod for pod in active if not rollout.is_of(pod, sides.template_hash)]
+        new = [pod for pod in active if pod_identity.is_of(pod, sides.template_hash)]
+        old = [pod for pod in active if not pod_identity.is_of(pod, sides.template_hash)]
         counted = [(new, sides.new_replicas), (old, sides.old_replicas)]
     excess: list[Pod] = []
     for group, wanted in counted:
         surplus = max(0, len(group) - wanted)
         places = situation.nodes_for(group[0] if group else None)
-        excess += ranking.victims(group, places, situation.down)[:surplus]
+        excess += deletion_order.victims(group, places, situation.down)[:surplus]
     return frozenset(pod.metadata.uid for pod in excess) | doomed(controller)
 
 
@@ -273,7 +275,7 @@ def spare_node(
     first by name.
     """
     promised = {transfer.new for transfer in transfers}
-    used = {identity.node_of(pod) for pod in situation.owned}
+    used = {pod_identity.node_of(pod) for pod in situation.owned}
     places = situation.nodes_for(pod)
     free = [node for node in places if node not in promised and node not in used]
     return min(free, key=lambda node: (node in avoid, node in situation.full, node), default=None)
@@ -298,11 +300,11 @@ def found(
     """
     controller = situation.controller
     if node:
-        name = identity.name_for_node(controller, node, situation.taken)
+        name = pod_identity.name_for_node(controller, node, situation.taken)
     else:
         ours = {pod.metadata.name for pod in situation.owned}
         ours |= {other.new_pod for other in transfers}
-        names = identity.ordinal_names(controller, situation.taken)
+        names = pod_identity.ordinal_names(controller, situation.taken)
         name = next(name for name in names if name not in ours)
     after = step(transfer, Event.FOUND)
     return changed(after or transfer, new=node, new_pod=name, allocated=allocated)
@@ -400,7 +402,7 @@ def with_acts(
 
 def _source(situation: logic.Situation, old: Pod | None) -> ReplicationController | None:
     """A pod of the old side of a rollout stays one when it moves, if its template is good."""
-    present = identity.template_hash(situation.controller)
-    if situation.sides is None or old is None or rollout.is_of(old, present):
+    present = pod_identity.template_hash(situation.controller)
+    if situation.sides is None or old is None or pod_identity.is_of(old, present):
         return None
     return situation.sides.source

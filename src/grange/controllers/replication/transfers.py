@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from grange.api import names
-from grange.api.kinds import auditevents
+from grange.api.kinds import auditevents, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import TRANSFER_LOCK, NodeTransfer, drained_nodes
@@ -16,10 +16,11 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.client import locks
-from grange.controllers.replication import backoffs, identity, logic, rollout, transfer
+from grange.controllers.replication import backoffs, logic, transfer
 from grange.controllers.replication.advance import Advance
 from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
 from grange.controllers.replication.transfer import Event, Phase
+from grange.controllers.shared import pod_identity
 
 _LOCKED_S = 1.0  # an operator's lock is short; look again soon
 _RELEASE_AGAIN_S = 5.0
@@ -88,9 +89,9 @@ class Transfers:
     ) -> None:
         """Give back what was allocated and is not used: after a transfer the service may shrink."""
         controller = situation.controller
-        if sum(map(logic.is_active, situation.owned)) < controller.spec.replicas:
+        if sum(map(pods.is_active, situation.owned)) < controller.spec.replicas:
             return  # it may be wanted at once
-        used = {identity.node_of(pod) for pod in situation.owned}
+        used = {pod_identity.node_of(pod) for pod in situation.owned}
         try:
             allocated = await scheduler.allocated_nodes(controller)
         except GrangeError as error:
@@ -169,7 +170,7 @@ class Transfers:
         self, node: str, situation: logic.Situation, scheduler: Scheduler, result: Advance
     ) -> bool:
         """Give a node back unless others of the controller are there: who leaves last does."""
-        if any(identity.node_of(pod) == node for pod in situation.owned):
+        if any(pod_identity.node_of(pod) == node for pod in situation.owned):
             return True
         return await self._release(node, situation.controller, scheduler, result)
 
@@ -243,7 +244,7 @@ class Transfers:
 
 def _demand(situation: logic.Situation, old: Pod | None) -> ReplicationController:
     """The controller with the template of a pod's successor, which the node must fit."""
-    present, stable = rollout.sources(situation.controller)
-    if stable is None or old is None or rollout.is_of(old, situation.template):
+    present, stable = pod_identity.sources(situation.controller)
+    if stable is None or old is None or pod_identity.is_of(old, situation.template):
         return present
     return stable

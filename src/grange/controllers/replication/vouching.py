@@ -6,22 +6,14 @@ Lease of a node says until when all that its agent knows of its pods is written.
 are by the clock of the node, whatever it says.
 """
 
-import math
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-from grange.api import timestamps
-from grange.api.kinds import LEASE, POD, pod as pods
-from grange.api.kinds.lease import NODE_LEASES, TOLD
-from grange.api.kinds.pod import Pod
-from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.status import NotFound
+from grange.api.kinds import pod as pods
 from grange.client.client import Client
-from grange.controllers.replication import budget, identity, logic, ranking
-from grange.controllers.replication.readiness import Readiness
-
-_SINGLE = 20  # Leases of more nodes are read in one list
+from grange.controllers.replication import budget, logic
+from grange.controllers.shared import deletion_order
+from grange.controllers.shared.availability import Readiness
+from grange.controllers.shared.live_reads import active_pods, reported_ready
 
 
 async def vouched(
@@ -48,11 +40,11 @@ async def vouched(
         pod
         for pod in await active_pods(client, situation.controller)
         # One that is marked for deletion may go at any time, so it does not count.
-        if ranking.is_ready(pod, situation.down)
+        if deletion_order.is_ready(pod, situation.down)
         and pod.metadata.uid in available - going
         and not pods.is_disruption_target(pod)
     ]
-    sure = len(await heard_of(client, situation.controller, staying, readiness))
+    sure = len(await reported_ready(client, situation.controller, staying, readiness))
     limits = situation.limits or budget.limits(situation.controller)
     if sure >= min(limits.minimum, len(available - going)):
         return plan
@@ -60,78 +52,3 @@ async def vouched(
     waiting = len(plan.delete) - len(kept)
     create = plan.create[: max(0, len(plan.create) - waiting)]
     return replace(plan, delete=kept, create=create, kept=plan.kept + waiting)
-
-
-async def active_pods(client: Client, controller: ReplicationController) -> list[Pod]:
-    """The controller's pods that are neither finished nor on their way out, as the server has them.
-
-    Raises:
-        ApiError: the server cannot be asked.
-    """
-    meta = controller.metadata
-    mark = f"{identity.RC_ID_LABEL}={meta.uid}"
-    listed = (await client.list(POD, meta.namespace, labels=mark)).items
-    return [pod for pod in listed if logic.is_active(pod)]
-
-
-async def heard_of(
-    client: Client,
-    controller: ReplicationController,
-    ready: Sequence[Pod],
-    readiness: Readiness,
-) -> frozenset[str]:
-    """Those that had been ready for ``minReadySeconds`` when their node said last that it is alive.
-
-    A node without a Lease has no agent that we know of; its pods are believed.
-
-    Args:
-        client: to the API.
-        controller: whose pods they are.
-        ready: pods that are ready now.
-        readiness: remembers whose nodes were heard of; only others' Leases are read.
-
-    Returns:
-        UIDs.
-
-    Raises:
-        ApiError: the server cannot be asked.
-    """
-    needed_s = controller.spec.rollout.min_ready_seconds
-    if needed_s <= 0 or not ready:
-        return frozenset(pod.metadata.uid for pod in ready)
-    doubtful = [pod for pod in ready if not readiness.is_vouched(pod)]
-    heard = await _heard(client, {pod.spec.node_name for pod in doubtful})
-    for pod in doubtful:
-        if _ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s:
-            readiness.vouch(pod)
-    return frozenset(pod.metadata.uid for pod in ready if readiness.is_vouched(pod))
-
-
-async def _heard(client: Client, nodes: set[str]) -> dict[str, str | None]:
-    """Until when nodes have told of their pods, by their clocks.
-
-    Where a Lease does not say so, its renewal counts; a node without a Lease is left out.
-    """
-    if len(nodes) > _SINGLE:
-        leases = (await client.list(LEASE, NODE_LEASES)).items
-    else:
-        leases = []
-        for name in sorted(nodes):
-            with suppress(NotFound):
-                leases.append(await client.get(LEASE, name, NODE_LEASES))
-    return {
-        lease.metadata.name: lease.metadata.annotations.get(TOLD) or lease.spec.renew_time
-        for lease in leases
-    }
-
-
-def _ready_s(pod: Pod, heard: str | None) -> float:
-    """Seconds for which a pod had been ready at a moment by the clock of its node."""
-    ready = pods.condition(pod, "Ready")
-    if not heard or ready is None or not ready.last_transition_time:
-        return math.inf
-    try:
-        since = timestamps.parse(ready.last_transition_time)
-        return (timestamps.parse(heard) - since).total_seconds()
-    except timestamps.TimestampError:
-        return 0.0

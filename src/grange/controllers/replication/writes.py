@@ -13,21 +13,22 @@ from typing import TypeVar
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Document, ObjectKey
+from grange.api.meta import Document
 from grange.api.status import (
     AlreadyExists,
     ApiError,
     Conflict,
-    Forbidden,
     NotFound,
     TooManyRequests,
+    is_namespace_terminating,
 )
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.controllers.replication import budget_charge, identity, logic, podtemplate
-from grange.controllers.replication.events import Reason
+from grange.controllers.replication import budget_charge, logic, podtemplate
+from grange.controllers.shared import pod_identity
+from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
@@ -101,8 +102,8 @@ class Writes:
         # A pod is found by its uid label, so the two must not disagree even for a moment. The name
         # label is what it was chosen by: who takes that off meanwhile takes the pod out on purpose.
         # The labels of quota may be refused by now; a pod without a node gets them as a repair.
-        left = {identity.RC_NAME_LABEL, *QUOTA_LABELS}
-        labels = {k: v for k, v in identity.labels_of(controller).items() if k not in left}
+        left = {pod_identity.RC_NAME_LABEL, *QUOTA_LABELS}
+        labels = {k: v for k, v in pod_identity.labels_of(controller).items() if k not in left}
         manager = owners.RefManager(
             self._client,
             owner=controller,
@@ -176,7 +177,7 @@ class Writes:
                 raise
             if isinstance(error, AlreadyExists) and await self._is_there(controller, item.name):
                 return False
-            if not is_terminating(error):
+            if not is_namespace_terminating(error):
                 message = f"Error creating pod {item.name}: {error.message}"
                 self._tell(controller, Reason.CREATE_FAILED, message, WARNING)
             raise
@@ -286,13 +287,6 @@ def _eviction(pod: Pod) -> Document:
     }
 
 
-def is_terminating(error: ApiError) -> bool:
-    """Whether the namespace is on its way out: pods are not wanted in it any more."""
-    return isinstance(error, Forbidden) and any(
-        cause.reason == "NamespaceTerminating" for cause in error.causes
-    )
-
-
 def is_over_budget(error: Exception) -> bool:
     """Whether an eviction was refused because somebody else was faster."""
     return isinstance(error, TooManyRequests) and any(
@@ -303,17 +297,5 @@ def is_over_budget(error: Exception) -> bool:
 def is_quiet(error: Exception) -> bool:
     """Whether an error is a normal race, not worth a condition."""
     return isinstance(error, (StaleCache, Conflict)) or (
-        isinstance(error, ApiError) and (is_terminating(error) or is_over_budget(error))
+        isinstance(error, ApiError) and (is_namespace_terminating(error) or is_over_budget(error))
     )
-
-
-def owner_key(pod: Pod) -> tuple[ObjectKey, str] | None:
-    """Key and uid of the ReplicationController that controls the pod, if one does."""
-    for owner in pod.metadata.owner_references:
-        if (
-            owner.controller
-            and owner.kind == REPLICATIONCONTROLLER.kind
-            and owner.api_version == REPLICATIONCONTROLLER.api_version
-        ):
-            return ObjectKey(pod.metadata.namespace, owner.name), owner.uid
-    return None

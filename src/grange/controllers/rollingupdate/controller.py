@@ -1,4 +1,4 @@
-"""The shell around ``handover``: rollouts between two controllers, by RollingUpdate objects.
+"""The shell around ``logic``: rollouts between two controllers, by RollingUpdate objects.
 
 A pass reads both controllers from the server (there are few rollouts, and what is decided is written
 to them), counts their pods in the cache, decides, stores the decision in the rollout's status, and
@@ -15,7 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from grange.api import conditions, names, timestamps
-from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE, node as nodes
+from grange.api.kinds import (
+    NODE,
+    POD,
+    REPLICATIONCONTROLLER,
+    ROLLINGUPDATE,
+    node as nodes,
+    pod as pods,
+)
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
@@ -26,24 +33,16 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.client.replication import Refused
 from grange.client.transfers import settle, transfer_replicas
-from grange.controllers.replication import (
-    endings,
-    handover,
-    logic,
-    pending_steps,
-    ranking,
-    revocation,
-    vouching,
-)
-from grange.controllers.replication.endings import Endings, Pair
-from grange.controllers.replication.events import FAILURES
-from grange.controllers.replication.handover import OVER, Census, Decision
-from grange.controllers.replication.metrics import instruments
-from grange.controllers.replication.phases import Phase
-from grange.controllers.replication.readiness import Readiness
-from grange.controllers.replication.rolling import Split
-from grange.controllers.replication.status import UNREADABLE
-from grange.controllers.replication.writes import owner_key
+from grange.controllers.rollingupdate import finalizer, logic, pending_steps
+from grange.controllers.rollingupdate.finalizer import Endings, Pair
+from grange.controllers.rollingupdate.logic import OVER, Census, Decision
+from grange.controllers.shared import deletion_order, live_reads, version_marks
+from grange.controllers.shared.availability import Readiness
+from grange.controllers.shared.event_reasons import FAILURES, UNREADABLE
+from grange.controllers.shared.pod_identity import controller_key
+from grange.controllers.shared.rollout_metrics import instruments
+from grange.controllers.shared.rollout_phase import Phase
+from grange.controllers.shared.rollout_step import Split
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
@@ -200,8 +199,8 @@ class RollingUpdateService:
         self, update: RollingUpdate, pair: Pair, old_pods: Census, new_pods: Census
     ) -> Decision:
         rivals, now = self._rivals(update), self._clock.now()
-        facts = handover.Facts(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
-        return handover.decide(facts)
+        facts = logic.Facts(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
+        return logic.decide(facts)
 
     async def _find(self, namespace: str, name: str) -> ReplicationController | None:
         if not name:
@@ -217,21 +216,21 @@ class RollingUpdateService:
         active = [
             pod
             for pod in self._pods.store.by_index(_BY_OWNER, controller.metadata.uid)
-            if logic.is_active(pod)
+            if pods.is_active(pod)
         ]
         now = self._clock.now()
-        return handover.census(controller, active, self._down(active), now, self._readiness)
+        return logic.census(controller, active, self._down(active), now, self._readiness)
 
     async def _vouched(self, controller: ReplicationController | None) -> Census:
         """The same by what the server and the nodes say now."""
         if controller is None:
             return Census()
-        active = await vouching.active_pods(self._client, controller)
+        active = await live_reads.active_pods(self._client, controller)
         down = self._down(active)
-        ready = [pod for pod in active if ranking.is_ready(pod, down)]
-        sure = await vouching.heard_of(self._client, controller, ready, self._readiness)
+        ready = [pod for pod in active if deletion_order.is_ready(pod, down)]
+        sure = await live_reads.reported_ready(self._client, controller, ready, self._readiness)
         now = self._clock.now()
-        return handover.census(controller, active, down, now, self._readiness, sure)
+        return logic.census(controller, active, down, now, self._readiness, sure)
 
     def _down(self, active: Iterable[Pod]) -> frozenset[str]:
         return frozenset(
@@ -269,7 +268,7 @@ class RollingUpdateService:
         status = _with_conditions(update, decision, now)
         if Phase(status.phase) in OVER:
             status = replace(status, finished_at=timestamps.rfc3339(now))
-        status = replace(status, outbox=endings.entries(update, pair, decision.news, now))
+        status = replace(status, outbox=finalizer.entries(update, pair, decision.news, now))
         # A step that is decided once more changes nothing there, and must fail all the same if the
         # rollout is not what it was.
         if status != update.status or decision.split is not None:
@@ -406,7 +405,7 @@ class RollingUpdateService:
         self._look(controller.key)
 
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
-        if not revocation.is_only_noted(old, new, pending_steps.REVOKED_ANNOTATION):
+        if not version_marks.is_only_noted(old, new, pending_steps.REVOKED_ANNOTATION):
             self._look(new.key)
 
     def _pod_added(self, pod: Pod) -> None:
@@ -422,7 +421,7 @@ class RollingUpdateService:
         self._pod_seen(pod)
 
     def _pod_seen(self, pod: Pod) -> None:
-        if (owner := owner_key(pod)) is not None:
+        if (owner := controller_key(pod)) is not None:
             self._look(owner[0])
 
     def _over(self, update: RollingUpdate) -> None:

@@ -1,7 +1,7 @@
 """A rollout between two controllers: what to do next, from what is seen. Pure; ``now`` is given.
 
 Theory of operation. Replicas move from the *old* controller to the *new* one a step at a time, with
-the same counting (``rolling``) and the same life (``phases``) as the rollout of one controller's
+the same counting (``rollout_step``) and the same life (``phases``) as the rollout of one controller's
 template. Nothing is counted but pods that are there and are what their controller wants: one that
 was made from another template is current and no more. Going back is the same with the sides swapped.
 
@@ -23,11 +23,11 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate, RollingUpdateStatus
 from grange.base.statemachine import advance
-from grange.controllers.replication import health, identity, rolling, rollout, symptoms
-from grange.controllers.replication.events import Reason
-from grange.controllers.replication.phases import ROLLOUT, Event, Phase
-from grange.controllers.replication.readiness import Readiness
-from grange.controllers.replication.rolling import Goal, Side, Split, Verdict
+from grange.controllers.shared import availability, failure_message, pod_identity, rollout_step
+from grange.controllers.shared.availability import Readiness
+from grange.controllers.shared.event_reasons import Reason
+from grange.controllers.shared.rollout_phase import ROLLOUT, Event, Phase
+from grange.controllers.shared.rollout_step import Goal, Side, Split, Verdict
 
 OVER = frozenset({Phase.COMPLETE, Phase.ROLLED_BACK, Phase.REFUSED})
 """Phases in which a rollout leaves its controllers alone, for good."""
@@ -74,9 +74,11 @@ def census(
         readiness: what we have seen by our own clock; without it the pods' stamps are believed.
         sure: UIDs of the pods that may count as available; None for all of them.
     """
-    template = identity.template_hash(rollout.sources(controller)[0])  # not one that went back
-    real = [pod for pod in active if rollout.is_of(pod, template)]
-    available = health.observe(controller, real, down, now, readiness).available
+    template = pod_identity.template_hash(
+        pod_identity.sources(controller)[0]
+    )  # not one that went back
+    real = [pod for pod in active if pod_identity.is_of(pod, template)]
+    available = availability.observe(controller, real, down, now, readiness).available
     # Deletions that are sent and not certain may arrive at any time: their pods do not count.
     going = {item.uid for item in controller.status.pending_deletions}
     going.update(pod.metadata.uid for pod in active if pods.is_disruption_target(pod))
@@ -89,7 +91,7 @@ def census(
     desired = max(0, controller.spec.replicas)
     missing = max(0, desired - len(active))
     unknown = len(real) - healthy - unhealthy + missing
-    said = symptoms.told(pod for pod in real if pod.metadata.uid not in available)
+    said = failure_message.told(pod for pod in real if pod.metadata.uid not in available)
     return Census(desired, len(active), len(real), healthy, unhealthy, unknown, said)
 
 
@@ -324,10 +326,10 @@ class _Step:
         """The counts after the next step; while going back the sides change places."""
         old, new = self._sides()
         if self.phase is Phase.ROLLING_BACK:
-            back = rolling.step(new, old, self._goal())
+            back = rollout_step.step(new, old, self._goal())
             return Split(old=back.new, new=back.old)
         if self.facts.old is None:  # nobody there to keep what the canaries leave
-            move = rolling.shift(
+            move = rollout_step.shift(
                 old,
                 new,
                 target=self._goal().updated,
@@ -335,7 +337,7 @@ class _Step:
                 ceiling=self._goal().ceiling,
             )
             return Split(0, new.desired + move.add)
-        return rolling.step(old, new, self._goal())
+        return rollout_step.step(old, new, self._goal())
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -353,7 +355,7 @@ class _Step:
                 self.news.append((Reason.ROLLED_BACK, f"Rolled back: {self._counts()}"))
             return False
         goal = self._goal()
-        found = rolling.verdict(
+        found = rollout_step.verdict(
             new_desired=here.new, new_current=self.facts.new_pods.current, target=goal.updated
         )
         if found is not Verdict.DONE:

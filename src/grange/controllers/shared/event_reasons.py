@@ -37,3 +37,7 @@ FAILURES = frozenset(
     }
 )
 """Reasons of the rollout that somebody should look at."""
+
+
+UNREADABLE = "OrderUnreadable"
+"""Why something stands still that an order was given for: the order cannot be read."""

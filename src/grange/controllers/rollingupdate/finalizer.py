@@ -25,8 +25,8 @@ from grange.api.meta import Document, controller_of
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.controllers.replication import audit, unrecorded
-from grange.controllers.replication.events import Reason
+from grange.controllers.shared import audit_failures, audit_records
+from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile.recorder import WARNING, Recorder
 
 FINALIZER = "grange.dev/rollout-audit"
@@ -52,7 +52,11 @@ def entries(
     update: RollingUpdate, pair: Pair, news: Sequence[tuple[Reason, str]], now: datetime
 ) -> tuple[OutboxEntry, ...]:
     """What the audit tells of a decision; times differ, because records are told in their order."""
-    told = [audit.OF_ROLLOUTS[reason] for reason, _ in news if reason in audit.OF_ROLLOUTS]
+    told = [
+        audit_records.OF_ROLLOUTS[reason]
+        for reason, _ in news
+        if reason in audit_records.OF_ROLLOUTS
+    ]
     return tuple(
         _entry(update, pair, event, now + timedelta(microseconds=number))
         for number, event in enumerate(told)
@@ -145,19 +149,21 @@ class Endings:
             documents = []
             for item in told:
                 count = _replicas(update, new, item.event)
-                whose = audit.Whose(update.metadata.namespace, spec.new, status.new_uid, count)
-                documents.append(audit.record_of(whose, item, members))
-            refused = await audit.write(self._client, documents)
+                whose = audit_records.Subject(
+                    update.metadata.namespace, spec.new, status.new_uid, count
+                )
+                documents.append(audit_records.record_of(whose, item, members))
+            refused = await audit_records.write(self._client, documents)
         except ApiError as error:
             self._tell(update, f"Error writing audit records: {error.message}")
             raise
         for refusal in refused:
-            self._tell(update, unrecorded.told(refusal))
+            self._tell(update, audit_failures.told(refusal))
         if not refused:
             return update
         said = status.conditions
-        missing = unrecorded.after(unrecorded.lacking(said), refused)
-        said = unrecorded.said_of(update, said, missing, self._clock.now())
+        missing = audit_failures.after(audit_failures.lacking(said), refused)
+        said = audit_failures.said_of(update, said, missing, self._clock.now())
         return replace(update, status=replace(status, conditions=said))
 
     def _tell(self, update: RollingUpdate, message: str) -> None:
@@ -235,4 +241,6 @@ class Endings:
             POD, update.metadata.namespace, labels=f"{ID_LABEL}={uid}"
         )
         owners = [(pod, controller_of(pod.metadata)) for pod in listing.items]
-        return audit.members(pod for pod, owner in owners if owner is not None and owner.uid == uid)
+        return audit_records.members(
+            pod for pod, owner in owners if owner is not None and owner.uid == uid
+        )

@@ -9,7 +9,7 @@ version first: each write of a move names the version of the controller that it 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
 from grange.client.client import Client
-from grange.controllers.replication.endings import Pair
+from grange.controllers.rollingupdate.finalizer import Pair
 
 REVOKED_ANNOTATION = "grange.dev/step-revoked-at"
 """Annotation of a controller: its version when a step of a rollout was revoked."""

@@ -10,11 +10,14 @@ import zlib
 from collections.abc import Container, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from grange.api import names
+from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL, ReplicationController
 from grange.api.kinds.transfer_status import drained_nodes
+from grange.api.meta import ObjectKey
 
 RC_NAME_LABEL = NAME_LABEL
 """Pod label with the name of its controller (``label_value`` of it); orphans are adopted by it."""
@@ -141,3 +144,48 @@ def pinned_node(pod: Pod) -> str:
 def node_of(pod: Pod) -> str:
     """Where the pod is, or is bound to go; empty while any node could still take it."""
     return pod.spec.node_name or pinned_node(pod)
+
+
+def controller_key(pod: Pod) -> tuple[ObjectKey, str] | None:
+    """Key and uid of the ReplicationController that controls the pod, if one does."""
+    for owner in pod.metadata.owner_references:
+        if (
+            owner.controller
+            and owner.kind == REPLICATIONCONTROLLER.kind
+            and owner.api_version == REPLICATIONCONTROLLER.api_version
+        ):
+            return ObjectKey(pod.metadata.namespace, owner.name), owner.uid
+    return None
+
+
+def is_of(pod: Pod, template_hash: str) -> bool:
+    """Whether the pod was made from the template with this hash."""
+    return pod.metadata.labels.get(TEMPLATE_HASH_LABEL) == template_hash
+
+
+def sources(
+    controller: ReplicationController,
+) -> tuple[ReplicationController, ReplicationController | None]:
+    """What pods are made from, by what is written down.
+
+    Returns:
+        The controller with the template of new pods; and with that of the pods of the old side,
+        None where there is no such side or they are not made anew.
+    """
+    state = controller.status.rollout
+    if state is None:
+        return controller, None
+    known = {item.template_hash: item.template for item in controller.status.history}
+    present = template_hash(controller)
+    wanted = state.template_hash if state.spec_hash == present else present
+
+    def made_from(template_hash: str) -> ReplicationController | None:
+        if template_hash == present:
+            return controller
+        if (template := known.get(template_hash)) is None:
+            return None
+        return replace(controller, spec=replace(controller.spec, template=template))
+
+    rolls = controller.spec.rollout.type == "RollingUpdate"
+    stable = made_from(state.stable_hash) if rolls and state.stable_hash != wanted else None
+    return made_from(wanted) or controller, stable

@@ -10,7 +10,7 @@ from collections.abc import Container, Sequence
 
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
-from grange.controllers.replication import identity
+from grange.controllers.shared import pod_identity
 
 _Key = tuple[bool, int, int, int, int]
 
@@ -33,7 +33,7 @@ def readiness(pod: Pod, down: Container[str]) -> int:
 
 def deletion_cost(pod: Pod) -> int:
     """The pod's deletion cost annotation; zero when missing or not an integer."""
-    text = pod.metadata.annotations.get(identity.DELETION_COST, "0")
+    text = pod.metadata.annotations.get(pod_identity.DELETION_COST, "0")
     try:
         return int(text)
     except ValueError:
@@ -55,10 +55,10 @@ def victims(
         eligible: names of nodes where the controller may run pods.
         down: names of nodes that are gone or not ready.
     """
-    there = Counter(identity.node_of(pod) for pod in pods_)
+    there = Counter(pod_identity.node_of(pod) for pod in pods_)
 
     def key(pod: Pod) -> _Key:
-        node = identity.node_of(pod)
+        node = pod_identity.node_of(pod)
         return (
             node == "" or node in eligible,
             readiness(pod, down),

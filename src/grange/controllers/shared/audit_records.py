@@ -1,0 +1,129 @@
+"""Records of the audit: what they hold, and how they are written.
+
+Their types are those of the specification of replication, §4 and A1 to A7.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from grange.api import names
+from grange.api.kinds import AUDITRECORD, auditevents, pod as pods
+from grange.api.kinds.auditrecord import AuditSpec
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
+from grange.api.kinds.transfer_status import Member, OutboxEntry
+from grange.api.meta import Document
+from grange.api.status import (
+    AlreadyExists,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+    is_namespace_terminating,
+)
+from grange.client.client import Client
+from grange.controllers.shared import pod_identity
+from grange.controllers.shared.event_reasons import Reason
+
+OF_ROLLOUTS = {
+    Reason.ROLLOUT_STARTED: auditevents.ROLLOUT_STARTED,
+    Reason.ROLLOUT_COMPLETE: auditevents.ROLLOUT_COMPLETED,
+    Reason.ROLLED_BACK: auditevents.ROLLOUT_ROLLED_BACK,
+}
+"""What of a rollout the audit tells."""
+
+
+REFUSALS = (BadRequest, Forbidden, NotFound, TooLarge, Invalid)
+"""Answers that a record gets for good: another try is answered alike.
+
+Not found is where nobody serves records.
+"""
+
+
+_WORDS = 400  # characters of a refusal that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The controller that a record is about: where it is, its name and uid, and what it wants."""
+
+    namespace: str
+    name: str
+    uid: str
+    replicas: int
+
+
+def record_of(whose: Subject, done: OutboxEntry, members: Iterable[Member]) -> Document:
+    """The record of an entry, also of a controller that is not there any more."""
+    spec = AuditSpec(
+        event=done.event,
+        time=done.time,
+        controller=whose.name,
+        controller_uid=whose.uid,
+        replicas=whose.replicas,
+        added=done.added,
+        removed=done.removed,
+        members=tuple(sorted(members, key=lambda item: item.pod)),
+        transfer=done.transfer,
+        message=done.message,
+    )
+    return {
+        "metadata": {
+            "name": f"{names.digest(whose.uid)}-{done.id}",
+            "namespace": whose.namespace,
+            "labels": {NAME_LABEL: names.label_value(whose.name), ID_LABEL: whose.uid},
+        },
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...]:
+    """Create records, each unless an earlier try has.
+
+    Returns:
+        Which of them the server refuses for good, and why, in words. What would go with its
+        namespace is not told.
+
+    Raises:
+        ApiError: not all are there that the server takes; try again.
+    """
+    refused = []
+    for document in documents:
+        try:
+            await client.create(AUDITRECORD, document, document["metadata"]["namespace"])
+        except AlreadyExists:
+            continue
+        except REFUSALS as error:
+            if not is_namespace_terminating(error):
+                spec = document["spec"]
+                words = f"{spec['event']} of {spec.get('time', '')}: {error.message}"
+                refused.append(words[:_WORDS])
+    return tuple(refused)
+
+
+def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
+    """The members once entries have come true, from the pods as they were seen before."""
+    entries = [*entries]
+    gone = {item.uid for done in entries for item in done.removed}
+    kept = [member(p) for p in owned if pods.is_active(p) and p.metadata.uid not in gone]
+    known = {item.pod for item in kept}
+    return [*kept, *(m for done in entries for m in done.added if m.pod not in known)]
+
+
+def members(owned: Iterable[Pod]) -> list[Member]:
+    """The members as they are seen."""
+    return members_after(owned, ())
+
+
+def fingerprint(found: Iterable[Member]) -> str:
+    """Differs where the names of members do; empty for none."""
+    pods = sorted(item.pod for item in found)
+    return names.digest(*pods) if pods else ""
+
+
+def member(pod: Pod) -> Member:
+    """The pod as records name it."""
+    return Member(pod.metadata.name, pod_identity.node_of(pod), pod.metadata.uid)
