@@ -15,12 +15,12 @@ import msgspec
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.cycle import Batch, Cycle, Placed
+from grange.scheduler.cycle import Assumed, Batch, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import QueueSettings
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import QueueSettings
 from grange.sim import builders
 
 NODES = 5_000
@@ -65,7 +65,7 @@ class Loop:
         placed = 0
         while (outcome := self.cycle.run_one(0.0)) is not None:
             if isinstance(outcome, Batch):
-                placed += sum(isinstance(one, Placed) for one in outcome.outcomes)
+                placed += sum(isinstance(one, Assumed) for one in outcome.outcomes)
         return placed
 
 

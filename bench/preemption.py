@@ -20,7 +20,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.cycle import Cycle, Placed, Unplaced
+from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
 from grange.scheduler.framework import Profile
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.queue import SchedulingQueue
@@ -64,21 +64,21 @@ class Cluster:
         """Each pod's victims go at once, before the next pod is tried; how many were placed."""
         placed = 0
         while (outcome := self._next()) is not None:
-            if isinstance(outcome, Placed):
+            if isinstance(outcome, Assumed):
                 placed += 1
-            elif isinstance(outcome, Unplaced):
+            elif isinstance(outcome, Unschedulable):
                 self._evict(outcome)
         return placed
 
     def preempt_all_first(self) -> int:
         """All pods are tried before any victim goes, so that each leaves the others their room."""
         waiting = []
-        while isinstance(outcome := self._next(), Unplaced):
+        while isinstance(outcome := self._next(), Unschedulable):
             waiting.append(outcome)
         for one in waiting:
             self._evict(one)
         placed = 0
-        while isinstance(self._next(), Placed):
+        while isinstance(self._next(), Assumed):
             placed += 1
         return placed
 
@@ -91,7 +91,7 @@ class Cluster:
             outcome = self.cycle.run_one(self.now)
         return outcome
 
-    def _evict(self, outcome: Unplaced) -> None:
+    def _evict(self, outcome: Unschedulable) -> None:
         room = outcome.room
         assert room is not None, outcome.rejection.message
         self.cycle.nominator.evicting.pop(outcome.queued.uid, None)

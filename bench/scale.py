@@ -19,7 +19,7 @@ from grange.app import collector
 from grange.reconcile.sharding import Sharing
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.cycle import Cycle, Placed
+from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
@@ -73,7 +73,7 @@ class Cluster:
             self.cache.update_node_info_snapshot(self.cycle.snapshot)
         started = time.perf_counter()
         while (outcome := self.cycle.run_one(0.0)) is not None:
-            assert isinstance(outcome, Placed)
+            assert isinstance(outcome, Assumed)
             found.append(outcome.info.pod)
         elapsed = time.perf_counter() - started
         for pod in found:

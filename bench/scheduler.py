@@ -13,7 +13,7 @@ from grange.api.meta import Document
 from grange.app import collector
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.cycle import Cycle, Placed
+from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
@@ -57,7 +57,7 @@ def engine(
     cache.update_node_info_snapshot(cycle.snapshot)
     started = time.perf_counter()
     while (outcome := cycle.run_one(0.0)) is not None:
-        assert isinstance(outcome, Placed)
+        assert isinstance(outcome, Assumed)
     elapsed = time.perf_counter() - started
     assert cache.assumed_count == pods
     return pods / elapsed

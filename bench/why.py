@@ -10,9 +10,10 @@ from typing import Any
 from grange.api.kinds.pod import Pod
 from grange.app import collector
 from grange.base.clock import LoopClock
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import reference
 from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import CycleState, Profile
@@ -67,8 +68,8 @@ class Scene:
         self._profile.sign(info)
         self._queue.add(info, 0.0)
         queued = self._queue.pop(0.0)
-        found = serial.decide(self._profile, CycleState(), info, self._snapshot)
-        if queued is None or not isinstance(found, Rejection):
+        found = reference.decide(self._profile, CycleState(), info, self._snapshot)
+        if queued is None or not isinstance(found, Diagnosis):
             raise RuntimeError("the pod should fit nowhere")
         self._history.rejected(info.uid, found, 0.0)
         self._queue.turn_down(queued, found.plugins, 0.0)

@@ -16,7 +16,7 @@ from grange.api.pod_requests import allocatable, pod_request
 from grange.base.errors import invariant
 from grange.placement import reference
 from grange.placement.node_usage import IDLE, charged
-from grange.scheduler.cycle import Outcome, Placed
+from grange.scheduler.cycle import Assumed, Outcome
 from grange.scheduler.service import Scheduler
 from grange.sim.invariants import Change
 
@@ -153,12 +153,12 @@ class Judge:
 
     def _run_one(self, now: float) -> Outcome | None:
         outcome = self._decide(now)
-        if isinstance(outcome, Placed):
+        if isinstance(outcome, Assumed):
             self.judged += 1
             self._judge(outcome)
         return outcome
 
-    def _judge(self, placed: Placed) -> None:
+    def _judge(self, placed: Assumed) -> None:
         entries = self._cache.snapshot().nodes
         nodes = {name: info.node for name, info in entries.items() if info.node is not None}
         pods = [

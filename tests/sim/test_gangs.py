@@ -19,12 +19,12 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.scheduler import plugins
-from grange.scheduler.cycle import Placed
+from grange.scheduler.cycle import Assumed
 from grange.scheduler.framework import Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.permits import Permits
-from grange.scheduler.pools import QueueSettings
+from grange.scheduler.queued_pods import QueueSettings
 from grange.scheduler.service import Scheduler, SchedulerConfig
+from grange.scheduler.waiting_pods import WaitingPods
 from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World, simulated
@@ -44,7 +44,7 @@ class Gatekeeper:
         self._times: dict[str, int] = {}
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        permits: Permits[Placed] | None = state.read(Permits)
+        permits: WaitingPods[Assumed] | None = state.read(WaitingPods)
         assert permits is not None
         for placed in permits.held():
             if self._rng.uniform(0.0, 1.0) < 0.2:

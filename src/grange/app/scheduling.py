@@ -5,7 +5,7 @@ from pathlib import Path
 
 from grange.app.settings import SettingsError
 from grange.reconcile.deps import Deps
-from grange.scheduler.configuration import Configured, load
+from grange.scheduler.component_config import Configured, load
 from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.service import Scheduler
 

@@ -2,13 +2,13 @@
 
 Owns: the assumed-pod cache and its snapshots, the queue of waiting pods, the framework and its
     plugins, the engine that decides, binding; ``preemption``, ``gangs`` with their queues' quotas,
-    and ``why``, which explains.
+    and ``explain``, which says why a pod waits.
 Never: running pods, changing nodes; it writes bindings, conditions of pods, gangs and queues, and
     events, and deletes the victims of preemption, all through the client.
 Flow: informers → ``cache`` and ``queue`` → ``cycle`` (snapshot → ``engine`` → assume) → binding →
     informer confirms the assumption.
 Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one
-    event loop; ``service`` is the asynchronous shell: ``intake`` hears the informers, ``decider``
-    runs the cycles, ``settler`` follows up the bindings, beside binders and writers.
+    event loop; ``service`` is the asynchronous shell: ``intake`` hears the informers, ``schedule_one``
+    runs the cycles, ``binding_result`` follows up the bindings, beside binders and writers.
 Start reading at: ``framework``, then ``cache`` and ``snapshot``, then ``cycle`` and ``engine``.
 """

@@ -1,6 +1,6 @@
 """Binding: tell the cluster what was decided, and find out whether it knows.
 
-Placed pods wait here for a moment and are written in groups, so that a busy scheduler pays for a
+Assumed pods wait here for a moment and are written in groups, so that a busy scheduler pays for a
 request once in a hundred pods and a lone pod waits for nobody. Each pod has an answer of its own.
 
 An answer that it was made or turned away settles a binding. After a server error the pod is read:
@@ -31,7 +31,7 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.errors import Unreachable
 from grange.scheduler.cache import Cache
-from grange.scheduler.cycle import Placed
+from grange.scheduler.cycle import Assumed
 from grange.scheduler.framework import Bind
 
 _BACKOFF = Exponential(initial_s=0.05, cap_s=5.0)
@@ -92,13 +92,13 @@ class Binder:
         client: Client,
         plugin: Bind,
         cache: Cache,
-        settle: Callable[[Sequence[Placed], Outcome, str], object],
+        settle: Callable[[Sequence[Assumed], Outcome, str], object],
         *,
         limits: Limits,
         clock: Clock,
         log: Logger,
     ) -> None:
-        self.under_way: dict[str, Placed] = {}
+        self.under_way: dict[str, Assumed] = {}
         self._client = client
         self._plugin = plugin
         self._cache = cache
@@ -106,7 +106,7 @@ class Binder:
         self._limits = limits
         self._clock = clock
         self._log = log
-        self._waiting: deque[Placed] = deque()
+        self._waiting: deque[Assumed] = deque()
         self._unsure: set[str] = set()  # UIDs of those that wait and may be bound already
         self._nursery: Nursery | None = None
         self._at_work = 0
@@ -132,7 +132,7 @@ class Binder:
         self._waiting.clear()
         self._unsure.clear()
 
-    def put(self, placed: Placed) -> None:
+    def put(self, placed: Assumed) -> None:
         """Take in a pod; it is written after the next ``work``."""
         self.under_way[placed.info.uid] = placed
         self._waiting.append(placed)
@@ -154,7 +154,7 @@ class Binder:
             group = self._next_group()
             if group:
                 answers = await self._write(group)
-                bound: list[Placed] = []
+                bound: list[Assumed] = []
                 for placed, error in zip(group, answers, strict=True):
                     if error is None:
                         bound.append(placed)
@@ -163,12 +163,12 @@ class Binder:
                 self._end(bound, Outcome.BOUND)
         self._at_work -= 1
 
-    def _next_group(self) -> Sequence[Placed]:
+    def _next_group(self) -> Sequence[Assumed]:
         """Those of the first that wait who are still to be bound."""
         size = min(len(self._waiting), self._limits.group)
-        group: list[Placed] = []
-        settled: list[Placed] = []
-        lost: list[Placed] = []
+        group: list[Assumed] = []
+        settled: list[Assumed] = []
+        lost: list[Assumed] = []
         for _ in range(size):
             placed = self._waiting.popleft()
             uid = placed.info.uid
@@ -183,21 +183,21 @@ class Binder:
         self._end(lost, Outcome.FAILED)
         return group
 
-    async def _write(self, group: Sequence[Placed]) -> Sequence[ApiError | None]:
+    async def _write(self, group: Sequence[Assumed]) -> Sequence[ApiError | None]:
         placements = [(placed.info, placed.node_name) for placed in group]
         return await self._plugin.bind(self._client, placements)
 
-    def _end(self, group: Sequence[Placed], outcome: Outcome, told: str = "") -> None:
+    def _end(self, group: Sequence[Assumed], outcome: Outcome, told: str = "") -> None:
         for placed in group:
             self.under_way.pop(placed.info.uid, None)
         if group:
             self._settle(group, outcome, told)
 
-    async def _pursue(self, placed: Placed, error: ApiError) -> None:
+    async def _pursue(self, placed: Assumed, error: ApiError) -> None:
         """Find out what became of a binding that was not simply accepted."""
         self._end((placed,), *await self._outcome(placed, error))
 
-    async def _outcome(self, placed: Placed, error: ApiError | None) -> tuple[Outcome, str]:
+    async def _outcome(self, placed: Assumed, error: ApiError | None) -> tuple[Outcome, str]:
         """The outcome, and what was said if it is a refusal."""
         tries = 0
         while error is not None:
@@ -211,7 +211,7 @@ class Binder:
             (error,) = await self._write((placed,))
         return Outcome.BOUND, ""
 
-    async def _judge(self, placed: Placed, error: ApiError) -> tuple[Outcome, str] | None:
+    async def _judge(self, placed: Assumed, error: ApiError) -> tuple[Outcome, str] | None:
         """What an error says of the binding; None when it has to be tried again."""
         pod = str(placed.info.pod.key)
         match error:
@@ -238,7 +238,7 @@ class Binder:
                     return Outcome.CONFLICT, str(error)
                 return outcome, ""
 
-    async def _read_back(self, placed: Placed) -> Outcome | None:
+    async def _read_back(self, placed: Assumed) -> Outcome | None:
         """What the server holds; FAILED for a pod that is not bound, None when it does not say."""
         meta = placed.info.pod.metadata
         try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from grange.api.bindings import LIMIT
-from grange.scheduler.pools import QueueSettings
+from grange.scheduler.queued_pods import QueueSettings
 
 
 @dataclass(frozen=True, slots=True)

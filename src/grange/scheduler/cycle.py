@@ -1,7 +1,7 @@
 """One scheduling cycle: the next pod, the newest snapshot, a decision, an assumption.
 
 Synchronous from end to end, so nothing can change between the decision and the assumption that
-records it. What takes time (binding) starts from the ``Placed`` that comes out.
+records it. What takes time (binding) starts from the ``Assumed`` that comes out.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import msgspec
 
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
-from grange.scheduler.decision import Rejection, refusal
-from grange.scheduler.engine import Engine, EngineStatistics
+from grange.scheduler.diagnosis import Diagnosis, refusal
+from grange.scheduler.engine import Engine, EngineStatistics, Rotation
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import (
     Code,
@@ -27,18 +27,17 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
-from grange.scheduler.permits import Permits
-from grange.scheduler.pools import QueuedPod
 from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.evaluator import NOT_HELPFUL
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.sampling import Rotation
+from grange.scheduler.queued_pods import QueuedPod
 from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.waiting_pods import WaitingPods
 
 _STORY_MAX = 200  # of an error, in a condition
 
 
-class Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Assumed(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A pod with a node, assumed in the cache, to be bound.
 
     Attributes:
@@ -63,11 +62,11 @@ class Placed(msgspec.Struct, frozen=True, eq=False, gc=False):
 class Waiting:
     """Pods with a node that a Permit plugin holds back; ``Cycle.permits`` tells when to go on."""
 
-    placed: tuple[Placed, ...]
+    placed: tuple[Assumed, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
+class Unschedulable:
     """A pod without a node; it is back in the queue.
 
     Attributes:
@@ -77,7 +76,7 @@ class Unplaced:
     """
 
     queued: QueuedPod
-    rejection: Rejection
+    rejection: Diagnosis
     room: PostFilterResult | None = None
 
 
@@ -92,10 +91,10 @@ class Dropped:
 class Batch:
     """What became of pods that were tried together."""
 
-    outcomes: "tuple[Placed | Waiting | Unplaced | Dropped, ...]"
+    outcomes: "tuple[Assumed | Waiting | Unschedulable | Dropped, ...]"
 
 
-Outcome = Placed | Waiting | Unplaced | Dropped | Batch
+Outcome = Assumed | Waiting | Unschedulable | Dropped | Batch
 
 
 class Units(Protocol):
@@ -108,16 +107,16 @@ class Units(Protocol):
         queue or back in it.
         """
 
-    def placed(self, placed: Placed) -> None:
+    def placed(self, placed: Assumed) -> None:
         """A pod was given a node by itself."""
 
-    def taken_back(self, placed: Placed) -> None:
+    def taken_back(self, placed: Assumed) -> None:
         """A pod's node was taken from it again."""
 
     def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """The victims of a pod, and those who are of no use without them."""
 
-    def failed(self, queued: QueuedPod, rejection: Rejection, now: float) -> Outcome | None:
+    def failed(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
         """A bug ended the try of a pod: what became of it and who goes with it; None for a loner."""
 
 
@@ -149,7 +148,7 @@ class Cycle:
         self._cache = cache
         self._queue = queue
         self.snapshot = NodeInfoSnapshot()
-        self.permits: Permits[Placed] = Permits()
+        self.permits: WaitingPods[Assumed] = WaitingPods()
         self.units: Units | None = None
         rotation = Rotation()
         self._engines = {
@@ -201,13 +200,13 @@ class Cycle:
             return self._fail(queued, str(error), now)
         profile = self._profiles.of(info)
         found = self._engines[profile].decide(info, state, self.nominator.beside(info))
-        if isinstance(found, Rejection):
+        if isinstance(found, Diagnosis):
             return self._turn_down(queued, info, state, found, now)
         info = queued.info
         if profile.has_a_say or info.request.resources.scalars:
             return self._assume(queued, found, state, now)
         # What ``hold`` comes to where no plugin has anything to reserve, to allocate or to permit.
-        placed = Placed(queued, info.on(found), found, state)
+        placed = Assumed(queued, info.on(found), found, state)
         self._cache.assume_pod(placed.info, self.snapshot)
         self.nominator.remove(info.uid)
         queue.done(queued)
@@ -216,11 +215,11 @@ class Cycle:
         return placed
 
     def _turn_down(
-        self, queued: QueuedPod, info: PodInfo, state: CycleState, found: Rejection, now: float
+        self, queued: QueuedPod, info: PodInfo, state: CycleState, found: Diagnosis, now: float
     ) -> Outcome:
         if found.error:
             self._queue.fail(queued, now)
-            return Unplaced(queued, found)
+            return Unschedulable(queued, found)
         room, why_not = self._make_room(info, state, found)
         if why_not and found.num_nodes:
             found = replace(found, post_filter=why_not)
@@ -230,9 +229,9 @@ class Cycle:
         if room is not None and room.nominated == "":
             # Its promised room is for others now, up to its own importance.
             self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)
-        return Unplaced(queued, found, room)
+        return Unschedulable(queued, found, room)
 
-    def take_back(self, placed: Placed) -> None:
+    def take_back(self, placed: Assumed) -> None:
         """Undo an assumption: reservations, then the charge."""
         try:
             self.unreserve(placed)
@@ -243,7 +242,7 @@ class Cycle:
                 if self.units is not None:
                     self.units.taken_back(placed)
 
-    def unreserve(self, placed: Placed) -> None:
+    def unreserve(self, placed: Assumed) -> None:
         """Give up what was reserved for a pod, in reverse order; a bug in one spares the others."""
         with ExitStack() as stack:
             for _, plugin in self._profiles.of(placed.info).reserve:
@@ -265,12 +264,12 @@ class Cycle:
         for engine in self._engines.values():
             engine.forget()  # a class may have been left half renewed
         story = f"{type(error).__name__}: {error}"[:_STORY_MAX]
-        rejection = Rejection(self.snapshot.num_nodes, waits=f"bug on the way: {story}", error=True)
+        rejection = Diagnosis(self.snapshot.num_nodes, waits=f"bug on the way: {story}", error=True)
         found = None if self.units is None else self.units.failed(queued, rejection, now)
         if found is not None:
             return found
         self._queue.fail(queued, now)
-        return Unplaced(queued, rejection)
+        return Unschedulable(queued, rejection)
 
     def refresh(self) -> None:
         """Bring the snapshot up to date.
@@ -280,15 +279,15 @@ class Cycle:
         """
         self._cache.update_node_info_snapshot(self.snapshot)
 
-    def decide(self, pod: PodInfo, state: CycleState) -> str | Rejection:
+    def decide(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
         """The node for a pod on the newest snapshot, or why there is none; nothing is assumed."""
         try:
             self.refresh()
         except SnapshotInconsistent as error:
-            return Rejection(self.snapshot.num_nodes, pre_filter=str(error), error=True)
+            return Diagnosis(self.snapshot.num_nodes, pre_filter=str(error), error=True)
         return self.judge(pod, state)
 
-    def judge(self, pod: PodInfo, state: CycleState) -> str | Rejection:
+    def judge(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
         """As ``decide``, on the snapshot as it is, trials included."""
         engine = self._engines[self._profiles.of(pod)]
         return engine.decide(pod, state, self.nominator.beside(pod))
@@ -320,7 +319,7 @@ class Cycle:
         return info
 
     def _make_room(
-        self, pod: PodInfo, state: CycleState, rejection: Rejection
+        self, pod: PodInfo, state: CycleState, rejection: Diagnosis
     ) -> tuple[PostFilterResult | None, str]:
         """Ask the PostFilter plugins, and keep what they nominate.
 
@@ -348,7 +347,7 @@ class Cycle:
 
     def hold(
         self, queued: QueuedPod, node_name: str, state: CycleState
-    ) -> tuple[Placed, dict[str, float]] | Rejection:
+    ) -> tuple[Assumed, dict[str, float]] | Diagnosis:
         """Assume a pod on a node, reserve what it needs there, and ask the Permit plugins.
 
         Returns:
@@ -356,7 +355,7 @@ class Cycle:
             everything taken back, why not.
         """
         profile = self._profiles.of(queued.info)
-        placed = Placed(queued, self.on(queued.info, node_name), node_name, state)
+        placed = Assumed(queued, self.on(queued.info, node_name), node_name, state)
         self._cache.assume_pod(placed.info, self.snapshot)
         self.nominator.remove(placed.uid)
         try:
@@ -370,7 +369,7 @@ class Cycle:
         # An error is no word about the pod, so no event that its plugin asks for would end it.
         return refusal(self.snapshot.num_nodes, *answer)
 
-    def _consult(self, profile: Profile, placed: Placed) -> dict[str, float] | tuple[str, Status]:
+    def _consult(self, profile: Profile, placed: Assumed) -> dict[str, float] | tuple[str, Status]:
         """Reserve and Permit: who holds the pod back and for how long, or who is against it."""
         state, info, node_name = placed.state, placed.info, placed.node_name
         for name, plugin in profile.reserve:
@@ -390,12 +389,12 @@ class Cycle:
 
     def _assume(self, queued: QueuedPod, node_name: str, state: CycleState, now: float) -> Outcome:
         held = self.hold(queued, node_name, state)
-        if isinstance(held, Rejection):
+        if isinstance(held, Diagnosis):
             if held.error:
                 self._queue.fail(queued, now)
             else:
                 self._queue.turn_down(queued, held.plugins, now)
-            return Unplaced(queued, held)
+            return Unschedulable(queued, held)
         placed, waits = held
         self._queue.done(queued)
         if self.units is not None:
@@ -407,4 +406,6 @@ class Cycle:
 
     def _fail(self, queued: QueuedPod, reason: str, now: float) -> Outcome:
         self._queue.fail(queued, now)
-        return Unplaced(queued, Rejection(self.snapshot.num_nodes, pre_filter=reason, error=True))
+        return Unschedulable(
+            queued, Diagnosis(self.snapshot.num_nodes, pre_filter=reason, error=True)
+        )

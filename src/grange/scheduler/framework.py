@@ -392,7 +392,7 @@ class Permit(Protocol):
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Success binds, ``WAIT`` holds, anything else takes the assumption back.
 
-        Whoever answers ``WAIT`` finds the ``Permits`` in the state and calls its ``allow`` or
+        Whoever answers ``WAIT`` finds the ``WaitingPods`` in the state and calls its ``allow`` or
         ``reject`` with the pod's UID before the time is over.
         """
 

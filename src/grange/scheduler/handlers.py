@@ -32,9 +32,9 @@ from grange.scheduler.defaultspread import DefaultSpread
 from grange.scheduler.framework import Profiles
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.pod_info_cache import PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.templates import Templates
 
 
 class Handlers:
@@ -75,7 +75,7 @@ class Handlers:
         self._names = names
         self._now = now
         self._spread = DefaultSpread()
-        self._templates = Templates(self._compute)
+        self._templates = PodInfoCache(self._compute)
 
     # --- pods --------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from grange.api.quantity import QuantityError
 from grange.scheduler.binder import Binder
 from grange.scheduler.errors import CacheCorrupted, CacheError
 from grange.scheduler.parts import Parts
+from grange.scheduler.pod_conditions import SCHEDULING_GATED
 from grange.scheduler.preemption.budgets import Budgets
-from grange.scheduler.reporter import SCHEDULING_GATED
 
 
 class Intake:

@@ -24,9 +24,9 @@ from grange.placement.nodeaffinity import Affinity
 from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
 from grange.placement.spread import Constraint
-from grange.scheduler import kin
+from grange.scheduler import label_set
 from grange.scheduler.errors import CacheError
-from grange.scheduler.kin import Kin
+from grange.scheduler.label_set import LabelSet
 
 _NO_CLAIMS: Mapping[str, int] = MappingProxyType({})
 
@@ -66,7 +66,7 @@ class PodInfo(msgspec.Struct, gc=False):
     devices: tuple[int, ...] = ()
     disks: tuple[Disk, ...] = ()
     signature: int | None = None
-    kin: Kin | None = None
+    kin: LabelSet | None = None
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
@@ -137,11 +137,11 @@ class PodInfo(msgspec.Struct, gc=False):
             and self.has_required_anti_affinity == other.has_required_anti_affinity
         )
 
-    def kinship(self) -> Kin:
+    def kinship(self) -> LabelSet:
         """The pods that selectors cannot tell from it."""
         found = self.kin
         if found is None:
-            found = self.kin = kin.of(self.pod.metadata)
+            found = self.kin = label_set.of(self.pod.metadata)
         return found
 
     def on(self, node_name: str) -> Self:

@@ -29,8 +29,8 @@ from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.metrics import Instruments
+from grange.scheduler.pod_conditions import Reporter
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ import numpy as np
 from grange.api.selectors import IN
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.podaffinity import Namespaces, PodSelector, Term, Terms
-from grange.scheduler.kin import Kin
+from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
 _LOG_MAX = 8192
@@ -130,8 +130,8 @@ class PodIndex:
         self._terms: list[Term] = []
         self._holders: list[Counter] = []
         # By kin: which terms are about it, of how many; which queries choose it while it stays.
-        self._matches: dict[Kin, tuple[int, tuple[int, ...]]] = {}
-        self._chosen_by: dict[Kin, list[Counter]] = {}
+        self._matches: dict[LabelSet, tuple[int, tuple[int, ...]]] = {}
+        self._chosen_by: dict[LabelSet, list[Counter]] = {}
         self._held: dict[Terms, list[Counter]] = {}
 
     # --- asking ------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class PodIndex:
             label = _demanded(query.selectors)
             where = self._by_rest if label is None else self._by_label.setdefault(label, [])
             where.append((query, found))
-            alike: dict[Kin, bool] = {}
+            alike: dict[LabelSet, bool] = {}
             for name, entry in self._entries.items():
                 chosen = 0
                 for info in entry.pods:
@@ -262,7 +262,7 @@ class PodIndex:
         held = self._held[terms] = [self._holder(term) for term in terms.all]
         return held
 
-    def _chosen(self, query: Query, info: PodInfo, alike: dict[Kin, bool]) -> bool:
+    def _chosen(self, query: Query, info: PodInfo, alike: dict[LabelSet, bool]) -> bool:
         if info.pod.metadata.deletion_timestamp:
             return query.chooses(info, self.namespaces)
         kin = info.kinship()

@@ -24,7 +24,7 @@ from math import floor, inf
 from grange.scheduler.clusterevents import LEFTOVER, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import Profiles
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import (
+from grange.scheduler.queued_pods import (
     GroupKey,
     Heap,
     Pool,

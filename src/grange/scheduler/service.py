@@ -1,7 +1,7 @@
 """The scheduler as a service: informers in, bindings and conditions out.
 
-One task decides, in short slices so that the loop stays responsive (``decider``); binders write
-what was decided (``binder``, ``settler``); writers tell pods why they wait (``reporter``). All of
+One task decides, in short slices so that the loop stays responsive (``schedule_one``); binders write
+what was decided (``binder``, ``binding_result``); writers tell pods why they wait (``pod_conditions``). All of
 them are children of one nursery. What the informers tell comes in by ``intake``. Everything that
 decides is synchronous and lives in ``cycle``; here all is put together, started and asked.
 """
@@ -15,11 +15,10 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import Recorder
 from grange.scheduler import plugins
 from grange.scheduler.binder import Binder, Limits
+from grange.scheduler.binding_result import BindingResults
 from grange.scheduler.cache import Cache
-from grange.scheduler.catchup import catch_up
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Cycle
-from grange.scheduler.decider import Decider
 from grange.scheduler.errors import NotAtWork
 from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.explain.explainer import Explainer
@@ -30,12 +29,13 @@ from grange.scheduler.handlers import Handlers
 from grange.scheduler.intake import Intake
 from grange.scheduler.metrics import instruments
 from grange.scheduler.parts import Informers, Parts
-from grange.scheduler.pools import QueueStatistics
+from grange.scheduler.pod_conditions import Reporter
 from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.reporter import Reporter
-from grange.scheduler.settler import Settler
+from grange.scheduler.queued_pods import QueueStatistics
+from grange.scheduler.schedule_one import SchedulingLoop
+from grange.scheduler.wait_for_sync import catch_up
 
 __all__ = ["Scheduler", "SchedulerConfig"]
 
@@ -121,7 +121,7 @@ class Scheduler:
             reporter=self._reporter,
             history=self._history,
         )
-        self._settler = Settler(parts)
+        self._settler = BindingResults(parts)
         self._evictor = Evictor(
             deps.client,
             self._recorder,
@@ -141,7 +141,7 @@ class Scheduler:
             log=self._log,
         )
         self._intake = Intake(parts, budgets, self._binder)
-        self._decider = Decider(parts, self._settler, self._binder, self._evictor)
+        self._decider = SchedulingLoop(parts, self._settler, self._binder, self._evictor)
         self._explainer = Explainer(
             self._profile_for,
             self.cache,

@@ -12,7 +12,7 @@ from grange.placement.node_usage import IDLE, charged
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
-from grange.scheduler.cycle import Batch, Cycle, Outcome, Placed, Unplaced
+from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable
 from grange.scheduler.framework import Plugin, Profile
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.nodeinfo import PodInfo
@@ -140,14 +140,14 @@ class Bench:
 
     def _follow(self, outcome: Outcome) -> None:
         match outcome:
-            case Placed():
+            case Assumed():
                 name = outcome.info.pod.metadata.name
                 assert name not in self.where, f"{name} is placed twice"
                 self.where[name] = outcome.node_name
                 self.order.append(name)
                 self.why.pop(name, None)
                 self.infos[name] = outcome.info
-            case Unplaced(queued, rejection, room):
+            case Unschedulable(queued, rejection, room):
                 self.why[queued.info.pod.metadata.name] = rejection.message
                 self.rejectors[queued.info.pod.metadata.name] = rejection.plugins
                 if room is not None and room.nominated:

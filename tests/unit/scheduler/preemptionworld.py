@@ -6,8 +6,9 @@ import msgspec
 
 from grange.api.kinds.pod import DISRUPTION_TARGET
 from grange.api.meta import Condition
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
+from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, PostFilterResult, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated, Nominator
@@ -87,7 +88,7 @@ class World:
         """Whether the pod passes on the node as it is, and whether a refusal is final."""
         beside = self.nominator.beside(info) or Nominated()
         beside = Nominated(level={name: beside.on(name) for name in beside.level})
-        judge = serial._Judge(PROFILE, CycleState(), info, self.truth, beside)
+        judge = reference._Judge(PROFILE, CycleState(), info, self.truth, beside)
         status = judge.status(self.truth.node_info_map[node])
         return status.ok, status.code.value == "UnschedulableAndUnresolvable"
 
@@ -160,6 +161,6 @@ class World:
         pods = list(entry.pods)
         for item in pods:
             self.truth.take_out(item)
-        status = serial._filter(PROFILE, CycleState(), info, entry)
+        status = reference._filter(PROFILE, CycleState(), info, entry)
         self.truth.put_back_all()
         return status.ok

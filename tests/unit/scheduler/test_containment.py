@@ -6,7 +6,7 @@ import pytest
 from tests.unit.scheduler.gangworld import Bench
 
 from grange.scheduler import plugins
-from grange.scheduler.cycle import Unplaced
+from grange.scheduler.cycle import Unschedulable
 from grange.scheduler.framework import (
     CycleState,
     Handle,
@@ -14,7 +14,7 @@ from grange.scheduler.framework import (
     PostFilterResult,
 )
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import Pool
+from grange.scheduler.queued_pods import Pool
 
 
 class _Careless:
@@ -46,7 +46,7 @@ def test_trials_that_were_broken_off_are_taken_back() -> None:
     snapshot = bench.cycle.snapshot
     assert snapshot.assumed == ["uid-big"]
     outcome = bench.cycle.contain(caught.value, bench.now)
-    assert isinstance(outcome, Unplaced)
+    assert isinstance(outcome, Unschedulable)
     assert outcome.rejection.error
     assert snapshot.assumed == []
     assert [info.uid for info in snapshot.node_info_map["a"].pods] == ["uid-runs"]

@@ -16,9 +16,9 @@ from grange.api.kinds.workloads import CoreReplicationController, Workload
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.scheduler import serial
-from grange.scheduler.decision import Rejection
 from grange.scheduler.defaultspread import ZONE, DefaultSpread
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import PodInfo
 from grange.sim import builders
@@ -153,13 +153,13 @@ class Spread(World):
         self.defaults.put(service("red", colour="red"))
         self.spread = 0
 
-    def decide(self, pod: Pod) -> str | Rejection:
+    def decide(self, pod: Pod) -> str | Diagnosis:
         self.cache.update_node_info_snapshot(self.snapshot)
         info = PodInfo.of(pod)
         info.spread = info.spread or self.defaults.of(pod)
         self.spread += bool(info.spread)
         found = self.engine.decide(info)
-        assert found == serial.decide(PROFILE, CycleState(), info, self.snapshot)
+        assert found == reference.decide(PROFILE, CycleState(), info, self.snapshot)
         return found
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings, strategies as st
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import NO_NODES, Rejection
-from grange.scheduler.engine import Engine
+from grange.scheduler.diagnosis import NO_NODES, Diagnosis
+from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -31,18 +31,18 @@ class World:
         self.snapshot = NodeInfoSnapshot()
         self.engine = Engine(profile, self.snapshot)
 
-    def decide(self, pod: Pod) -> str | Rejection:
+    def decide(self, pod: Pod) -> str | Diagnosis:
         self.cache.update_node_info_snapshot(self.snapshot)
         return self.engine.decide(PodInfo.of(pod))
 
-    def place(self, pod: Pod) -> str | Rejection:
+    def place(self, pod: Pod) -> str | Diagnosis:
         found = self.decide(pod)
         if isinstance(found, str):
             self.cache.assume_pod(PodInfo.of(pod).on(found), self.snapshot)
         return found
 
-    def reference(self, pod: Pod) -> str | Rejection:
-        return serial.decide(self.profile, CycleState(), PodInfo.of(pod), self.snapshot)
+    def reference(self, pod: Pod) -> str | Diagnosis:
+        return reference.decide(self.profile, CycleState(), PodInfo.of(pod), self.snapshot)
 
 
 AMOUNT = st.integers(0, 3)
@@ -280,7 +280,7 @@ def test_emptiest_node_wins_and_ties_follow_tree_order() -> None:
 
 def test_without_nodes_the_message_says_so() -> None:
     found = World().decide(builders.pod("p"))
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.message == NO_NODES
     assert "NodeResourcesFit" in found.plugins
 
@@ -307,7 +307,7 @@ def test_reasons_are_counted_per_node_and_sorted() -> None:
         },
     )
     found = world.decide(pod)
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.message == (
         "0/5 nodes are available: 1 Insufficient memory, 1 Too many pods, "
         "1 node(s) didn't match Pod's node affinity/selector, "
@@ -331,7 +331,7 @@ def test_terms_that_name_nodes_look_at_those_only() -> None:
     named: dict[str, Any] = {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
     assert world.place(builders.pod("p", **named)) == "n7"
     found = world.decide(builders.pod("q", requests={"cpu": 9}, **named))
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.message == (
         "0/9 nodes are available: 1 Insufficient cpu, "
         "8 node(s) didn't satisfy plugin(s) [NodeAffinity]."
@@ -345,7 +345,7 @@ def test_terms_that_name_different_nodes_conflict() -> None:
     fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("a", "b")]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     found = world.decide(builders.pod("p", affinity={"nodeAffinity": {REQUIRED: terms}}))
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert "conflict" in found.message
 
 

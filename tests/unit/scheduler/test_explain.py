@@ -11,9 +11,9 @@ from tests.unit.scheduler.test_neighbours import HOST, MUST, PROFILE, VERBS, Dic
 from grange.api.explanation import Explanation, State
 from grange.api.kinds.pod import Pod
 from grange.base.clock import Clock
-from grange.scheduler import serial
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import reference
 from grange.scheduler.explain import blocking_pods, changes
 from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord, AttemptResult
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
@@ -31,14 +31,14 @@ from grange.sim import builders
 class Surveyed(World):
     """Explains every decision and holds the explanation to it."""
 
-    def decide(self, pod: Pod) -> str | Rejection:
+    def decide(self, pod: Pod) -> str | Diagnosis:
         found = super().decide(pod)
         info = PodInfo.of(pod)
-        if isinstance(found, Rejection) and (found.pre_filter or not found.num_nodes):
+        if isinstance(found, Diagnosis) and (found.pre_filter or not found.num_nodes):
             return found
         evaluation = Evaluation(PROFILE, info, self.snapshot)
         names = self.snapshot.table.names
-        if isinstance(found, Rejection):
+        if isinstance(found, Diagnosis):
             assert evaluation.rejection == found
             assert not evaluation.feasible.any()
             for row in evaluation.nearest(5):
@@ -66,7 +66,7 @@ class Surveyed(World):
 
     def tried(self, changed: PodInfo, promised: set[str]) -> None:
         """A changed pod goes where it was said to fit, or somewhere it likes better."""
-        check = serial.decide(PROFILE, CycleState(), changed, self.snapshot)
+        check = reference.decide(PROFILE, CycleState(), changed, self.snapshot)
         assert isinstance(check, str), "what is shown as a change helps"
         fits = Evaluation(PROFILE, changed, self.snapshot).feasible
         assert all(fits[self.snapshot.table.rows[name]] for name in promised)
@@ -126,8 +126,8 @@ class Scene:
         queued = self.queue.pop(0.0)
         if queued is not None:
             self.cache.update_node_info_snapshot(self.snapshot)
-            found = serial.decide(PROFILE, CycleState(), info, self.snapshot)
-            assert isinstance(found, Rejection)
+            found = reference.decide(PROFILE, CycleState(), info, self.snapshot)
+            assert isinstance(found, Diagnosis)
             self.attempts.rejected(info.uid, found, 0.0)
             self.queue.turn_down(queued, found.plugins, 0.0)
         answer = self.explainer.explain(pod)
@@ -373,7 +373,7 @@ async def test_a_claim_that_nobody_can_meet(scene: Scene) -> None:
     assert answer.attempts[0].plugins == ("VolumeBinding",)
     scene.cache.update_node_info_snapshot(scene.snapshot)
     scratch = builders.pod("scratch", volumes=[{"name": "data", "emptyDir": {}}])
-    found = serial.decide(PROFILE, CycleState(), PodInfo.of(scratch), scene.snapshot)
+    found = reference.decide(PROFILE, CycleState(), PodInfo.of(scratch), scene.snapshot)
     assert found == "a"
 
 
@@ -483,9 +483,9 @@ async def test_pods_of_others_and_pods_that_are_done(scene: Scene) -> None:
 # --- bounds ------------------------------------------------------------------------------------
 
 
-def rejection(number: int = 0, reasons: int = 1) -> Rejection:
+def rejection(number: int = 0, reasons: int = 1) -> Diagnosis:
     counts = tuple((f"reason {number} {at:04}", at + 1) for at in range(reasons))
-    return Rejection(reasons, counts, frozenset({"P"}))
+    return Diagnosis(reasons, counts, frozenset({"P"}))
 
 
 def test_attempts_that_end_alike_are_one_entry() -> None:

@@ -21,7 +21,7 @@ from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.framework import Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.permits import Permits
+from grange.scheduler.waiting_pods import WaitingPods
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 CPU = {"cpu": "1"}
@@ -254,13 +254,13 @@ class Gatekeeper:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.permits: Permits[PodInfo] | None = None
+        self.permits: WaitingPods[PodInfo] | None = None
         self.uid = ""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         if pod.pod.metadata.name != self.name:
             return Status(Code.SUCCESS)
-        self.permits, self.uid = state.read(Permits), pod.uid
+        self.permits, self.uid = state.read(WaitingPods), pod.uid
         return Status(Code.WAIT, wait_s=60.0)
 
 

@@ -10,7 +10,7 @@ from grange.scheduler.clusterevents import NODE_ADD
 from grange.scheduler.cycle import Batch
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Status
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import Pool
+from grange.scheduler.queued_pods import Pool
 from grange.sim import builders
 
 ONE = {"cpu": "1", "memory": "1Gi", "pods": "10"}

@@ -14,7 +14,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import devices
 from grange.placement.node_usage import NONE_HELD
-from grange.scheduler.configuration import configure
+from grange.scheduler.component_config import configure
 
 
 def milli(amount: int) -> dict[str, Any]:

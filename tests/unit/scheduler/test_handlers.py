@@ -13,8 +13,8 @@ from grange.scheduler.clusterevents import Action, Subject, pod_update
 from grange.scheduler.framework import Profile
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import Pool
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import Pool
 from grange.sim import builders
 
 PROFILE = Profile(plugins.DEFAULT)

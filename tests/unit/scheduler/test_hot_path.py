@@ -6,9 +6,10 @@ from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.cycle import Cycle, Placed, Unplaced
+from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
+from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
@@ -67,10 +68,10 @@ class Cluster:
             outcome = self.cycle.run_one(0.0)
             if outcome is None:
                 return placed
-            assert isinstance(outcome, Placed | Unplaced)
+            assert isinstance(outcome, Assumed | Unschedulable)
             pod = self.waiting.pop(outcome.queued.uid)
-            expected = serial.decide(PROFILE, CycleState(), PodInfo.of(pod), self.plain)
-            if isinstance(outcome, Placed):
+            expected = reference.decide(PROFILE, CycleState(), PodInfo.of(pod), self.plain)
+            if isinstance(outcome, Assumed):
                 assert outcome.node_name == expected
                 self.placed.append(outcome.info.pod)
                 placed += 1

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from grange.api.kinds.node import ContainerImage, Node
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
@@ -22,8 +22,8 @@ from grange.scheduler.clusterevents import (
     ClusterEvent,
     Subject,
 )
-from grange.scheduler.decision import Rejection
-from grange.scheduler.engine import Engine
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins import imagelocality
@@ -52,14 +52,14 @@ class World:
     def put(self, name: str, node: str, **options: Any) -> None:
         self.cache.add_pod(builders.pod(name, nodeName=node, **options))
 
-    def decide(self, pod: Pod) -> str | Rejection:
+    def decide(self, pod: Pod) -> str | Diagnosis:
         self.cache.update_node_info_snapshot(self.snapshot)
         info = PodInfo.of(pod)
         found = self.engine.decide(info)
-        assert found == serial.decide(PROFILE, CycleState(), info, self.snapshot)
+        assert found == reference.decide(PROFILE, CycleState(), info, self.snapshot)
         return found
 
-    def place(self, pod: Pod) -> str | Rejection:
+    def place(self, pod: Pod) -> str | Diagnosis:
         found = self.decide(pod)
         if isinstance(found, str):
             follow = self.engine.statistics.decisions % 3 > 0
@@ -68,7 +68,7 @@ class World:
 
     def refusal(self, pod: Pod) -> str:
         found = self.decide(pod)
-        assert isinstance(found, Rejection)
+        assert isinstance(found, Diagnosis)
         return found.message
 
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds.pod import Pod
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import Rejection
-from grange.scheduler.engine import Engine
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import Engine, reference
+from grange.scheduler.engine.sampling import Rotation
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
-from grange.scheduler.sampling import Rotation
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -53,10 +53,10 @@ class World:
     def put(self, info: PodInfo, node: str) -> None:
         self.cache.add_pod(info.on(node))
 
-    def decide(self, info: PodInfo) -> str | Rejection:
+    def decide(self, info: PodInfo) -> str | Diagnosis:
         self.cache.update_node_info_snapshot(self.snapshot)
         nominated = self.nominator.beside(info)
-        expected = serial.decide(
+        expected = reference.decide(
             self.profile, CycleState(), info, self.snapshot, self.other, nominated
         )
         found = self.engine.decide(info, CycleState(), nominated)
@@ -65,8 +65,8 @@ class World:
         return found
 
 
-def message(found: str | Rejection) -> str:
-    assert isinstance(found, Rejection)
+def message(found: str | Diagnosis) -> str:
+    assert isinstance(found, Diagnosis)
     return found.message
 
 

@@ -12,8 +12,9 @@ from tests.unit.scheduler.preemptionworld import HOST, PROFILE, REQUIRED, ZONE, 
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
-from grange.scheduler import plugins, serial
-from grange.scheduler.decision import Narrowed, Rejection
+from grange.scheduler import plugins
+from grange.scheduler.diagnosis import Diagnosis, Narrowed
+from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError
@@ -112,8 +113,8 @@ def test_check_109_the_evaluator_equals_a_naive_one(
                 narrowed = Narrowed()
                 state = CycleState()
                 if not isinstance(
-                    serial.choose(PROFILE, state, info, world.truth, narrowed, None, nominated),
-                    Rejection,
+                    reference.choose(PROFILE, state, info, world.truth, narrowed, None, nominated),
+                    Diagnosis,
                 ):
                     continue
                 expected = world.expected(info)

@@ -10,10 +10,10 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.scheduler.preemptionworld import HOST, PROFILE, REQUIRED, World, leaving, pod
 
 from grange.api.selectors import Labels
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.changelog import ChangeLog
-from grange.scheduler.decision import Rejection
-from grange.scheduler.engine import Engine
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import (
     PASS,
     Code,
@@ -51,12 +51,12 @@ class Kept(World):
         super().__init__(settings, offset)
         self.engine = Engine(PROFILE, self.snapshot)
 
-    def decide(self, info: PodInfo) -> str | Rejection:
+    def decide(self, info: PodInfo) -> str | Diagnosis:
         """As the reference decides."""
         self.cache.update_node_info_snapshot(self.snapshot)
         self.cache.update_node_info_snapshot(self.truth)
         nominated = self.nominator.beside(info)
-        expected = serial.decide(PROFILE, CycleState(), info, self.truth, None, nominated)
+        expected = reference.decide(PROFILE, CycleState(), info, self.truth, None, nominated)
         found = self.engine.decide(info, CycleState(), nominated)
         assert found == expected
         return found
@@ -138,7 +138,7 @@ class History:
         info = pod(name, priority, cpu, memory=memory)
         if self.waiting and pick % 3 == 0:
             info = self.waiting[self.some(self.waiting, pick)]
-        if not isinstance(self.world.decide(info), Rejection):
+        if not isinstance(self.world.decide(info), Diagnosis):
             return
         room = self.world.preempt(info)
         if room is not None:
@@ -287,12 +287,12 @@ def test_what_a_pod_is_told_on_its_own_node_is_for_itself_alone() -> None:
     mine = pod("mine", 9, "3")
     world.nominator.put(mine, "a")
     for _ in range(2):
-        assert isinstance(world.decide(mine), Rejection)
+        assert isinstance(world.decide(mine), Diagnosis)
         assert world.victims(mine) == ("a", ["low"])
-        assert isinstance(world.decide(pod("other", 9, "3")), Rejection)
+        assert isinstance(world.decide(pod("other", 9, "3")), Diagnosis)
         assert world.victims(pod("other", 9, "3")) == (None, [])
     world.cache.remove_pod(pod("low", 1, "4").on("a").pod)
-    assert isinstance(world.decide(pod("other", 9, "3")), Rejection)
+    assert isinstance(world.decide(pod("other", 9, "3")), Diagnosis)
     assert world.decide(mine) == "a"
 
 
@@ -433,7 +433,7 @@ def room(world: Kept, number: int) -> list[PodInfo]:
     wanting = pod(f"high{number}", 9, "3")
     world.cache.update_node_info_snapshot(world.snapshot)
     nominated = world.nominator.beside(wanting)
-    assert isinstance(world.engine.decide(wanting, CycleState(), nominated), Rejection)
+    assert isinstance(world.engine.decide(wanting, CycleState(), nominated), Diagnosis)
     found = world.ask(wanting)
     assert found.nominated
     world.nominator.put(wanting, found.nominated)
@@ -473,15 +473,15 @@ def test_a_rejection_that_is_told_again_counts_what_changed() -> None:
     world.nominator.put(pod("promised", 20, "4"), "a")
     asking = [pod(name, 9, "3", memory="20Gi") for name in ("one", "two", "three")]
     told = world.decide(asking[0])
-    assert isinstance(told, Rejection)
+    assert isinstance(told, Diagnosis)
     assert told.counts == (("Insufficient cpu", 2),)
     world.put(pod("more", 20, "0", memory="16Gi"), "b")
     told = world.decide(asking[1])
-    assert isinstance(told, Rejection)
+    assert isinstance(told, Diagnosis)
     assert told.counts == (("Insufficient cpu", 2), ("Insufficient memory", 1))
     world.cache.remove_pod(pod("on-b", 20, "4").on("b").pod)
     told = world.decide(asking[2])
-    assert isinstance(told, Rejection)
+    assert isinstance(told, Diagnosis)
     assert told.counts == (("Insufficient cpu", 1), ("Insufficient memory", 1))
 
 

@@ -10,6 +10,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import Code, CycleState, Profile, Status
 from grange.scheduler.nodeinfo import PodInfo
@@ -18,7 +19,6 @@ from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.choice import pick_one
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.trial import Trial
 from grange.sim import builders
 
 PROFILE = Profile(plugins.DEFAULT)
@@ -56,9 +56,9 @@ class Cluster:
         self.budgets.put(Budget("default", name, selector, allowed, frozenset(disrupted)))
         return self
 
-    def trial(self, wanting: Pod) -> Trial:
+    def trial(self, wanting: Pod) -> DryRun:
         self.cache.update_node_info_snapshot(self.snapshot)
-        return Trial(PROFILE, CycleState(), PodInfo.of(wanting), self.snapshot)
+        return DryRun(PROFILE, CycleState(), PodInfo.of(wanting), self.snapshot)
 
     def select(self, wanting: Pod, on: str = "n", *nominated: Pod) -> Victims | Status:
         trial = self.trial(wanting)

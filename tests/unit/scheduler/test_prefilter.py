@@ -6,7 +6,7 @@ import pytest
 
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import EVERY_NODE, Narrowed, Rejection, pre_filter
+from grange.scheduler.diagnosis import EVERY_NODE, Diagnosis, Narrowed, pre_filter
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -46,7 +46,7 @@ def names(*wanted: str) -> Says:
     return Says(PreFilterResult(SUCCESS, frozenset(wanted)))
 
 
-def ask(*answers: Says, nodes: int = 3) -> Narrowed | Rejection:
+def ask(*answers: Says, nodes: int = 3) -> Narrowed | Diagnosis:
     """What comes of these plugins' answers, P0, P1, … in this order."""
     mine = [Plugin(f"P{at}", pre_filter=item) for at, item in enumerate(answers)]
     others = [item for item in plugins.DEFAULT if item.queue_sort or item.bind]
@@ -63,7 +63,7 @@ def test_check_115_a_plain_refusal_keeps_the_others_going() -> None:
     first, second = says(Code.UNSCHEDULABLE, "no"), says(Code.UNSCHEDULABLE, "neither")
     last = says(Code.SUCCESS)
     found = ask(first, second, last)
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert (found.pre_filter, found.plugins, found.error) == ("no", frozenset({"P0"}), False)
     assert [item.asked for item in (first, second, last)] == [1, 1, 1]
 
@@ -71,17 +71,17 @@ def test_check_115_a_plain_refusal_keeps_the_others_going() -> None:
 def test_check_115_an_unresolvable_refusal_ends_it() -> None:
     first, second = says(Code.UNRESOLVABLE, "never"), says(Code.SUCCESS)
     found = ask(first, second)
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.pre_filter == "never"
     assert (first.asked, second.asked) == (1, 0)
     late = ask(says(Code.UNSCHEDULABLE, "no"), says(Code.UNRESOLVABLE, "never"))
-    assert isinstance(late, Rejection)
+    assert isinstance(late, Diagnosis)
     assert (late.pre_filter, late.plugins) == ("never", frozenset({"P1"}))
 
 
 def test_check_115_an_error_ends_it_as_an_error() -> None:
     found = ask(says(Code.ERROR, "broken"), says(Code.SUCCESS))
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.error
 
 
@@ -98,7 +98,7 @@ def test_check_115_named_nodes_are_intersected() -> None:
 def test_check_115_disjoint_names_leave_nothing() -> None:
     """Nobody's pods are in the way, so removing some would not help: who named them is told."""
     found = ask(names("n0"), names("n1"))
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.plugins == frozenset({"P0", "P1"})
     assert "simultaneously" in found.pre_filter
     assert not found.error
@@ -107,20 +107,20 @@ def test_check_115_disjoint_names_leave_nothing() -> None:
 def test_check_115_without_nodes_nobody_is_asked() -> None:
     first = says(Code.SUCCESS)
     found = ask(first, nodes=0)
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.message == "no nodes available to schedule pods"
     assert first.asked == 0
 
 
 def test_message_lists_every_reason_up_to_its_bound() -> None:
     counts = tuple((f"reason {number:03}", 1) for number in range(300))
-    message = Rejection(300, counts).message
+    message = Diagnosis(300, counts).message
     assert message.count("1 reason ") == 256
     assert message.endswith("44 for other reasons.")
 
 
 def test_message_ends_with_preemption() -> None:
-    found = Rejection(2, (("Insufficient cpu", 2),), nominated="n", post_filter="no.")
+    found = Diagnosis(2, (("Insufficient cpu", 2),), nominated="n", post_filter="no.")
     assert found.message == (
         "0/2 nodes are available: 2 Insufficient cpu. Nominated to n. preemption: no."
     )

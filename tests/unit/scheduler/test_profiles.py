@@ -9,14 +9,14 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.base.rng import Stream
-from grange.scheduler import plugins, serial
+from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
-from grange.scheduler.configuration import configure
-from grange.scheduler.decision import Rejection
-from grange.scheduler.engine import Engine
+from grange.scheduler.component_config import configure
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.engine import Engine, reference
+from grange.scheduler.engine.sampling import Rotation, num_feasible_nodes_to_find
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.sampling import Rotation, num_feasible_nodes_to_find
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -48,16 +48,16 @@ class World:
         self.mine, self.theirs = Rotation(), Rotation()
         self.engine = Engine(profile, self.snapshot, rotation=self.mine)
 
-    def decide(self, pod: Pod) -> str | Rejection:
+    def decide(self, pod: Pod) -> str | Diagnosis:
         self.cache.update_node_info_snapshot(self.snapshot)
         info = PodInfo.of(pod)
         found = self.engine.decide(info)
         state = CycleState()
-        assert found == serial.decide(self.profile, state, info, self.snapshot, self.theirs)
+        assert found == reference.decide(self.profile, state, info, self.snapshot, self.theirs)
         assert self.mine.start == self.theirs.start
         return found
 
-    def place(self, pod: Pod) -> str | Rejection:
+    def place(self, pod: Pod) -> str | Diagnosis:
         found = self.decide(pod)
         if isinstance(found, str):
             self.cache.assume_pod(self.on(pod, found))

@@ -21,8 +21,8 @@ from grange.scheduler.clusterevents import (
 )
 from grange.scheduler.framework import Plugin, Profile
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import Pool, QueuedPod, QueueSettings
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import Pool, QueuedPod, QueueSettings
 from grange.sim import builders
 
 PROFILE = Profile(plugins.DEFAULT)

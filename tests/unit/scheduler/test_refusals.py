@@ -7,7 +7,7 @@ import pytest
 from tests.unit.scheduler.test_neighbours import World
 
 from grange.api.kinds.node import Node
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
 from grange.sim import builders
 
 READ_ONLY = {"readOnly": True}
@@ -61,7 +61,7 @@ def test_disk_is_free_when_its_last_user_goes() -> None:
     made.nodes("n")
     first = builders.pod("first", nodeName="n", **volume(AWS))
     made.cache.add_pod(first)
-    assert isinstance(made.decide(builders.pod("p", **volume(AWS))), Rejection)
+    assert isinstance(made.decide(builders.pod("p", **volume(AWS))), Diagnosis)
     made.cache.remove_pod(first)
     assert made.place(builders.pod("p", **volume(AWS))) == "n"
 
@@ -85,7 +85,7 @@ def test_pod_waits_for_a_node_that_declares_its_features() -> None:
         "0/1 nodes are available: 1 node(s) didn't match Pod's required features."
     )
     made.cache.update_node(None, declaring("old", "Other"))
-    assert isinstance(made.decide(pod), Rejection)
+    assert isinstance(made.decide(pod), Diagnosis)
     made.cache.update_node(None, declaring("old", "RestartAllContainersOnContainerExits"))
     assert made.place(pod) == "old"
 
@@ -132,6 +132,6 @@ def test_preference_that_cannot_be_evaluated_is_an_error() -> None:
     preferred = [{"weight": 1, "preference": term}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     found = made.decide(builders.pod("p", affinity=affinity))
-    assert isinstance(found, Rejection)
+    assert isinstance(found, Diagnosis)
     assert found.error
     assert "preference.matchExpressions[0].values: must be one integer" in found.message

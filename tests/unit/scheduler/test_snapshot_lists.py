@@ -10,9 +10,9 @@ from tests.unit.scheduler.test_neighbours import HOST, MUST, PROFILE
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.log import Logger
-from grange.scheduler import serial
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import Narrowed, Rejection
+from grange.scheduler.diagnosis import Diagnosis, Narrowed
+from grange.scheduler.engine import reference
 from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import CycleState
 from grange.scheduler.handlers import Handlers
@@ -76,11 +76,11 @@ def test_check_88_nodes_have_their_pods_and_affinity_lists(log: Logger) -> None:
 # --- a part of the nodes -----------------------------------------------------------------------
 
 
-def choose(snapshot: NodeInfoSnapshot, *names: str, **options: Any) -> str | Rejection:
+def choose(snapshot: NodeInfoSnapshot, *names: str, **options: Any) -> str | Diagnosis:
     """A decision among these nodes only; among all where none are named."""
     pod = PodInfo.of(builders.pod("new", **options))
     narrowed = Narrowed(frozenset(names), ("Test",)) if names else Narrowed()
-    return serial.choose(PROFILE, CycleState(), pod, snapshot, narrowed)
+    return reference.choose(PROFILE, CycleState(), pod, snapshot, narrowed)
 
 
 def test_check_90_candidates_can_be_narrowed_down(log: Logger) -> None:
@@ -93,7 +93,7 @@ def test_check_90_candidates_can_be_narrowed_down(log: Logger) -> None:
     assert choose(snapshot, "b", "c", requests={"cpu": "1"}) == "b"
     assert choose(snapshot, "c", "elsewhere", requests={"cpu": "1"}) == "c"
     refused = choose(snapshot, "elsewhere")
-    assert isinstance(refused, Rejection)
+    assert isinstance(refused, Diagnosis)
     assert dict(refused.counts) == {"node(s) didn't satisfy plugin(s) [Test]": 3}
     assert snapshot.node_info_list == before
     assert snapshot.get("a") is before[0]

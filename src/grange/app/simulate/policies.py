@@ -8,7 +8,7 @@ import click
 from grange.api.meta import Document
 from grange.app import scheduling
 from grange.placement.fragmentation import PodKind
-from grange.scheduler.configuration import Configured, configure
+from grange.scheduler.component_config import Configured, configure
 from grange.scheduler.plugin_args import API_VERSION
 
 DEFAULT = "default"

@@ -22,8 +22,8 @@ from grange.base.rng import Stream
 from grange.placement import devices
 from grange.placement.fragmentation import Workload
 from grange.scheduler.cache import Cache
-from grange.scheduler.configuration import Configured
-from grange.scheduler.cycle import Cycle, Placed, Unplaced
+from grange.scheduler.component_config import Configured
+from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.queue import SchedulingQueue
 
@@ -258,12 +258,12 @@ class Replay:
             outcome = self._cycle.run_one(self.now)
             if outcome is None:
                 return
-            if isinstance(outcome, Placed):
+            if isinstance(outcome, Assumed):
                 self._settle(outcome, run)
-            elif isinstance(outcome, Unplaced):
+            elif isinstance(outcome, Unschedulable):
                 self._last[outcome.queued.uid] = _summary(outcome)
 
-    def _settle(self, placed: Placed, run: Run) -> None:
+    def _settle(self, placed: Assumed, run: Run) -> None:
         pod = placed.info.pod
         arrival, since = self._waiting.pop(placed.uid)
         self._last.pop(placed.uid, None)
@@ -276,7 +276,7 @@ class Replay:
             heapq.heappush(self._leaving, (self.now + arrival.stays_s, next(self._tickets), pod))
 
 
-def _summary(outcome: Unplaced) -> str:
+def _summary(outcome: Unschedulable) -> str:
     """What most nodes said."""
     rejection = outcome.rejection
     if rejection.pre_filter or not rejection.counts:

@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
 
 _EACH = 8
 _WAITING = 10_000
@@ -45,7 +45,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
     times: int = 1
     node: str = ""
     score: int = -1
-    rejection: Rejection | None = None
+    rejection: Diagnosis | None = None
 
 
 class AttemptHistory:
@@ -92,7 +92,7 @@ class AttemptHistory:
         while len(self._placed) > self._placed_max:
             self._placed.popitem(last=False)
 
-    def rejected(self, uid: str, rejection: Rejection, now: float) -> None:
+    def rejected(self, uid: str, rejection: Diagnosis, now: float) -> None:
         """There was no node for it."""
         entries = self._waiting.get(uid)
         if entries is None:
@@ -117,11 +117,11 @@ class AttemptHistory:
         self._placed.pop(uid, None)
 
 
-def _alike(one: Rejection | None, other: Rejection) -> bool:
+def _alike(one: Diagnosis | None, other: Diagnosis) -> bool:
     return one is other or one == _bounded(other)
 
 
-def _bounded(rejection: Rejection) -> Rejection:
+def _bounded(rejection: Diagnosis) -> Diagnosis:
     """The same with its most frequent reasons only."""
     if len(rejection.counts) <= _REASONS:
         return rejection

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from grange.api.kinds.podgroup import GROUP_LABEL
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.plugins.resources_fit import Amount
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-from grange.scheduler.trial import Trial
 
 _NODES = 32
 _PODS_EACH = 64
@@ -64,7 +64,7 @@ def find(
         near: rows worth trying, the nearest first.
         limit: how many to find.
     """
-    trial = Trial(profile, state, evaluation.pod, evaluation.snapshot)
+    trial = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
     fit = evaluation.demands.get("NodeResourcesFit")
     budget, each = _TRIALS, _DEAR if trial.rules else 1
     found: list[BlockingPod] = []

@@ -13,8 +13,8 @@ import numpy as np
 
 from grange.api.explanation import Change
 from grange.placement.columns import Integers, Mask
-from grange.scheduler import decision
-from grange.scheduler.decision import Rejection
+from grange.scheduler import diagnosis
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import blocking_pods
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.explanation import Remedy
@@ -86,8 +86,8 @@ def _fits(
 ) -> Mask:
     """By row, whether a changed pod would fit."""
     state, snapshot = CycleState(), evaluation.snapshot
-    narrowed = decision.pre_filter(profile, state, pod, snapshot)
-    if isinstance(narrowed, Rejection):
+    narrowed = diagnosis.pre_filter(profile, state, pod, snapshot)
+    if isinstance(narrowed, Diagnosis):
         return np.zeros(len(evaluation.valid), np.bool_)
     changed = Evaluation(profile, pod, snapshot)
     apply_nominations(profile, state, changed, nominated)

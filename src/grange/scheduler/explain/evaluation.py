@@ -12,7 +12,7 @@ import numpy as np
 
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
-from grange.scheduler.decision import Rejection, Tally
+from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.domains import EveryRow
 from grange.scheduler.explain.explanation import ExplanationInputs, Plain, PluginExplanation
 from grange.scheduler.explain.plugins import TABLE
@@ -50,7 +50,7 @@ class Evaluation:
         self._left: Integers = np.flatnonzero(self.valid)
         self._ask_filters()
         self._ask_about_others()
-        self.rejection: Rejection = self._tally.rejection(snapshot.num_nodes)
+        self.rejection: Diagnosis = self._tally.rejection(snapshot.num_nodes)
 
     def _ask_filters(self) -> None:
         table, pod = self.snapshot.table, self.pod

@@ -22,9 +22,9 @@ from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import ObjectMeta
 from grange.base.clock import Clock
 from grange.placement.columns import Integers
-from grange.scheduler import decision
+from grange.scheduler import diagnosis
 from grange.scheduler.cache import Cache
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
@@ -32,8 +32,8 @@ from grange.scheduler.explain.nominations import apply_nominations
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
-from grange.scheduler.pools import Pool, QueuedPod
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import Pool, QueuedPod
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NEAREST = 5
@@ -213,8 +213,8 @@ class Explainer:
             summary += f"; room is being made for it on {nominated}"
             answer = replace(answer, summary=summary, node=nominated)
         state = CycleState()
-        stopped = decision.pre_filter(profile, state, queued.info, self._snapshot)
-        if isinstance(stopped, Rejection):
+        stopped = diagnosis.pre_filter(profile, state, queued.info, self._snapshot)
+        if isinstance(stopped, Diagnosis):
             return self._of_stopped(answer, stopped)
         answer = self._of_surveyed(answer, profile, state, queued.info)
         if together and answer.feasible:
@@ -235,7 +235,7 @@ class Explainer:
             hint = ""
         return replace(answer, state=State.GATED, summary=summary, hint=hint)
 
-    def _of_stopped(self, answer: Explanation, stopped: Rejection) -> Explanation:
+    def _of_stopped(self, answer: Explanation, stopped: Diagnosis) -> Explanation:
         if not stopped.num_nodes:
             hint = "start an agent, or add a node"
             return replace(answer, summary=f"{answer.summary}: there are no nodes", hint=hint)

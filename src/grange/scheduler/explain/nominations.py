@@ -3,11 +3,11 @@
 import numpy as np
 
 from grange.placement.columns import Integers, Mask
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.explanation import Amounts, Remedy
 from grange.scheduler.framework import CycleState, Profile, Status
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.trial import Trial
 
 NAME = "nominations"
 
@@ -43,7 +43,7 @@ def apply_nominations(
     if nominated is None:
         return
     demand, table = Nominations(evaluation, nominated), evaluation.snapshot.table
-    trial = Trial(profile, state, evaluation.pod, evaluation.snapshot)
+    trial = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
     found: list[Status] = []
     refused: Mask = np.zeros(len(evaluation.valid), np.bool_)
     for name in nominated.level:

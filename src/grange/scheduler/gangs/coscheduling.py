@@ -21,8 +21,8 @@ from grange.api.kinds.podgroup import PREFERRED
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
-from grange.scheduler.cycle import Batch, Cycle, Outcome, Placed, Unplaced, Waiting
-from grange.scheduler.decision import Rejection
+from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable, Waiting
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import PostFilterResult, Profiles
 from grange.scheduler.gangs import capacity, quotas, reservation
@@ -37,8 +37,8 @@ from grange.scheduler.gangs.topology_options import views
 from grange.scheduler.gangs.transaction import Transaction
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import QueuedPod
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import QueuedPod
 
 GANG = "GangScheduling"
 """Who turns down pods that wait for others of their group."""
@@ -147,7 +147,7 @@ class Coscheduling:
         if gang.started or gang.num_counted >= gang.min_member:
             if self._held_back(gang):
                 self._queue.turn_down(queued, _ASLEEP, now)
-                return Unplaced(queued, self._rejection(HELD_BACK, _ASLEEP))
+                return Unschedulable(queued, self._rejection(HELD_BACK, _ASLEEP))
             return self._single(queued, gang.queue, now)
         if gang.num_present < gang.min_member:
             message = f"waits for minMember: {gang.num_present} of {gang.min_member} pods exist"
@@ -155,14 +155,14 @@ class Coscheduling:
             return self._put_aside(gang, queued, TOO_FEW, message, now, told=told)
         return self._try(gang, queued, now)
 
-    def placed(self, placed: Placed) -> None:
+    def placed(self, placed: Assumed) -> None:
         """See ``cycle.Units``."""
         pod = placed.info.pod
         queue = self.handlers.assume_pod(pod) if pod.metadata.labels else ""
         if queue or self.wait_line.head is not None:
             self.wait_line.count_overtakes(_rank(placed.queued), 1, queue, self._now)
 
-    def taken_back(self, placed: Placed) -> None:
+    def taken_back(self, placed: Assumed) -> None:
         """See ``cycle.Units``."""
         self.handlers.forget_pod(placed.info.pod)
 
@@ -170,7 +170,7 @@ class Coscheduling:
         """See ``cycle.Units``."""
         return self.preemption.gang_victims(victims, pod.pod.spec.priority)
 
-    def failed(self, queued: QueuedPod, rejection: Rejection, now: float) -> Outcome | None:
+    def failed(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
         """See ``cycle.Units``."""
         gang = self.groups.containing(queued.info.pod)
         if gang is None or gang.started:
@@ -178,7 +178,7 @@ class Coscheduling:
         attempt = _Attempt(gang, queued, self._candidates(gang), 0)
         return self._turn_down(attempt, ERROR, rejection, now)
 
-    def permits_decided(self, pods: Iterable[Placed], now: float) -> None:
+    def permits_decided(self, pods: Iterable[Assumed], now: float) -> None:
         """Pods are held no longer: members of their gangs that waited for that go on."""
         for gang in dict.fromkeys(self.groups.containing(placed.info.pod) for placed in pods):
             if gang is not None and gang.started:
@@ -206,7 +206,7 @@ class Coscheduling:
                     self.preemption.withdraw([queued.info])
                 self._queue.turn_down(queued, _OVER, now)
                 self._changed(queue)
-                return Unplaced(queued, self._rejection(refusal, _OVER), room)
+                return Unschedulable(queued, self._rejection(refusal, _OVER), room)
             self.wait_line.remove_pod(queued.uid)
         return self._seen_by(queued)
 
@@ -356,7 +356,7 @@ class Coscheduling:
         self,
         attempt: _Attempt,
         best: int,
-        rejection: Rejection | None,
+        rejection: Diagnosis | None,
         now: float,
         lack: str = "",
     ) -> Outcome:
@@ -367,7 +367,7 @@ class Coscheduling:
         if lack:
             story += f" {lack}" if lack.startswith("in ") else f"; {lack}"
         filters = frozenset(name for name, _ in self._profiles.of(attempt.leader.info).filters)
-        told = Rejection(
+        told = Diagnosis(
             self._cycle.snapshot.num_nodes,
             counts=() if rejection is None else rejection.counts,
             plugins=filters if rejection is None else rejection.plugins,
@@ -418,7 +418,7 @@ class Coscheduling:
         self,
         attempt: _Attempt,
         reason: str,
-        rejection: Rejection,
+        rejection: Diagnosis,
         now: float,
         rooms: dict[str, PostFilterResult] | None = None,
     ) -> Outcome:
@@ -445,7 +445,7 @@ class Coscheduling:
             useless([queued.info for queued in attempt.candidates])
         told = [leader] if gang.reason == reason and not rooms else attempt.candidates
         self._note(gang, reason, rejection.message)
-        return Batch(tuple(Unplaced(item, rejection, rooms.get(item.uid)) for item in told))
+        return Batch(tuple(Unschedulable(item, rejection, rooms.get(item.uid)) for item in told))
 
     def _put_aside(
         self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float, told: str = ""
@@ -455,7 +455,7 @@ class Coscheduling:
         self._queue.turn_down(queued, _ASLEEP, now)
         self._note(gang, reason, message)
         rejection = self._rejection(told or message, _ASLEEP)
-        return Unplaced(queued, replace(rejection, event_after_s=INCOMPLETE_EVENT_S))
+        return Unschedulable(queued, replace(rejection, event_after_s=INCOMPLETE_EVENT_S))
 
     def _withdrawn(self, pods: Sequence[PodInfo]) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
@@ -471,9 +471,9 @@ class Coscheduling:
 
     def _rejection(
         self, waits: str, plugins: frozenset[str] = frozenset(), *, error: bool = False
-    ) -> Rejection:
+    ) -> Diagnosis:
         nodes = self._cycle.snapshot.num_nodes
-        return Rejection(nodes, plugins=plugins, waits=waits, error=error)
+        return Diagnosis(nodes, plugins=plugins, waits=waits, error=error)
 
     def _nodes_for(self, gang: Gang) -> tuple[str, ...] | None:
         """Nodes that would hold what the gang still needs; None when no nodes would."""

@@ -14,8 +14,8 @@ from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.scheduler.gangs.pod_overrides import reserved, unreserved
 from grange.scheduler.gangs.quotas import Grant, Quotas
 from grange.scheduler.gangs.wait_line import WaitLine
-from grange.scheduler.pools import QueuedPod
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.queued_pods import QueuedPod
 
 Changed = Callable[[Gang | str], None]
 """Told of a gang, or of a queue by its name, whose status may be different."""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from grange.scheduler.cycle import Cycle
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
 from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import QueuedPod
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.lower_priority import LowerPriority
+from grange.scheduler.queued_pods import QueuedPod
 
 Seen = Sequence[tuple[QueuedPod, PodInfo]]
 
@@ -109,7 +109,7 @@ class GangPreemption:
             state = CycleState()
             node = self._cycle.judge(seen, state)
             room = PostFilterResult(SUCCESS)
-            if isinstance(node, Rejection):
+            if isinstance(node, Diagnosis):
                 asked = None if node.pre_filter else self._cycle.ask(seen, state)
                 if asked is None or not asked.nominated:
                     spare -= 1
@@ -132,7 +132,7 @@ class GangPreemption:
         """
         for seen in {queued.info.signature: seen for queued, seen in members}.values():
             state = CycleState()
-            if not isinstance(self._cycle.judge(seen, state), Rejection):
+            if not isinstance(self._cycle.judge(seen, state), Diagnosis):
                 if self._removable.any_below(seen.pod.spec.priority):
                     return True
             elif self._cycle.ask(seen, state) is not None:

@@ -9,11 +9,11 @@ sees a part of a gang.
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from grange.scheduler.cycle import Cycle, Placed
-from grange.scheduler.decision import Rejection
+from grange.scheduler.cycle import Assumed, Cycle
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pools import QueuedPod
+from grange.scheduler.queued_pods import QueuedPod
 
 
 @dataclass(slots=True)
@@ -29,9 +29,9 @@ class Transaction:
     """
 
     cycle: Cycle
-    placed: list[Placed] = field(default_factory=list)
+    placed: list[Assumed] = field(default_factory=list)
     waits: dict[str, dict[str, float]] = field(default_factory=dict)
-    rejection: Rejection | None = None
+    rejection: Diagnosis | None = None
     promises: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
 
     def place(self, queued: QueuedPod, seen_as: PodInfo) -> bool:
@@ -58,7 +58,7 @@ class Transaction:
             if nominated:
                 self.promises[queued.uid] = (queued.info, nominated)
             held = self.cycle.hold(queued, found, state)
-            if not isinstance(held, Rejection):
+            if not isinstance(held, Diagnosis):
                 placed, waits = held
                 self.placed.append(placed)
                 if waits:

@@ -299,7 +299,7 @@ def _scaled(raw: Integers, least: int, most: int) -> Integers:
 
 class _Spread:
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
-        """Placed pods are counted, not asked."""
+        """Assumed pods are counted, not asked."""
         return ()
 
     def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels
 from grange.scheduler.changelog import ChangeLog
-from grange.scheduler.kin import Kin
+from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import PodInfo
 
 _KIN_MAX = 10_000
@@ -51,7 +51,7 @@ class Budgets:
         self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
         self._by_namespace: dict[str, dict[str, Budget]] = {}
         # The names of those that are about pods of a kin, as long as no selector changes.
-        self._by_kin: dict[Kin, tuple[str, ...]] = {}
+        self._by_kin: dict[LabelSet, tuple[str, ...]] = {}
         for budget in budgets:
             self.put(budget)
 

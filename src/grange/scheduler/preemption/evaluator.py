@@ -19,6 +19,7 @@ from grange.api import conditions
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.kinds.priorityclass import NEVER
 from grange.placement.columns import Integers, Mask
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -28,8 +29,8 @@ from grange.scheduler.framework import (
     Scope,
     Status,
 )
-from grange.scheduler.kin import Kin
-from grange.scheduler.loadtrial import LoadTrial
+from grange.scheduler.label_set import LabelSet
+from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
@@ -37,7 +38,6 @@ from grange.scheduler.preemption.choice import pick_one
 from grange.scheduler.preemption.lower_priority import LowerPriority
 from grange.scheduler.preemption.victim_cache import VictimCache
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
-from grange.scheduler.trial import Trial
 
 BY_SCHEDULER = "PreemptionByScheduler"
 
@@ -55,15 +55,15 @@ class _Kept:
 
     __slots__ = ("by_kin", "by_load", "layout", "loads", "nodes", "order", "terms", "verdicts")
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: DryRun) -> None:
         self.layout = self.nodes = -1
         self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
-        self.loads = LoadTrial(trial)
+        self.loads = LoadDryRun(trial)
         self.verdicts: VictimCache | None = None
         # Whether loads decide alone as long as no placed pod has anything to say about others.
         self.by_load: bool | None = None
         # The same among pods that have; what concerns a pod follows from its kin and their terms.
-        self.by_kin: dict[Kin, bool] = {}
+        self.by_kin: dict[LabelSet, bool] = {}
         self.terms = (-1, -1)
 
 
@@ -88,7 +88,7 @@ class Evaluator:
     def __call__(self, state: CycleState, pod: PodInfo) -> PostFilterResult:
         """What to do for a pod that no node has room for."""
         handle = self._handle
-        trial = Trial(handle.profile, state, pod, handle.snapshot)
+        trial = DryRun(handle.profile, state, pod, handle.snapshot)
         nominated = handle.nominator.beside(pod) or _NOTHING
         why = self._waits(trial, pod, nominated)
         if why:
@@ -105,7 +105,7 @@ class Evaluator:
 
     # --- whether -----------------------------------------------------------------------------
 
-    def _waits(self, trial: Trial, pod: PodInfo, nominated: Nominated) -> str:
+    def _waits(self, trial: DryRun, pod: PodInfo, nominated: Nominated) -> str:
         """Why the pod does not preempt now; empty if it may."""
         if pod.pod.spec.preemption_policy == NEVER:
             return "not eligible due to preemptionPolicy=Never."
@@ -124,7 +124,7 @@ class Evaluator:
     # --- where -------------------------------------------------------------------------------
 
     def _best(
-        self, trial: Trial, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
+        self, trial: DryRun, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
     ) -> Victims | None:
         """The best candidate, if there is any; ``refused`` takes the rows that were tried in vain."""
         handle, snapshot = self._handle, self._handle.snapshot
@@ -156,7 +156,7 @@ class Evaluator:
         return pick_one(found) if found else None
 
     def _diagnose(
-        self, trial: Trial, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
+        self, trial: DryRun, pod: PodInfo, nominated: Nominated, refused: dict[int, Status]
     ) -> str:
         """Why no node has victims for the pod, in kube-scheduler's words: counts by reason."""
         snapshot, priority = self._handle.snapshot, pod.pod.spec.priority
@@ -184,12 +184,12 @@ class Evaluator:
         )
         return f"0/{snapshot.num_nodes} nodes are available: {reasons}."
 
-    def _by_load(self, kept: _Kept, trial: Trial) -> bool:
+    def _by_load(self, kept: _Kept, trial: DryRun) -> bool:
         """Whether loads decide alone about this pod."""
         index = self._handle.snapshot.index
         if index.silent:
             if kept.by_load is None:
-                kept.by_load = LoadTrial.suits(trial)
+                kept.by_load = LoadDryRun.suits(trial)
             return kept.by_load
         terms = (index.epoch, index.known)
         if kept.terms != terms or len(kept.by_kin) >= _KEPT_KIN:
@@ -198,7 +198,7 @@ class Evaluator:
         kin = trial.pod.kinship()
         found = kept.by_kin.get(kin)
         if found is None:
-            found = kept.by_kin[kin] = LoadTrial.suits(trial)
+            found = kept.by_kin[kin] = LoadDryRun.suits(trial)
         return found
 
     def _hopeful(self, pod: PodInfo) -> Mask:
@@ -207,11 +207,11 @@ class Evaluator:
             return np.ones(self._handle.snapshot.table.size, np.bool_)
         return self._removable.may_fit(pod.request, pod.pod.spec.priority)
 
-    def _try(self, trial: Trial, node: NodeInfo, nominated: _Pods) -> Victims | Status:
+    def _try(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         self.tried += 1
         return self._judge(trial, node, nominated)
 
-    def _judge(self, trial: Trial, node: NodeInfo, nominated: _Pods) -> Victims | Status:
+    def _judge(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         if trial.rules:
             # What a rule about company refuses is not to be had by taking pods away.
             with trial.on(node) as what_if:
@@ -220,7 +220,7 @@ class Evaluator:
                 return status
         return select_victims(trial, node, self._handle.budgets, nominated=nominated)
 
-    def _of(self, trial: Trial, pod: PodInfo) -> _Kept:
+    def _of(self, trial: DryRun, pod: PodInfo) -> _Kept:
         """What is known for pods of this class, brought up to date."""
         snapshot = self._handle.snapshot
         key = (self._handle.profile.sign(pod), pod.pod.spec.priority)
@@ -241,7 +241,7 @@ class Evaluator:
             kept.order = order
         return kept
 
-    def _open_rows(self, trial: Trial, pod: PodInfo) -> Integers:
+    def _open_rows(self, trial: DryRun, pod: PodInfo) -> Integers:
         """The rows that might take the pod, in the order of the node tree."""
         snapshot = self._handle.snapshot
         table, rows, need = snapshot.table, snapshot.table.all, pod.request.resources

@@ -15,7 +15,7 @@ from grange.api.pod_requests import Request
 from grange.placement.columns import Integers
 from grange.placement.loads import Load
 from grange.scheduler.framework import SUCCESS, Handle, Status
-from grange.scheduler.loadtrial import LoadTrial
+from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged, discharged
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import (
@@ -48,7 +48,7 @@ class VictimCache:
         judged: how many nodes with pods of lower priority were judged (a work counter).
     """
 
-    def __init__(self, handle: Handle, loads: LoadTrial, priority: int, order: Integers) -> None:
+    def __init__(self, handle: Handle, loads: LoadDryRun, priority: int, order: Integers) -> None:
         self._handle = handle
         self._loads = loads
         self._priority = priority

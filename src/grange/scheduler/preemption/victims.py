@@ -11,10 +11,10 @@ from math import inf
 import msgspec
 
 from grange.api import timestamps
+from grange.scheduler.dry_run import DryRun, WhatIf
 from grange.scheduler.framework import Code, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.preemption.budgets import Budgets
-from grange.scheduler.trial import Trial, WhatIf
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 Rank = tuple[int, int, int, int, float]
@@ -95,7 +95,7 @@ def standings(pods: Iterable[PodInfo], limit: int) -> list[Standing]:
 
 
 def select_victims(
-    trial: Trial,
+    trial: DryRun,
     node: NodeInfo,
     budgets: Budgets,
     *,

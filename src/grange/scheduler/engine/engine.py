@@ -1,4 +1,4 @@
-"""The engine: decides as ``serial`` does, without looking at every node again for every pod.
+"""The engine: decides as ``reference`` does, without looking at every node again for every pod.
 
 Theory of operation. Pods of one signature form a *class*. For each class in use the engine keeps
 what every row of the node table is worth to it: a key that is -1 where the pod cannot run and
@@ -6,7 +6,7 @@ otherwise ``total score · 2³² + tie``, where the tie is larger for nodes earl
 largest key is the decision, because keys order nodes exactly as the reference does: by score, then
 by place.
 
-What depends on other nodes (topology spread, pod affinity) joins in ``clusterclass``: pods that it
+What depends on other nodes (topology spread, pod affinity) joins in ``topology_class``: pods that it
 concerns alike form a class together.
 
 A placement or an event changes a few rows. The snapshot notes them in its log, and a class that is
@@ -24,19 +24,17 @@ the decision of a class that no rule about other nodes concerns.
 
 from collections import OrderedDict
 
-from grange.scheduler import serial
-from grange.scheduler.beside import Beside
-from grange.scheduler.clusterclass import ClusterClass
-from grange.scheduler.decision import Rejection, pre_filter
+from grange.scheduler.diagnosis import Diagnosis, pre_filter
+from grange.scheduler.engine import reference
+from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
+from grange.scheduler.engine.nominated_filter import NominatedFilter
+from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, Sampler
+from grange.scheduler.engine.topology_class import TopologyClass
 from grange.scheduler.framework import CycleState, Profile, Ranking, Rule
-from grange.scheduler.kin import Kin
+from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.podclass import EngineStatistics, PodClass
-from grange.scheduler.sampling import EVERY_NODE, Rotation, Sampler
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
-
-__all__ = ["Engine", "EngineStatistics"]
 
 # Kept results: about 30 bytes a row and class, so at most some 120 MB.
 _KEPT_ROWS = 4_000_000
@@ -91,27 +89,27 @@ class Engine:
         if profile.percentage != EVERY_NODE:
             self._rotation = rotation or Rotation()
             self._sampler = Sampler(profile, snapshot, self._rotation)
-        self._classes: OrderedDict[_Key, PodClass] = OrderedDict()
-        self._keys: dict[tuple[int, Kin], _Key] = {}
+        self._classes: OrderedDict[_Key, EquivalenceClass] = OrderedDict()
+        self._keys: dict[tuple[int, LabelSet], _Key] = {}
         self._concerned: dict[tuple[int, _Concerns], _Concerned] = {}
         self._known = 0
-        self._latest: PodClass | None = None
+        self._latest: EquivalenceClass | None = None
         self._unconcerned: _Concerns = tuple([()] * len(profile.cluster))
         self.statistics = EngineStatistics()
-        self._beside = Beside(profile, snapshot, self.statistics)
+        self._beside = NominatedFilter(profile, snapshot, self.statistics)
 
     def decide(
         self,
         pod: PodInfo,
         state: CycleState | None = None,
         nominated: Nominated | None = None,
-    ) -> str | Rejection:
+    ) -> str | Diagnosis:
         """The name of the node for a pod, or why there is none.
 
         Args:
             pod: the waiting pod.
             state: shared with the later extension points of the cycle; fresh by default.
-            nominated: the nominations that matter to it; see ``beside``.
+            nominated: the nominations that matter to it; see ``nominated_filter``.
         """
         self.statistics.decisions += 1
         snapshot = self._snapshot
@@ -122,13 +120,13 @@ class Engine:
         if each or sampled or not snapshot.node_info_list:
             state = state or CycleState()
             narrowed = pre_filter(self._profile, state, pod, snapshot)
-            if isinstance(narrowed, Rejection):
+            if isinstance(narrowed, Diagnosis):
                 return narrowed
             names = narrowed.node_names
             few = names is not None and (self._sampler is not None or len(names) <= _FEW_NAMES)
             if few or sampled:
                 self.statistics.serial += 1
-                return serial.choose(
+                return reference.choose(
                     self._profile, state, pod, snapshot, narrowed, self._rotation, nominated
                 )
         if one is None:
@@ -199,7 +197,7 @@ class Engine:
             found = self._concerned[number, concerns] = _Concerned(concerns)
         return found
 
-    def _make(self, pod: PodInfo, key: _Key) -> PodClass:
+    def _make(self, pod: PodInfo, key: _Key) -> EquivalenceClass:
         one = self._classes[key] = self._new(
             pod, self._unconcerned if isinstance(key, int) else key.concerns
         )
@@ -209,7 +207,7 @@ class Engine:
             self._classes.popitem(last=False)
         return one
 
-    def _new(self, pod: PodInfo, concerns: _Concerns) -> PodClass:
+    def _new(self, pod: PodInfo, concerns: _Concerns) -> EquivalenceClass:
         snapshot = self._snapshot
         rules: list[tuple[str, Rule]] = []
         rankings: list[tuple[Ranking, int]] = []
@@ -219,7 +217,7 @@ class Engine:
             if ranking is not None:
                 rankings.append((ranking, weight))
         if not rules and not rankings:
-            return PodClass(self._profile, pod, self.statistics)
-        return ClusterClass(
+            return EquivalenceClass(self._profile, pod, self.statistics)
+        return TopologyClass(
             self._profile, pod, self.statistics, rules, rankings, few_domains=self._few_domains
         )

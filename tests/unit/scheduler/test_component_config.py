@@ -11,7 +11,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler import plugins
-from grange.scheduler.configuration import Configured, configure, load
+from grange.scheduler.component_config import Configured, configure, load
 from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from grange.api.kinds.pod import Pod
 from grange.scheduler.binder import Outcome
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
-from grange.scheduler.cycle import Placed
-from grange.scheduler.decision import Rejection
+from grange.scheduler.cycle import Assumed
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.parts import Parts
-from grange.scheduler.reporter import SCHEDULER_ERROR
+from grange.scheduler.pod_conditions import SCHEDULER_ERROR
 
 _SWEEP_S = 1.0
 
 
-class Settler:
+class BindingResults:
     """Takes note of bindings, and queues again what has to be placed again.
 
     Args:
@@ -37,7 +37,7 @@ class Settler:
         self._clock = parts.clock
         self._log = parts.log
 
-    def settle(self, group: Sequence[Placed], outcome: Outcome, told: str) -> None:
+    def settle(self, group: Sequence[Assumed], outcome: Outcome, told: str) -> None:
         """What follows from how bindings ended."""
         self._outcomes[outcome].inc(len(group))
         now = self._clock.monotonic()
@@ -70,7 +70,7 @@ class Settler:
         self._queue.activate([uid], self._clock.monotonic())
         self._wake.set()
 
-    def requeue(self, pod: Pod, placed: Placed | None, rejector: str = "") -> bool:
+    def requeue(self, pod: Pod, placed: Assumed | None, rejector: str = "") -> bool:
         """Queue a pod whose assumption was taken back; False if it does not wait for a node."""
         live = self._pods.get(pod.key)
         if live is None or live.metadata.uid != pod.metadata.uid or live.spec.node_name:
@@ -82,13 +82,13 @@ class Settler:
         self._wake.set()
         return True
 
-    def _take_back(self, placed: Placed, now: float, *, gone: bool, told: str) -> None:
+    def _take_back(self, placed: Assumed, now: float, *, gone: bool, told: str) -> None:
         self._cycle.take_back(placed)
         self._queue.move(ASSIGNED_POD_DELETE, now, placed.info.pod, None)
         if not gone and self.requeue(placed.info.pod, placed):
             self._gang_handlers.bind_failed(placed.info.pod, placed.queued, now)
             if told:
                 why = f"the binding to {placed.node_name} was refused: {told}"
-                rejection = Rejection(1, waits=why, error=True)
+                rejection = Diagnosis(1, waits=why, error=True)
                 self._history.rejected(placed.uid, rejection, now)
                 self._reporter.unschedulable(placed.queued.info.pod, why, reason=SCHEDULER_ERROR)

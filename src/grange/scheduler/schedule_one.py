@@ -4,21 +4,21 @@ from dataclasses import replace
 
 from grange.base.errors import InvariantError
 from grange.scheduler.binder import Binder
+from grange.scheduler.binding_result import BindingResults
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
-from grange.scheduler.cycle import Batch, Dropped, Outcome, Placed, Unplaced, Waiting
-from grange.scheduler.decision import Rejection
+from grange.scheduler.cycle import Assumed, Batch, Dropped, Outcome, Unschedulable, Waiting
+from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import CacheCorrupted
 from grange.scheduler.framework import PostFilterResult
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.parts import Parts
+from grange.scheduler.pod_conditions import SCHEDULER_ERROR, UNSCHEDULABLE
 from grange.scheduler.preemption.evictor import Evictor
-from grange.scheduler.reporter import SCHEDULER_ERROR, UNSCHEDULABLE
-from grange.scheduler.settler import Settler
 
 _BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts anew
 
 
-class Decider:
+class SchedulingLoop:
     """Runs cycles in short slices, so that the loop stays responsive, and passes on what they say.
 
     Args:
@@ -28,7 +28,9 @@ class Decider:
         evictor: takes the preemptions.
     """
 
-    def __init__(self, parts: Parts, settler: Settler, binder: Binder, evictor: Evictor) -> None:
+    def __init__(
+        self, parts: Parts, settler: BindingResults, binder: Binder, evictor: Evictor
+    ) -> None:
         attempts = parts.metrics.attempts
         self._attempts = {
             result: attempts.labels(result) for result in ("scheduled", "unschedulable", "error")
@@ -129,25 +131,25 @@ class Decider:
                 self._give_up(placed, refused.plugin, refused.reason)
             self._gangs.permits_decided(refused.pods, now)
 
-    def _give_up(self, placed: Placed, plugin: str, reason: str) -> None:
+    def _give_up(self, placed: Assumed, plugin: str, reason: str) -> None:
         """Take a held pod back, and try again later."""
         now = self._clock.monotonic()
         self._cycle.take_back(placed)
         self._queue.move(ASSIGNED_POD_DELETE, now, placed.info.pod, None)
         if self._settler.requeue(placed.info.pod, placed, rejector=plugin or "Permit"):
-            rejection = Rejection(self._cycle.snapshot.num_nodes, pre_filter=reason)
-            self._follow(Unplaced(placed.queued, rejection), now)
+            rejection = Diagnosis(self._cycle.snapshot.num_nodes, pre_filter=reason)
+            self._follow(Unschedulable(placed.queued, rejection), now)
 
     def _follow(self, outcome: Outcome, now: float) -> None:
         match outcome:
-            case Placed():
+            case Assumed():
                 self._decided += 1
                 uid = outcome.info.uid
                 self._history.scheduled(uid, outcome.node_name, outcome.state.score, now)
                 self._binder.put(outcome)
             case Waiting():
                 pass
-            case Unplaced(queued, rejection, room):
+            case Unschedulable(queued, rejection, room):
                 nominated = self._cycle.nominator.node_of(queued.uid)
                 if nominated:
                     rejection = replace(rejection, nominated=nominated)

@@ -2,7 +2,7 @@
 
 A node with nominated pods that matter takes a pod only if the filters pass with them added, and
 without. Where node objects and loads decide alone, who is kept out where is kept by row
-(``promised``). Otherwise such nodes, which are few, are judged one by one in trials.
+(``nominator_cache``). Otherwise such nodes, which are few, are judged one by one in trials.
 
 The rows that refuse are then taken out of the class's feasible rows. If the best row is not among
 them, and no score is scaled by what is feasible, it stays the best. Otherwise the best of the rest is
@@ -16,22 +16,22 @@ from collections.abc import Hashable
 import numpy as np
 
 from grange.placement.columns import Mask
-from grange.scheduler.decision import Rejection
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.dry_run import DryRun
+from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
+from grange.scheduler.engine.nominator_cache import NominatorCache
 from grange.scheduler.framework import CycleState, Profile, Status
-from grange.scheduler.loadtrial import LoadTrial
+from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.podclass import EngineStatistics, PodClass
-from grange.scheduler.promised import Promised
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
-from grange.scheduler.trial import Trial
 
 _KEPT_CLASSES = 64
 
 _Pods = tuple[PodInfo, ...]
 
 
-class Beside:
+class NominatedFilter:
     """Judges nodes with their nominated pods added.
 
     Args:
@@ -46,7 +46,7 @@ class Beside:
         self._profile = profile
         self._snapshot = snapshot
         self._statistics = statistics
-        self._known: OrderedDict[Hashable, Promised] = OrderedDict()
+        self._known: OrderedDict[Hashable, NominatorCache] = OrderedDict()
 
     def forget(self) -> None:
         """Drop all results."""
@@ -54,15 +54,15 @@ class Beside:
 
     def decide(
         self,
-        one: PodClass,
+        one: EquivalenceClass,
         key: Hashable,
         pod: PodInfo,
         nominated: Nominated,
         state: CycleState,
-    ) -> str | Rejection:
+    ) -> str | Diagnosis:
         """The node for a pod of a class, or why there is none."""
         # A class of this very type has no rules about other nodes.
-        if type(one) is PodClass:
+        if type(one) is EquivalenceClass:
             known = self._of((key, pod.pod.spec.priority), pod, state)
             if known is not None:
                 return self._by_row(known, one, pod, nominated, state)
@@ -70,17 +70,17 @@ class Beside:
 
     def _by_row(
         self,
-        known: Promised,
-        one: PodClass,
+        known: NominatorCache,
+        one: EquivalenceClass,
         pod: PodInfo,
         nominated: Nominated,
         state: CycleState,
-    ) -> str | Rejection:
+    ) -> str | Diagnosis:
         snapshot = self._snapshot
         names, by_row = snapshot.table.names, snapshot.by_row
 
         def judge(row: int) -> Status:
-            trial = Trial(self._profile, state, pod, snapshot)
+            trial = DryRun(self._profile, state, pod, snapshot)
             return _judge(trial, by_row[row], nominated.on(names[row]))
 
         row = snapshot.table.rows.get(nominated.first)
@@ -105,7 +105,7 @@ class Beside:
             if own is not None:
                 known.release(own, nominated)
 
-    def _best(self, one: PodClass, feasible: Mask, state: CycleState) -> str:
+    def _best(self, one: EquivalenceClass, feasible: Mask, state: CycleState) -> str:
         """The best of these rows, with scores scaled over them."""
         snapshot = self._snapshot
         totals = one.totals(snapshot, feasible)
@@ -116,11 +116,11 @@ class Beside:
         return snapshot.table.names[row]
 
     def _one_by_one(
-        self, one: PodClass, pod: PodInfo, nominated: Nominated, state: CycleState
-    ) -> str | Rejection:
+        self, one: EquivalenceClass, pod: PodInfo, nominated: Nominated, state: CycleState
+    ) -> str | Diagnosis:
         snapshot = self._snapshot
         nodes, rows = snapshot.node_info_map, snapshot.table.rows
-        trial = Trial(self._profile, state, pod, snapshot)
+        trial = DryRun(self._profile, state, pod, snapshot)
         first = nodes.get(nominated.first)
         if first is not None and _judge(trial, first, nominated.on(first.name)).ok:
             return first.name
@@ -135,14 +135,14 @@ class Beside:
             return one.diagnose_beside(snapshot, told)
         return self._best(one, feasible, state)
 
-    def _of(self, key: Hashable, pod: PodInfo, state: CycleState) -> Promised | None:
+    def _of(self, key: Hashable, pod: PodInfo, state: CycleState) -> NominatorCache | None:
         """What is known for pods of a class and priority; None where nothing can be kept."""
         known = self._known.get(key)
         if known is None:
-            trial = Trial(self._profile, state, pod, self._snapshot)
-            if not LoadTrial.suits(trial):
+            trial = DryRun(self._profile, state, pod, self._snapshot)
+            if not LoadDryRun.suits(trial):
                 return None
-            known = self._known[key] = Promised(self._snapshot, trial, self._statistics)
+            known = self._known[key] = NominatorCache(self._snapshot, trial, self._statistics)
             while len(self._known) > _KEPT_CLASSES:
                 self._known.popitem(last=False)
         else:
@@ -150,6 +150,6 @@ class Beside:
         return known
 
 
-def _judge(trial: Trial, info: NodeInfo, pods: _Pods) -> Status:
+def _judge(trial: DryRun, info: NodeInfo, pods: _Pods) -> Status:
     with trial.on(info) as what_if:
         return what_if.status(pods)

@@ -14,8 +14,8 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.framework import Profile
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.pod_info_cache import PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.templates import Templates
 from grange.sim import builders
 
 BLUE = {"colour": "blue"}
@@ -49,7 +49,7 @@ def computed(profile: Profile, pod: Pod) -> PodInfo:
 
 def test_info_is_what_would_have_been_computed_for_each() -> None:
     profile = Profile(plugins.DEFAULT)
-    templates = Templates(lambda pod: computed(profile, pod))
+    templates = PodInfoCache(lambda pod: computed(profile, pod))
     for number in range(3):
         for at, variant in enumerate(VARIANTS):
             for namespace in ("default", "other"):
@@ -62,7 +62,7 @@ def test_info_is_what_would_have_been_computed_for_each() -> None:
 
 
 def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    templates = Templates(PodInfo.of)
+    templates = PodInfoCache(PodInfo.of)
     for number in range(3_000):
         templates.info(builders.pod("p", priority=number))
     assert len(templates._known) <= 1024
@@ -70,7 +70,7 @@ def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_read_is_said_of_every_pod() -> None:
-    templates = Templates(PodInfo.of)
+    templates = PodInfoCache(PodInfo.of)
     for name in ("a", "b"):
         with pytest.raises(QuantityError):
             templates.info(builders.pod(name, requests={"cpu": "many"}))

@@ -24,7 +24,7 @@ from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
-class Trial:
+class DryRun:
     """Tries one pod on nodes.
 
     Args:
@@ -89,7 +89,7 @@ class WhatIf:
 
     __slots__ = ("_counted", "_index", "_judged", "_real", "_row", "_snapshot", "_trial", "node")
 
-    def __init__(self, trial: Trial, node: NodeInfo, snapshot: NodeInfoSnapshot) -> None:
+    def __init__(self, trial: DryRun, node: NodeInfo, snapshot: NodeInfoSnapshot) -> None:
         self._trial = trial
         self._real = node
         self._snapshot = snapshot

@@ -21,7 +21,7 @@ _SHARE = 16  # of all rows, one in so many
 _COLD = 2**63 - 1
 
 
-class Leaders:
+class LazyHeap:
     """Finds the largest key.
 
     Args:

@@ -7,14 +7,14 @@ another, and as equal loads are one object, what a pod is told by a load is aske
 from collections.abc import Iterable
 
 from grange.placement.loads import Load
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.framework import SUCCESS, Scope, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged
-from grange.scheduler.trial import Trial
 
 _KEPT = 10_000
 
 
-class LoadTrial:
+class LoadDryRun:
     """What loads say to pods of one signature.
 
     Args:
@@ -26,7 +26,7 @@ class LoadTrial:
 
     __slots__ = ("_filters", "_known", "_pod", "_refusals", "_state", "_stub", "asked")
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: DryRun) -> None:
         self._pod = trial.pod
         self._state = trial.state
         self._filters = trial.by_usage
@@ -36,7 +36,7 @@ class LoadTrial:
         self.asked = 0
 
     @staticmethod
-    def suits(trial: Trial) -> bool:
+    def suits(trial: DryRun) -> bool:
         """Whether node objects and loads decide alone, and node objects first."""
         scopes = [item.scope for _, item in trial.filters]
         first = len(scopes) - len(trial.by_usage)

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 
 from grange.base.rng import Stream
 from grange.placement.columns import Integers
-from grange.scheduler.leaders import Leaders
+from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX
 
 
@@ -18,7 +18,7 @@ class Board:
         self.tie = {row: TIE_MAX - at for at, row in enumerate(order)}
         self.keys: Integers = np.full(rows, -1, np.int64)
         self.among = among
-        self.leaders = Leaders(self.keys, np.array(order, np.int64).data, among)
+        self.leaders = LazyHeap(self.keys, np.array(order, np.int64).data, among)
 
     def score(self, row: int, score: int) -> None:
         """Give the row a score; -1 takes it out."""

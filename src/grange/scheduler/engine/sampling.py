@@ -8,8 +8,8 @@ such bound, so by default every node counts. With sampling the engine decides as
 import numpy as np
 
 from grange.placement.columns import Integers
+from grange.scheduler.engine.equivalence_class import EquivalenceClass
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.podclass import PodClass
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 EVERY_NODE = 100  # percent
@@ -63,7 +63,7 @@ class Sampler:
         self._layout = -1
         self._order: Integers = np.zeros(0, np.int64)
 
-    def best(self, one: PodClass, state: CycleState | None = None) -> str | None:
+    def best(self, one: EquivalenceClass, state: CycleState | None = None) -> str | None:
         """The node for a pod of the class; None when no node is feasible.
 
         Args:

@@ -7,7 +7,7 @@ from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.recorder import Recorder
-from grange.scheduler.reporter import Reporter
+from grange.scheduler.pod_conditions import Reporter
 from grange.sim import builders
 
 

@@ -8,11 +8,11 @@ for every pod, and the property tests hold it to that.
 """
 
 from grange.placement import reference
-from grange.scheduler.decision import Narrowed, Rejection, Tally, pre_filter
+from grange.scheduler.diagnosis import Diagnosis, Narrowed, Tally, pre_filter
+from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
 from grange.scheduler.framework import SUCCESS, Check, CycleState, Normalise, Profile, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NOTHING = Nominated()
@@ -25,7 +25,7 @@ def decide(
     snapshot: NodeInfoSnapshot,
     rotation: Rotation | None = None,
     nominated: Nominated | None = None,
-) -> str | Rejection:
+) -> str | Diagnosis:
     """The node for a pod, or why there is none.
 
     Args:
@@ -39,7 +39,7 @@ def decide(
             the filters with them added, and without them; they do not count for scores.
     """
     narrowed = pre_filter(profile, state, pod, snapshot)
-    if isinstance(narrowed, Rejection):
+    if isinstance(narrowed, Diagnosis):
         return narrowed
     return choose(profile, state, pod, snapshot, narrowed, rotation, nominated)
 
@@ -52,7 +52,7 @@ def choose(
     narrowed: Narrowed,
     rotation: Rotation | None = None,
     nominated: Nominated | None = None,
-) -> str | Rejection:
+) -> str | Diagnosis:
     """Filter and score the nodes that PreFilter left."""
     tally = Tally()
     nodes = _candidates(snapshot, narrowed, tally)
@@ -77,7 +77,7 @@ def choose(
             tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
         else:
             reason = ", ".join(status.reasons)
-            return Rejection(snapshot.num_nodes, pre_filter=reason, error=True)
+            return Diagnosis(snapshot.num_nodes, pre_filter=reason, error=True)
     if first is not None and first not in nodes[:processed]:
         processed += 1  # it was looked at, too
     if rotation is not None and profile.percentage != EVERY_NODE:

@@ -13,8 +13,8 @@ from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.permits import WAIT_MAX_S, Permits, Refused
 from grange.scheduler.service import Scheduler
+from grange.scheduler.waiting_pods import WAIT_MAX_S, Refused, WaitingPods
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 
@@ -33,7 +33,7 @@ def uids(items: list[Item]) -> list[str]:
 
 def test_a_pod_goes_on_when_the_last_plugin_allows_it() -> None:
     calls: list[int] = []
-    permits: Permits[Item] = Permits(lambda: calls.append(1))
+    permits: WaitingPods[Item] = WaitingPods(lambda: calls.append(1))
     permits.hold([Item("a")], {"a": {"x": 5.0, "y": 9.0}}, 0.0)
     assert permits.waiting_for("a") == ("x", "y")
     permits.allow("a", "x")
@@ -51,7 +51,7 @@ def test_a_pod_goes_on_when_the_last_plugin_allows_it() -> None:
 
 
 def test_114_the_shortest_timer_rejects() -> None:
-    permits: Permits[Item] = Permits()
+    permits: WaitingPods[Item] = WaitingPods()
     permits.hold([Item("a")], {"a": {"x": 5.0, "y": 2.0}}, 100.0)
     assert permits.next_deadline() == 102.0
     permits.expire(101.9)
@@ -63,7 +63,7 @@ def test_114_the_shortest_timer_rejects() -> None:
 
 
 def test_114_no_timer_is_longer_than_a_quarter_of_an_hour() -> None:
-    permits: Permits[Item] = Permits()
+    permits: WaitingPods[Item] = WaitingPods()
     permits.hold([Item("a")], {"a": {"x": 10_000.0}}, 0.0)
     permits.hold([Item("b")], {"b": {"x": 0.0}}, 50.0)
     assert permits.next_deadline() == WAIT_MAX_S == 900.0
@@ -73,7 +73,7 @@ def test_114_no_timer_is_longer_than_a_quarter_of_an_hour() -> None:
 
 
 def test_114_an_allowed_plugin_no_longer_rejects_by_time() -> None:
-    permits: Permits[Item] = Permits()
+    permits: WaitingPods[Item] = WaitingPods()
     permits.hold([Item("a")], {"a": {"x": 1.0, "y": 20.0}}, 0.0)
     permits.allow("a", "x")
     permits.expire(19.0)
@@ -81,7 +81,7 @@ def test_114_an_allowed_plugin_no_longer_rejects_by_time() -> None:
 
 
 def test_pods_placed_together_go_on_together_or_not_at_all() -> None:
-    permits: Permits[Item] = Permits()
+    permits: WaitingPods[Item] = WaitingPods()
     both = [Item("a"), Item("b"), Item("c")]
     permits.hold(both, {"a": {"x": 5.0}, "b": {"x": 5.0}}, 0.0)
     permits.allow("a", "x")
@@ -96,7 +96,7 @@ def test_pods_placed_together_go_on_together_or_not_at_all() -> None:
 
 
 def test_who_is_held_is_told_in_the_order_of_arrival() -> None:
-    permits: Permits[Item] = Permits()
+    permits: WaitingPods[Item] = WaitingPods()
     permits.hold([Item("b")], {"b": {"x": 1.0}}, 0.0)
     permits.hold([Item("a"), Item("c")], {"a": {"x": 1.0}}, 0.0)
     assert [item.uid for item in permits.held()] == ["b", "a", "c"]
@@ -112,12 +112,12 @@ class Gatekeeper:
     """Answers WAIT and remembers whom to call; keeps a book of reservations."""
 
     wait_s: float = 30.0
-    permits: Permits[Item] | None = None
+    permits: WaitingPods[Item] | None = None
     asked: list[str] = field(default_factory=list)
     booked: list[str] = field(default_factory=list)
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        self.permits = state.read(Permits)
+        self.permits = state.read(WaitingPods)
         self.asked.append(pod.uid)
         return Status(Code.WAIT, wait_s=self.wait_s)
 

@@ -18,7 +18,7 @@ _MOST = 1024  # of some kilobytes each; a cluster with more templates computes s
 _encode = msgspec.json.Encoder().encode
 
 
-class Templates:
+class PodInfoCache:
     """Computes what is to be known of pods.
 
     Args:

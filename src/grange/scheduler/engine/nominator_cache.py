@@ -10,26 +10,26 @@ from collections.abc import Callable
 import numpy as np
 
 from grange.placement.columns import Mask
-from grange.scheduler.decision import Rejection, Tally
+from grange.scheduler.diagnosis import Diagnosis, Tally
+from grange.scheduler.dry_run import DryRun
+from grange.scheduler.engine.equivalence_class import EngineStatistics
 from grange.scheduler.framework import SUCCESS, Filter, Scope, Status
-from grange.scheduler.loadtrial import LoadTrial
+from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
-from grange.scheduler.podclass import EngineStatistics
 from grange.scheduler.snapshot import NodeInfoSnapshot
-from grange.scheduler.trial import Trial
 
 _PASSES, _FIXED = 0, -1  # other codes are places in the list of refusals
 
 _Judge = Callable[[int], Status]
 
 
-class Promised:
+class NominatorCache:
     """What a pod of the class is told on each node.
 
     Args:
         snapshot: the nodes.
-        trial: of any pod of the class; ``LoadTrial.suits`` it.
+        trial: of any pod of the class; ``LoadDryRun.suits`` it.
         statistics: counts the work.
 
     Attributes:
@@ -37,11 +37,11 @@ class Promised:
     """
 
     def __init__(
-        self, snapshot: NodeInfoSnapshot, trial: Trial, statistics: EngineStatistics
+        self, snapshot: NodeInfoSnapshot, trial: DryRun, statistics: EngineStatistics
     ) -> None:
         self._snapshot = snapshot
         self._statistics = statistics
-        self._loads = LoadTrial(trial)
+        self._loads = LoadDryRun(trial)
         self._pod = trial.pod
         self._by_node: list[tuple[str, Filter]] = [
             (name, item) for name, item in trial.filters if item.scope is Scope.NODE
@@ -55,7 +55,7 @@ class Promised:
         self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
         self._counts: list[int] = [0]
         self._fixed: list[tuple[str, list[tuple[str, int]]]] = []
-        self._rejection: Rejection | None = None  # while no count changes
+        self._rejection: Diagnosis | None = None  # while no count changes
 
     def passes(self, row: int, nominated: Nominated) -> bool | None:
         """Whether the load of a row lets a pod in, whose nominations these are; None if unknown."""
@@ -111,7 +111,7 @@ class Promised:
         """Tell the others of the class what they are told on a row."""
         self._look(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
 
-    def rejection(self, nominated: Nominated, judge: _Judge) -> Rejection:
+    def rejection(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
         """Why each node refuses. ``catch_up`` was called for the pod."""
         if self._codes is None:
             self._count(nominated, judge)

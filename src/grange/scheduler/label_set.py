@@ -5,7 +5,7 @@ from grange.api.meta import ObjectMeta
 _REGISTER_MAX = 50_000
 
 
-class Kin:
+class LabelSet:
     """A namespace and labels; compared by identity, so that tables keyed by it are quick.
 
     Equal ones with labels in one order are one object until so many were seen that the register is emptied. Nothing relies on
@@ -23,15 +23,15 @@ class Kin:
         self.labels = labels
 
 
-_register: dict[tuple[object, ...], Kin] = {}
+_register: dict[tuple[object, ...], LabelSet] = {}
 
 
-def of(meta: ObjectMeta) -> Kin:
+def of(meta: ObjectMeta) -> LabelSet:
     """The kin of a pod with this metadata."""
     key: tuple[object, ...] = (meta.namespace, *meta.labels.items())
     found = _register.get(key)
     if found is None:
         if len(_register) >= _REGISTER_MAX:
             _register.clear()
-        found = _register[key] = Kin(meta.namespace, dict(meta.labels))
+        found = _register[key] = LabelSet(meta.namespace, dict(meta.labels))
     return found

@@ -2,7 +2,7 @@
 
 A class keeps for each row whether its node is feasible and what it is worth, and from these a key:
 see ``engine`` for what keys are and why they are exact. What depends on other nodes is added by
-``clusterclass``.
+``topology_class``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,8 @@ import numpy as np
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
-from grange.scheduler.decision import Rejection, Tally
+from grange.scheduler.diagnosis import Diagnosis, Tally
+from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.framework import (
     SUCCESS,
     CycleState,
@@ -24,7 +25,6 @@ from grange.scheduler.framework import (
     Score,
     Status,
 )
-from grange.scheduler.leaders import Leaders
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
 
@@ -94,7 +94,7 @@ class _Views:
         self.keys = keys.data
 
 
-class PodClass:
+class EquivalenceClass:
     """What every row is worth to pods of one signature.
 
     Args:
@@ -141,11 +141,11 @@ class PodClass:
         self._constant = 0  # what the normalised scores add when they are flat
         self._keys: Integers = np.zeros(0, np.int64)
         self._views = _Views(self._allowed, self._keys)
-        self._leaders: Leaders = Leaders(self._keys, self._keys.data)
+        self._leaders: LazyHeap = LazyHeap(self._keys, self._keys.data)
         self._alone = True  # one set of leaders for all rows
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
         self.each = False
-        self.rejection: Rejection | None = None
+        self.rejection: Diagnosis | None = None
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
@@ -182,7 +182,7 @@ class PodClass:
             total += score.weight * scaled
         return total
 
-    def diagnose(self, snapshot: NodeInfoSnapshot) -> Rejection:
+    def diagnose(self, snapshot: NodeInfoSnapshot) -> Diagnosis:
         """Why each node refuses: the first plugin that does, as in the reference."""
         if self.rejection is None:
             self._statistics.diagnosed += 1
@@ -192,7 +192,7 @@ class PodClass:
             self.rejection = tally.rejection(snapshot.num_nodes)
         return self.rejection
 
-    def diagnose_beside(self, snapshot: NodeInfoSnapshot, told: Mapping[int, Status]) -> Rejection:
+    def diagnose_beside(self, snapshot: NodeInfoSnapshot, told: Mapping[int, Status]) -> Diagnosis:
         """The same where some rows are refused for what their nominated pods need."""
         self._statistics.diagnosed += 1
         tally = Tally()
@@ -323,7 +323,7 @@ class PodClass:
 
     def _lead(self, snapshot: NodeInfoSnapshot) -> None:
         """Every key may be another."""
-        self._leaders = Leaders(self._keys, snapshot.order)
+        self._leaders = LazyHeap(self._keys, snapshot.order)
 
     def _moved(self, row: int, before: int, key: int) -> None:
         """A row has another key."""

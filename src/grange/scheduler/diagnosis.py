@@ -18,7 +18,7 @@ _REASONS_MAX = 256  # every node may have one of its own, and a condition is sto
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class Diagnosis:
     """No node would do.
 
     Attributes:
@@ -84,10 +84,10 @@ class Tally:
         for reason, count in reasons:
             self._reasons[reason] += count
 
-    def rejection(self, num_nodes: int) -> Rejection:
+    def rejection(self, num_nodes: int) -> Diagnosis:
         """All of them together."""
         counts = tuple(sorted(self._reasons.items()))
-        return Rejection(num_nodes, counts, frozenset(self._plugins))
+        return Diagnosis(num_nodes, counts, frozenset(self._plugins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ EVERY_NODE = Narrowed()
 
 def pre_filter(
     profile: Profile, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
-) -> Narrowed | Rejection:
+) -> Narrowed | Diagnosis:
     """Ask the PreFilter plugins in order.
 
     An unresolvable refusal or an error ends it; a plain refusal is remembered while the others are
@@ -117,8 +117,8 @@ def pre_filter(
     """
     total = snapshot.num_nodes
     if not total:
-        return Rejection(0, plugins=frozenset(name for name, _ in profile.filters))
-    refused: Rejection | None = None
+        return Diagnosis(0, plugins=frozenset(name for name, _ in profile.filters))
+    refused: Diagnosis | None = None
     names: frozenset[str] | None = None
     who: list[str] = []
     for name, plugin in profile.pre_filter:
@@ -138,11 +138,11 @@ def pre_filter(
         return EVERY_NODE
     if not names:
         reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(who))}] simultaneously"
-        return Rejection(total, plugins=frozenset(who), pre_filter=reason)
+        return Diagnosis(total, plugins=frozenset(who), pre_filter=reason)
     return Narrowed(names, tuple(who))
 
 
-def refusal(total: int, plugin: str, status: Status) -> Rejection:
+def refusal(total: int, plugin: str, status: Status) -> Diagnosis:
     """What a plugin's answer other than success comes to for the pod as a whole.
 
     Args:
@@ -151,6 +151,6 @@ def refusal(total: int, plugin: str, status: Status) -> Rejection:
         status: its answer; one that turns nobody down is an error.
     """
     reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
-    return Rejection(
+    return Diagnosis(
         total, plugins=frozenset({plugin}), pre_filter=reason, error=not status.rejected
     )

@@ -4,7 +4,7 @@ A held pod stays assumed. Each plugin that answered ``WAIT`` has a timer of its 
 out rejects. Pods that were placed together are held together: all are released when the last is
 allowed, and none is when one is rejected.
 
-Synchronous, takes ``now`` (monotonic seconds), keyed by UID. Plugins find the ``Permits`` in the
+Synchronous, takes ``now`` (monotonic seconds), keyed by UID. Plugins find the ``WaitingPods`` in the
 cycle's state and may call ``allow`` and ``reject`` at any time; what follows from it is collected
 and acted on by the scheduling loop.
 """
@@ -51,7 +51,7 @@ class _Unit(Generic[P]):
     timers: dict[str, dict[str, float]]  # by UID, the deadline of each plugin that waits
 
 
-class Permits(Generic[P]):
+class WaitingPods(Generic[P]):
     """The waiting room between placing and binding.
 
     Args:

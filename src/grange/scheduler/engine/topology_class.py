@@ -21,12 +21,12 @@ import numpy as np
 
 from grange.base.errors import InvariantError
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
-from grange.scheduler.decision import Tally
+from grange.scheduler.diagnosis import Tally
 from grange.scheduler.domains import EveryRow
+from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
+from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.framework import Points, Profile, Ranking, Rule
-from grange.scheduler.leaders import Leaders
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.podclass import EngineStatistics, PodClass
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
 _CELLS_MAX = 256
@@ -108,7 +108,7 @@ class _Barrier:
         return True
 
 
-class ClusterClass(PodClass):
+class TopologyClass(EquivalenceClass):
     """A class with rules or rankings.
 
     Args:
@@ -140,7 +140,7 @@ class ClusterClass(PodClass):
         self._barriers: list[_Barrier] = []
         self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
         # By cell, and a last one for rows without a node: who leads, and the largest key.
-        self._led: list[Leaders | None] = []
+        self._led: list[LazyHeap | None] = []
         self._top: list[int] = []
         self._stale: list[int] = []
         self._order = np.zeros(0, np.int64).data
@@ -236,10 +236,10 @@ class ClusterClass(PodClass):
             self._top[cell] = (self._leaders_of(cell) if led is None else led).best()
         self._stale.clear()
 
-    def _leaders_of(self, cell: int) -> Leaders:
+    def _leaders_of(self, cell: int) -> LazyHeap:
         cells = self._cells
         members = cells.members(cell) if cells is not None else None
-        led = self._led[cell] = Leaders(self._keys, self._order, members)
+        led = self._led[cell] = LazyHeap(self._keys, self._order, members)
         return led
 
     def _turned(self, snapshot: NodeInfoSnapshot) -> list[int]:

@@ -21,6 +21,7 @@ from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.engine import EVERY_NODE
 from grange.scheduler.framework import Check, Cluster, Plugin, Profile, Rule
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import (
@@ -31,9 +32,8 @@ from grange.scheduler.plugin_args import (
     refusal,
     within,
 )
-from grange.scheduler.pools import QueueSettings
 from grange.scheduler.profiles import ProfileSet
-from grange.scheduler.sampling import EVERY_NODE
+from grange.scheduler.queued_pods import QueueSettings
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 KIND = "KubeSchedulerConfiguration"
