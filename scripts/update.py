@@ -18,6 +18,8 @@ from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
+from grange.app import flags, up
+from grange.app.settings import Settings
 from grange.controllers.replication import transfer
 from grange.controllers.shared import rollout_phase
 
@@ -158,6 +160,9 @@ def pod_fields() -> Iterator[str]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/cli.md": lambda: filled(
+        "docs/cli.md", "options of grange up", flags.rows(up.command, Settings)
+    ),
     "docs/compatibility.md": lambda: filled("docs/compatibility.md", "pod fields", pod_fields()),
     "docs/kinds.md": kinds_page,
     "docs/agent.md": lambda: drawn("docs/agent.md", states.diagrams()),

@@ -2,21 +2,10 @@
 
 from collections.abc import Iterator
 
-import click
-
 from grange.alerts.alerts import AlertSink, RunningSink, SinkTools
 from grange.alerts.sinks import LogSink, MetricSink, MultiSink
 from grange.alerts.targets import InvalidTarget, check_url, open_sink
 from grange.app.role import Role
-
-ENVIRONMENT = "GRANGE_ALERT_WEBHOOK"
-
-alert_webhook = click.option(
-    "--alert-webhook",
-    default="",
-    envvar=ENVIRONMENT,
-    help=f"URL that alerts are POSTed to; ${ENVIRONMENT} keeps it out of process lists.",
-)
 
 
 def checked(url: str) -> str:

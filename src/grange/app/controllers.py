@@ -12,9 +12,9 @@ import click
 
 from grange.alerts.alerts import SinkTools
 from grange.alerts.targets import InvalidTarget
-from grange.app import collector
-from grange.app.alerting import Alerting, alert_webhook
-from grange.app.logs import log_options
+from grange.app import collector, flags
+from grange.app.alerting import Alerting
+from grange.app.settings import Settings
 from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
@@ -46,8 +46,7 @@ _NAME_LIMIT = 40
     "default-scheduler. A cluster that has a scheduler keeps the latter for it.",
 )
 @click.option("--member", default="", help="Name in the farm; made from the host's by default.")
-@alert_webhook
-@log_options
+@flags.options(Settings, "alert_webhook", "log_level", "log_json")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
     around: Surroundings,

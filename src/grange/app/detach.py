@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 
-from grange.app import process
-from grange.app.alerting import ENVIRONMENT
+from grange.app import flags, process
 from grange.app.datadir import DataDirectoryUnusable, make_directory
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
+from grange.cli import terminal
 
 NEXT = "next:"
 _LIMIT_S = 30.0
@@ -28,34 +28,36 @@ class AlreadyServed(GrangeError):
     """Another process serves the data directory; the message names it and what to do."""
 
 
-def command_line(settings: Settings, *, no_switch: bool, remove_nodes: bool = False) -> list[str]:
+def command_line(settings: Settings) -> list[str]:
     """The words that start a control plane with these settings in the foreground.
 
     Modules come from where this program is installed, never from the current directory.
     """
-    words = [sys.executable, "-P", "-m", "grange", "up", "--data-dir", str(settings.data_dir)]
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    words += ["--listen", f"{host}:{settings.port}", "--nodes", str(settings.nodes)]
-    words += ["--log-level", settings.log_level]
-    words += ["--disable", ",".join(sorted(settings.disable))] if settings.disable else []
-    if settings.scheduler_config is not None:
-        words += ["--scheduler-config", str(settings.scheduler_config)]
-    words += ["--no-switch"] if no_switch else []
-    for name in settings.tls_names:
-        words += ["--tls-san", name]
-    words += ["--insecure-listen"] if settings.insecure_listen else []
-    words += ["--remove-nodes"] if remove_nodes else []
-    words += ["--log-json"] if settings.log_json else []
-    return words
+    return [sys.executable, "-P", "-m", "grange", "up", *flags.words(settings)]
 
 
-async def detach_up(
-    settings: Settings, clock: Clock, *, no_switch: bool, remove_nodes: bool = False
-) -> int:
+def served_text(data_dir: Path, served: process.Served) -> str:
+    """Where a control plane serves, as JSON."""
+    facts = {
+        "url": served.url,
+        "dataDir": str(data_dir),
+        "kubeconfig": str(data_dir / "kubeconfig"),
+        "context": served.context,
+        "pid": served.pid,
+    }
+    return terminal.json_text(facts)
+
+
+async def detach_up(settings: Settings, clock: Clock, output: str = "") -> int:
     """Start it in a session of its own and wait until it is ready.
 
+    Args:
+        settings: what to serve.
+        clock: for the wait.
+        output: the value of ``-o``; without one the child's output is printed.
+
     Returns:
-        0 when it serves; otherwise its exit code, after printing what it said.
+        0 when it serves; otherwise its exit code, after printing its output.
 
     Raises:
         AlreadyServed: the directory has a server, whose log must not be overwritten.
@@ -69,32 +71,32 @@ async def detach_up(
             f"{settings.data_dir} is served by process {present.pid} at {present.url}: stop it with "
             f"grange down --data-dir {settings.data_dir}, or choose another data directory"
         )
-    output = settings.data_dir / "up.log"
-    rotate(output)
-    words = command_line(settings, no_switch=no_switch, remove_nodes=remove_nodes)
-    child = _start(words, output, settings.alert_webhook)
+    log = settings.data_dir / "up.log"
+    rotate(log)
+    child = _start(settings, log)
     try:
         async with clock.timeout(_LIMIT_S):
             while child.poll() is None:
                 served = process.find(settings.data_dir)
                 if served is not None and served.pid == child.pid:
-                    said = output.read_text()
-                    if NEXT in said:  # the last it says when it is ready, the kubeconfig included
-                        click.echo(said, nl=False)
+                    written = log.read_text()
+                    if NEXT in written:  # its last line when it is ready
+                        text = served_text(settings.data_dir, served) + "\n" if output else written
+                        click.echo(text, nl=False)
                         return 0
                 await clock.sleep(_POLL_S)
     except TimeoutError:
         child.terminate()
-        click.echo(f"not ready after {_LIMIT_S:.0f} s; see {output}", err=True)
+        click.echo(f"not ready after {_LIMIT_S:.0f} s; see {log}", err=True)
         return 1
-    except asyncio.CancelledError:  # Ctrl-C: nobody was told of it, so it must not stay
+    except asyncio.CancelledError:  # Ctrl-C: the user does not know of it, so it must not stay
         child.terminate()
         raise
-    said = output.read_text() or (
-        f"Error: it ended with exit code {child.returncode} and without a word in {output} "
+    written = log.read_text() or (
+        f"Error: it ended with exit code {child.returncode} and wrote nothing to {log} "
         "(is the disk full?); run it without --detach to see why\n"
     )
-    click.echo(said, nl=False, err=True)
+    click.echo(written, nl=False, err=True)
     return child.returncode or 1
 
 
@@ -133,14 +135,14 @@ def default_interrupt() -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _start(words: list[str], output: Path, webhook: str) -> "subprocess.Popen[bytes]":
+def _start(settings: Settings, output: Path) -> "subprocess.Popen[bytes]":
     """The child; what may hold a secret reaches it by its environment, which others cannot read."""
     with output.open("wb") as log, default_interrupt():
         return subprocess.Popen(
-            words,
+            command_line(settings),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, ENVIRONMENT: webhook},
+            env={**os.environ, **flags.variables(settings)},
         )

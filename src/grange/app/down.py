@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from grange.app import process
-from grange.app.settings import default_data_dir
+from grange.app.locations import default_data_dir
 from grange.cli import options, terminal
 from grange.cli.command import Command
 from grange.cli.confirm import confirm

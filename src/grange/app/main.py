@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from grange import __version__
-from grange.app.settings import kubeconfig_paths, service_account
+from grange.app.locations import kubeconfig_paths, service_account
 from grange.base import log
 from grange.base.clock import LoopClock
 from grange.base.rng import Stream

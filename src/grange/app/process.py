@@ -28,21 +28,24 @@ class Served:
         pid: its process id.
         start: its start time in kernel ticks, so that a recycled pid is not mistaken for it.
         url: where it serves.
+        context: the context that it added to the user's kubeconfig; empty for none.
     """
 
     pid: int
     start: int
     url: str
+    context: str = ""
 
 
-def record(data_dir: Path, url: str) -> None:
-    """Say that this process serves the directory.
+def record(data_dir: Path, url: str, context: str = "") -> Served:
+    """Write that this process serves the directory.
 
     Raises:
         DataDirectoryUnusable: it cannot be written.
     """
-    served = Served(os.getpid(), start_ticks(os.getpid()) or 0, url)
+    served = Served(os.getpid(), start_ticks(os.getpid()) or 0, url, context)
     write(data_dir / FILE, msgspec.json.encode(served))
+    return served
 
 
 def forget(data_dir: Path) -> None:

@@ -1,54 +1,178 @@
-"""Settings of ``grange up``: one frozen value, checked when it is made."""
+"""Settings of ``grange up``: one frozen value, checked when it is made.
+
+An option of ``grange up`` is one field with a ``flag``: the command, ``--detach`` and the reference
+page follow from it.
+"""
 
 import hashlib
 import ipaddress
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import click
+
+from grange.app.flags import AbsolutePath, CommaSet, flag
+from grange.base import log
 from grange.base.errors import GrangeError
-from grange.client.access import ServiceAccount
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ROLES = ("scheduler", "controllers", "machines", "agent")
 MAX_NODES = 1000
+DEFAULT_PORT = 6443
 
 
 class SettingsError(GrangeError):
     """A setting is out of bounds; the message names it and what is allowed."""
 
 
+class Address(NamedTuple):
+    """A host and a TCP port; port 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class AddressType(click.ParamType[Address]):
+    """``HOST:PORT`` on the command line."""
+
+    name = "host:port"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Address:
+        """The address."""
+        try:
+            return parse_listen(value)
+        except SettingsError as error:
+            raise click.UsageError(str(error), ctx) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one control plane is told.
+    """The settings of one control plane.
 
     Attributes:
-        data_dir: where everything it keeps lives; made if missing.
-        host: address to listen on; loopback by default.
-        port: TCP port; 0 takes a free one.
+        data_dir: where everything it keeps lives; created if missing.
+        listen: where the API is served; loopback by default.
+        tls_names: further names and addresses by which clients know the server.
+        insecure_listen: listen beyond loopback without any of ``tls_names``.
         nodes: how many nodes the machine is presented as; they share its capacity.
+        remove_nodes: there may be fewer nodes than the last time.
         disable: roles that are not run here.
+        scheduler_config: the scheduler's configuration file; None for the default profile.
+        no_context: add no context to the user's kubeconfig.
+        alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
         log_level: debug, info, warning or error.
         log_json: JSON lines instead of text.
-        alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
-        scheduler_config: the scheduler's configuration file; None for the default profile.
-        tls_names: further names and addresses by which clients know the server.
-        insecure_listen: listen on other addresses than loopback without any of ``tls_names``.
-        environment: what every pod's programs find in their environment beside their own.
+        environment: variables of every pod's programs besides their own.
     """
 
-    data_dir: Path
-    host: str = "127.0.0.1"
-    port: int = 6443
-    nodes: int = 1
-    disable: frozenset[str] = field(default_factory=frozenset)
-    log_level: str = "warning"
-    log_json: bool = False
-    alert_webhook: str = field(default="", repr=False)
-    scheduler_config: Path | None = None
-    tls_names: tuple[str, ...] = ()
-    insecure_listen: bool = False
+    data_dir: Path = field(
+        metadata=flag(
+            "--data-dir",
+            "Where everything is kept.",
+            type=AbsolutePath(),
+            metavar="DIR",
+            shown_default="$GRANGE_DATA_DIR, or grange in the user's data directory",
+        )
+    )
+    listen: Address = field(
+        default=Address(),
+        metadata=flag(
+            "--listen",
+            "Address of the API, over HTTPS; port 0 takes a free one.",
+            type=AddressType(),
+            metavar="HOST:PORT",
+        ),
+    )
+    tls_names: tuple[str, ...] = field(
+        default=(),
+        metadata=flag(
+            "--tls-san",
+            "A name or address by which other machines know the server, may be repeated.",
+            "It goes into the certificate. Listening beyond loopback needs one.",
+            metavar="NAME",
+        ),
+    )
+    insecure_listen: bool = field(
+        default=False,
+        metadata=flag(
+            "--insecure-listen",
+            "Listen beyond loopback without --tls-san; others cannot check the certificate.",
+        ),
+    )
+    nodes: int = field(
+        default=1,
+        metadata=flag(
+            "--nodes",
+            "Present this machine as N nodes, which share its capacity.",
+            "Fewer than the last time need `--remove-nodes`.",
+            type=int,
+            metavar="N",
+            shown_default="as many as the last time, 1 at first",
+        ),
+    )
+    remove_nodes: bool = field(
+        default=False,
+        metadata=flag(
+            "--remove-nodes",
+            "Allow fewer --nodes than the last time.",
+            "The other nodes and their pods are deleted.",
+        ),
+    )
+    disable: frozenset[str] = field(
+        default=frozenset(),
+        metadata=flag(
+            "--disable",
+            f"Roles not to run, separated by commas: {', '.join(ROLES)}.",
+            type=CommaSet(ROLES),
+            metavar="ROLE,…",
+            shown_default="none",
+        ),
+    )
+    scheduler_config: Path | None = field(
+        default=None,
+        metadata=flag(
+            "--scheduler-config",
+            "File with a KubeSchedulerConfiguration: profiles and plugins of the scheduler.",
+            "See [scheduling](scheduling.md#configuration).",
+            type=AbsolutePath(),
+            metavar="FILE",
+        ),
+    )
+    no_context: bool = field(
+        default=False,
+        metadata=flag(
+            "--no-context",
+            "Add no context to your kubeconfig.",
+            "Otherwise one is added (see below).",
+            aliases=("--no-switch",),
+        ),
+    )
+    alert_webhook: str = field(
+        default="",
+        metadata=flag(
+            "--alert-webhook",
+            "URL that alerts are POSTed to, as JSON.",
+            "The variable keeps the URL, which may hold a secret, out of process lists.",
+            metavar="URL",
+            variable="GRANGE_ALERT_WEBHOOK",
+            shown_default="$GRANGE_ALERT_WEBHOOK",
+        ),
+        repr=False,
+    )
+    log_level: str = field(
+        default="warning",
+        metadata=flag("--log-level", "What is logged.", type=click.Choice(log.LEVELS)),
+    )
+    log_json: bool = field(
+        default=False, metadata=flag("--log-json", "Log JSON lines instead of text.")
+    )
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,6 +192,16 @@ class Settings:
                 "will, with --tls-san NAME, so that they can check its certificate; or accept that "
                 "they cannot, with --insecure-listen"
             )
+
+    @property
+    def host(self) -> str:
+        """The host to listen on."""
+        return self.listen.host
+
+    @property
+    def port(self) -> int:
+        """The port to listen on; 0 for a free one."""
+        return self.listen.port
 
     @property
     def wildcard(self) -> bool:
@@ -103,46 +237,18 @@ class Settings:
         return role not in self.disable
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, ``:PORT``, ``HOST`` or ``[V6]:PORT`` as host and port.
+def parse_listen(text: str) -> Address:
+    """``HOST:PORT``, ``:PORT``, ``HOST`` or ``[V6]:PORT`` as an address.
 
     Raises:
         SettingsError: it is none of these.
     """
     host, separator, port = text.rpartition(":")
     if not separator or (text.endswith("]") and text.startswith("[")):
-        host, port = text, "6443"
+        host, port = text, str(DEFAULT_PORT)
     try:
-        return host.strip("[]") or "127.0.0.1", int(port)
+        return Address(host.strip("[]") or "127.0.0.1", int(port))
     except ValueError as error:
-        raise SettingsError(f"--listen {text}: write HOST:PORT, e.g. 127.0.0.1:6443") from error
-
-
-def default_data_dir(environment: Mapping[str, str]) -> Path:
-    """``$GRANGE_DATA_DIR``, or ``grange`` in the user's data directory (XDG)."""
-    if environment.get("GRANGE_DATA_DIR"):
-        return Path(environment["GRANGE_DATA_DIR"])
-    home = Path(environment.get("HOME", "/"))
-    return Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "grange"
-
-
-def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files of ``$KUBECONFIG``, or ``~/.kube/config``."""
-    listed = environment.get("KUBECONFIG", "")
-    if listed:
-        return tuple(Path(item) for item in listed.split(os.pathsep) if item)
-    return (Path(environment.get("HOME", "/")) / ".kube" / "config",)
-
-
-def service_account(
-    environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT
-) -> ServiceAccount | None:
-    """What the kubelet gives to a pod; None outside of a cluster.
-
-    Args:
-        environment: of this process.
-        directory: where the service account is mounted.
-    """
-    host = environment.get("KUBERNETES_SERVICE_HOST", "")
-    port = environment.get("KUBERNETES_SERVICE_PORT", "")
-    return ServiceAccount(directory, host, port) if host and port else None
+        raise SettingsError(
+            f"--listen {text}: the port is not a number; write HOST:PORT, e.g. 127.0.0.1:6443"
+        ) from error

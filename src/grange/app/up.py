@@ -8,24 +8,20 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from grange.alerts.targets import InvalidTarget
-from grange.app import alerting, collector, pki, process
+from grange.app import alerting, collector, flags, pki, process
 from grange.app.datadir import make_directory, remember_nodes, remembered_nodes
-from grange.app.detach import NEXT, detach_up
-from grange.app.logs import log_options
-from grange.app.settings import (
-    ROLES,
-    Settings,
-    SettingsError,
-    default_data_dir,
-    parse_listen,
-)
+from grange.app.detach import NEXT, detach_up, served_text
+from grange.app.locations import default_data_dir
+from grange.app.settings import Settings, SettingsError
 from grange.base import log
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
+from grange.cli import options
 from grange.cli.command import Command
 from grange.cli.surroundings import Surroundings
 
@@ -37,90 +33,31 @@ from grange.cli.surroundings import Surroundings
         "grange up --nodes 3 --detach",
     ),
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Where everything is kept; $GRANGE_DATA_DIR, or ~/.local/share/grange.",
-)
-@click.option("--listen", default="127.0.0.1:6443", show_default=True, help="HOST:PORT; 0 is any.")
-@click.option(
-    "--nodes",
-    type=int,
-    default=None,
-    help="Present this machine as N nodes; as many as the last time by default, 1 at first.",
-)
-@click.option("--remove-nodes", is_flag=True, help="Allow --nodes to be fewer than the last time.")
-@click.option("--disable", default="", help=f"Roles not to run: {', '.join(ROLES)}.")
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Profiles and plugins of the scheduler, as KubeSchedulerConfiguration.",
-)
-@click.option(
-    "--tls-san",
-    "tls_names",
-    multiple=True,
-    help="A name or address by which other machines know the server, may be repeated.",
-)
-@click.option(
-    "--insecure-listen",
-    is_flag=True,
-    help="Listen beyond loopback though no --tls-san lets others check the server.",
-)
-@click.option("--detach", is_flag=True, help="Return as soon as it is ready; end it with `down`.")
-@click.option("--no-switch", is_flag=True, help="Leave your kubeconfig alone.")
-@log_options
-@alerting.alert_webhook
+@flags.options(Settings)
+@click.option("--detach", is_flag=True, help="Return when it is ready; `grange down` stops it.")
+@options.output(("json",))
 @click.pass_obj
-def command(  # noqa: PLR0913  click hands every option over by name
-    around: Surroundings,
-    data_dir: Path | None,
-    listen: str,
-    nodes: int | None,
-    disable: str,
-    scheduler_config: Path | None,
-    *,
-    remove_nodes: bool,
-    tls_names: tuple[str, ...],
-    insecure_listen: bool,
-    detach: bool,
-    no_switch: bool,
-    log_level: str,
-    log_json: bool,
-    alert_webhook: str,
-) -> None:
+def command(around: Surroundings, /, *, detach: bool, output: str, **given: Any) -> None:
     """Serve a Kubernetes-compatible API and run its pods on this machine."""
     try:
-        host, port = parse_listen(listen)
-        directory = (data_dir or default_data_dir(os.environ)).absolute()
-        settings = Settings(
-            data_dir=directory,
-            host=host,
-            port=port,
-            nodes=chosen_nodes(directory, nodes, remove=remove_nodes),
-            disable=frozenset(filter(None, disable.split(","))),
-            log_level=log_level,
-            log_json=log_json,
-            alert_webhook=alerting.checked(alert_webhook),
-            scheduler_config=scheduler_config.absolute() if scheduler_config else None,
-            tls_names=tls_names,
-            insecure_listen=insecure_listen,
-            environment=_program_environment(),
+        found = flags.given(Settings, given)
+        directory = found.setdefault("data_dir", default_data_dir(os.environ).absolute())
+        found["nodes"] = chosen_nodes(
+            directory, found.get("nodes"), remove=found.get("remove_nodes", False)
         )
+        settings = Settings(**found, environment=_program_environment())
+        alerting.checked(settings.alert_webhook)
     except (SettingsError, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
-    merge_into = () if no_switch else around.kubeconfig
     if detach:
-        started = detach_up(settings, around.clock, no_switch=no_switch, remove_nodes=remove_nodes)
-        raise SystemExit(around.run(started))
+        raise SystemExit(around.run(detach_up(settings, around.clock, output)))
     log.configure(level=settings.log_level, json_lines=settings.log_json)
     import uvloop
 
     collector.tune()
+    merge_into = () if settings.no_context else around.kubeconfig
     with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(serve(settings, merge_into=merge_into))
+        uvloop.run(serve(settings, output, merge_into=merge_into))
 
 
 def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool) -> int:
@@ -146,11 +83,12 @@ def _program_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept if name in os.environ}
 
 
-async def serve(settings: Settings, *, merge_into: Sequence[Path]) -> None:
-    """Run a control plane until SIGINT or SIGTERM, telling people where it is.
+async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Path]) -> None:
+    """Run a control plane until SIGINT or SIGTERM, and print where it serves.
 
     Args:
         settings: what to serve.
+        output: the value of ``-o``.
         merge_into: the user's kubeconfigs; a context is added to the first, and none where there is none.
     """
     make_directory(settings.data_dir)
@@ -186,8 +124,10 @@ async def serve(settings: Settings, *, merge_into: Sequence[Path]) -> None:
             f"kubeconfig: {plane.kubeconfig}",
         ]
         reach = f"--kubeconfig {plane.kubeconfig}"
+        context = ""
         if merge_into:
             merged = plane.merge_into(merge_into)
+            context = merged.context
             reach = "" if merged.current else f"--context {merged.context}"
             lines.append(merged_line(merged.context, merge_into[0], current=merged.current))
         lines.append(
@@ -199,8 +139,8 @@ async def serve(settings: Settings, *, merge_into: Sequence[Path]) -> None:
             )
         )
         remember_nodes(settings.data_dir, settings.nodes)
-        process.record(settings.data_dir, plane.url)
-        click.echo("\n".join(lines))
+        served = process.record(settings.data_dir, plane.url, context)
+        click.echo(served_text(settings.data_dir, served) if output else "\n".join(lines))
         sys.stdout.flush()
 
     try:

@@ -89,7 +89,7 @@ def output(formats: tuple[str, ...], default: str = "") -> Callable[[C], C]:
         type=Format(formats),
         default=default,
         show_default=bool(default),
-        help=f"Print {documents.listed(formats)}.",
+        help=f"Output format: {documents.listed(formats)}.",
     )
 
 

@@ -490,7 +490,7 @@ def _rewritten(path: Path, text: str, before: Document, wanted: Document) -> byt
     if "#" in text:
         raise KubeconfigError(
             f"{path}: it is written in a style that cannot be extended without losing its comments; "
-            "name another file in KUBECONFIG, or leave it alone with --no-switch"
+            "name another file in KUBECONFIG, or leave it alone with --no-context"
         )
     return _dump(wanted)
 

@@ -55,7 +55,7 @@ def free_name(path: Path, name: str, home: str, documents: Sequence[Document]) -
             return candidate
     raise KubeconfigError(
         f"{path}: entries named {name} belong to something else, and no name made from it is free; "
-        "rename them, or leave the file alone with --no-switch"
+        "rename them, or leave the file alone with --no-context"
     )
 
 

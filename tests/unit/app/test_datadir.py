@@ -19,7 +19,8 @@ from grange.app.datadir import (
 )
 from grange.app.detach import command_line, default_interrupt, rotate
 from grange.app.down import meant
-from grange.app.settings import Settings, SettingsError, default_data_dir
+from grange.app.locations import default_data_dir
+from grange.app.settings import Settings, SettingsError
 from grange.app.up import chosen_nodes, merged_line, next_steps
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -112,7 +113,7 @@ def test_logs_of_earlier_starts_are_kept(tmp_path: Path) -> None:
 
 
 def test_children_do_not_import_from_the_current_directory(tmp_path: Path) -> None:
-    words = command_line(Settings(data_dir=tmp_path), no_switch=True, remove_nodes=True)
+    words = command_line(Settings(data_dir=tmp_path, no_context=True, remove_nodes=True))
     assert words[1:4] == ["-P", "-m", "grange"]
     assert "--remove-nodes" in words
     assert pki.keymaker(tmp_path, ("localhost",))[1:3] == ["-P", "-m"]

@@ -16,12 +16,12 @@ async def test_a_directory_that_is_served_is_refused_and_its_log_stays(
     (tmp_path / "up.log").write_text("what the server says\n")
     process.record(tmp_path, "https://127.0.0.1:1")
     with pytest.raises(AlreadyServed, match=r"https://127\.0\.0\.1:1.*grange down --data-dir"):
-        await detach_up(Settings(data_dir=tmp_path), clock, no_switch=True)
+        await detach_up(Settings(data_dir=tmp_path, no_context=True), clock)
     assert (tmp_path / "up.log").read_text() == "what the server says\n"
 
 
 def test_address_with_a_possible_secret_is_not_an_argument(tmp_path: Path) -> None:
     """Anybody can read the words of a process; its environment is its owner's."""
     settings = Settings(data_dir=tmp_path, alert_webhook="https://host/secret")
-    assert "secret" not in " ".join(command_line(settings, no_switch=False))
+    assert "secret" not in " ".join(command_line(settings))
     assert "secret" not in repr(settings)

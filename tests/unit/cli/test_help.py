@@ -16,7 +16,6 @@ ESCAPES = re.compile(r"\\[a-z]|[\x00-\x09\x0b-\x1f\x7f]")
 # Verbs without -o json, and why.
 WITHOUT_JSON = {
     "completion": "prints a script",
-    "up": "serves until it is stopped",
     "controllers": "serves until it is stopped; --log-json is for its log",
 }
 
