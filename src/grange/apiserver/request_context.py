@@ -16,6 +16,7 @@ from grange.api.status import ApiError, BadRequest, Cause, Details, Status, TooL
 from grange.api.validation.causes import CAUSES_MAX
 from grange.apiserver import protobuf, representation
 from grange.apiserver.account_tokens import AccountTokens
+from grange.apiserver.conformance import duplicate_cause
 from grange.apiserver.explain import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
@@ -26,7 +27,6 @@ from grange.apiserver.registry import (
     Place,
     Registry,
     Written,
-    duplicate_cause,
     is_large,
 )
 from grange.apiserver.request_info import Target

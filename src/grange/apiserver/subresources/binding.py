@@ -27,8 +27,9 @@ from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
 from grange.apiserver import storage
 from grange.apiserver.admission import Attempt
+from grange.apiserver.conformance import invalid
 from grange.apiserver.options import write_options
-from grange.apiserver.registry import Place, Rewrite, Written, invalid
+from grange.apiserver.registry import Place, Rewrite, Written
 from grange.apiserver.request_context import Call, success
 from grange.apiserver.subresources.subresource import Subresource
 

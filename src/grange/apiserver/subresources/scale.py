@@ -12,10 +12,10 @@ from grange.api.meta import Document
 from grange.api.scheme import Scaling
 from grange.api.status import NotFound
 from grange.apiserver import metadata, storage
+from grange.apiserver.conformance import conform, invalid
 from grange.apiserver.handlers import writes
 from grange.apiserver.handlers.writes import Change
 from grange.apiserver.options import WriteOptions
-from grange.apiserver.registry import conform, invalid
 from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
 
