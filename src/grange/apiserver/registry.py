@@ -8,7 +8,7 @@ acknowledgement, that the write is on disk, is awaited. Each write decodes what 
 encodes what it stores once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Network
 from typing import NamedTuple
@@ -22,10 +22,11 @@ from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError
 from grange.api.validation import validate
 from grange.apiserver import deletion, metadata, storage
-from grange.apiserver.admission import Attempt, Plugin
+from grange.apiserver.admission import Attempt, Mutation, Plugin
 from grange.apiserver.conformance import conform, refuse
 from grange.apiserver.node_capacity import Occupancy
-from grange.apiserver.options import DeleteOptions, WriteOptions
+from grange.apiserver.options import IGNORE, DeleteOptions, WriteOptions
+from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.storage import Work
 from grange.base.clock import Clock
@@ -120,6 +121,18 @@ class _Revised(NamedTuple):
     warnings: tuple[str, ...]
 
 
+class _Checked(NamedTuple):
+    """The result of checking a new object.
+
+    Attributes:
+        warnings: for the ``Warning`` headers.
+        encoded: the bytes of fields that need not be encoded again.
+    """
+
+    warnings: tuple[str, ...]
+    encoded: Mapping[str, msgspec.Raw] = storage.NO_PARTS
+
+
 _NOT_YET = Written(b"")
 
 
@@ -148,6 +161,7 @@ class Registry:
     Attributes:
         occupancy: what the pods of each node ask for together; to be loaded from a store in use.
         services: the addresses and ports of Services; to be loaded from a store in use.
+        pod_specs: the cache of accepted specs of pods.
         offload: where large documents are prepared.
     """
 
@@ -168,6 +182,7 @@ class Registry:
         self.work = Work()
         self.occupancy = Occupancy(store)
         self.services = ServiceAllocator(store, service_network)
+        self.pod_specs = PodSpecCache()
         self._rng = rng.fork("registry")
         self._admission = tuple(admission)
         self.offload = offload or Inline()
@@ -184,9 +199,21 @@ class Registry:
         return entry
 
     async def create(
-        self, info: AnyKind, namespace: str, document: Document, options: WriteOptions
+        self,
+        info: AnyKind,
+        namespace: str,
+        document: Document,
+        options: WriteOptions,
+        sent: SentPod | None = None,
     ) -> Written:
         """Write a new object; the document is changed.
+
+        Args:
+            info: the kind.
+            namespace: where; empty for cluster-scoped kinds.
+            document: the object; that of ``sent`` if its spec is cached.
+            options: how to write.
+            sent: the body of a pod for the cache of specs; None without it.
 
         Raises:
             AlreadyExists: the name is taken.
@@ -199,8 +226,8 @@ class Registry:
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
         attempt = Attempt("create", info, namespace, meta.get("name") or "", document)
-        check = partial(self._checked, attempt, document, options)
-        warnings = await self.offload.run(check) if options.large else check()
+        check = partial(self._check_new, attempt, document, options, sent)
+        checked = await self.offload.run(check) if options.large else check()
         place = Place(info, namespace, meta["name"])
         if generated:
             for _ in range(_GENERATE_ATTEMPTS):
@@ -208,24 +235,36 @@ class Registry:
                     break
                 metadata.generate_name(meta, self._rng)
                 place = Place(info, namespace, meta["name"])
-        return await self._create(place, document, options, warnings)
+        return await self._create(place, document, options, checked)
 
-    def _checked(
-        self, attempt: Attempt, document: Document, options: WriteOptions
-    ) -> tuple[str, ...]:
-        """Admit a new object, fit it to its schema and check its rules; returns warnings."""
+    def _check_new(
+        self, attempt: Attempt, document: Document, options: WriteOptions, sent: SentPod | None
+    ) -> "_Checked":
+        """Admit a new object, complete it and check it by its schema and its rules."""
         info = attempt.info
-        self._admit(attempt)
+        mutations = self._admit(attempt)
+        if sent is not None and sent.accepted is not None:
+            if not options.duplicates and self.pod_specs.reuse(sent.accepted, mutations, document):
+                return _Checked(sent.accepted.warnings, {"spec": sent.accepted.encoded})
+            document["spec"] = codec.decode_trusted(sent.spec)
+        for mutation in mutations:
+            if mutation is not None:
+                mutation.apply(document["spec"])
         warnings = conform(info, document, options)
         refuse(info, document, validate(document, None, info))
-        return (*warnings, *info.review(document, None, self.clock.now()))
+        reviewed = tuple(info.review(document, None, self.clock.now()))
+        if sent is None or warnings or options.field_validation == IGNORE:
+            return _Checked((*warnings, *reviewed))
+        encoded = self.pod_specs.add(sent, mutations, document, reviewed)
+        return _Checked(reviewed, {} if encoded is None else {"spec": encoded})
 
     async def _create(
-        self, place: Place, document: Document, options: WriteOptions, warnings: tuple[str, ...]
+        self, place: Place, document: Document, options: WriteOptions, checked: "_Checked"
     ) -> Written:
         if place.info is SERVICE:
             self.services.assign(place.key, document)
-        value = storage.encode(place.info, document, self.work)
+        warnings = checked.warnings
+        value = storage.encode(place.info, document, self.work, checked.encoded)
         if options.dry_run:
             if self.store.latest(place.key) is not None:
                 raise storage.already_exists(place.info, place.name)
@@ -466,6 +505,5 @@ class Registry:
         if shortage is not None:
             raise storage.conflict(place.info, place.name, str(shortage))
 
-    def _admit(self, attempt: Attempt) -> None:
-        for plugin in self._admission:
-            plugin.admit(attempt)
+    def _admit(self, attempt: Attempt) -> tuple[Mutation | None, ...]:
+        return tuple([plugin.admit(attempt) for plugin in self._admission])

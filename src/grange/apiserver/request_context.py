@@ -10,6 +10,7 @@ import msgspec
 
 from grange.api import codec, schema
 from grange.api.http import JSON, Request, Response
+from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, BadRequest, Cause, Details, Status, TooLarge
@@ -22,6 +23,7 @@ from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form
 from grange.apiserver.options import IGNORE, STRICT, WriteOptions, field_validation, write_options
+from grange.apiserver.pod_spec_cache import SentPod
 from grange.apiserver.registry import (
     LARGE_BYTES,
     Place,
@@ -136,11 +138,23 @@ class Call:
         self.registry.work.decodes += 1
         return read_document(self.request.body, self.request.headers)
 
-    def write_options(self, given: object) -> WriteOptions:
+    def sent_pod(self) -> SentPod | None:
+        """The parts of the body of a new pod; None if the cache of specs does not apply to it."""
+        if self.target.info is not POD or self.is_large:
+            return None
+        if not codec.is_json(self.request.headers.get("content-type") or JSON):
+            return None
+        sent = self.registry.pod_specs.split(self.request.body)
+        if sent is not None and sent.accepted is not None:
+            self.registry.work.decodes += 1
+        return sent
+
+    def write_options(self, given: object, body: bytes | None = None) -> WriteOptions:
         """The options of a create, update or patch.
 
         Args:
             given: what the body was decoded to, not changed since.
+            body: what it was decoded from, where that is not the body of the request.
 
         Raises:
             BadRequest: a parameter has a value that is not known.
@@ -151,7 +165,7 @@ class Call:
         media = self.request.headers.get("content-type") or JSON
         if asked.field_validation == IGNORE or not codec.is_json(media):
             return asked
-        duplicates = codec.duplicate_fields(self.request.body, given)
+        duplicates = codec.duplicate_fields(self.request.body if body is None else body, given)
         return replace(asked, duplicates=duplicates) if duplicates else asked
 
     def answer(

@@ -5,10 +5,11 @@ kind (``{"apiVersion":…,"kind":…,"metadata":{"resourceVersion":"``), so the 
 acceptance, is spliced in at a fixed place and the document is encoded exactly once a write.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -30,6 +31,9 @@ from grange.api.status import (
 from grange.store import errors
 
 OBJECT_MAX_BYTES = 1_572_864  # etcd's request limit, 1.5 MiB: what fits here fits on a cluster
+
+
+NO_PARTS: Mapping[str, msgspec.Raw] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -79,8 +83,16 @@ def _head(api_version: str, kind: str) -> bytes:
     )
 
 
-def encode(info: AnyKind, document: Document, work: Work) -> Callable[[int], bytes]:
+def encode(
+    info: AnyKind, document: Document, work: Work, parts: Mapping[str, msgspec.Raw] = NO_PARTS
+) -> Callable[[int], bytes]:
     """The object's bytes, still open for its revision.
+
+    Args:
+        info: the kind.
+        document: the object.
+        work: counts.
+        parts: the bytes of fields that need not be encoded again.
 
     Raises:
         TooLarge: more than ``OBJECT_MAX_BYTES``.
@@ -90,6 +102,7 @@ def encode(info: AnyKind, document: Document, work: Work) -> Callable[[int], byt
     metadata["resourceVersion"] = ""
     ordered = {"apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
     ordered |= {name: value for name, value in document.items() if name not in _FIRST}
+    ordered |= parts
     return _open(info, ordered)
 
 

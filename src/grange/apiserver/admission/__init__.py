@@ -29,8 +29,24 @@ class Attempt(msgspec.Struct, frozen=True):
     document: Document | None = None
 
 
+class Mutation(Protocol):
+    """A change of the spec of a new object.
+
+    It depends on the spec and on its own attributes only, and is compared by value.
+    """
+
+    def apply(self, spec: Document) -> None:
+        """Change the spec in place; it has not been validated yet."""
+
+
 class Plugin(Protocol):
     """One rule."""
 
-    def admit(self, attempt: Attempt) -> None:
-        """Let the write pass, or refuse it by raising an ``ApiError``; must not await."""
+    def admit(self, attempt: Attempt) -> Mutation | None:
+        """Accept the write, or reject it by raising an ``ApiError``; must not await.
+
+        The document must not be changed here: pods with the same spec share it.
+
+        Returns:
+            The change to make before a create; None for no change.
+        """

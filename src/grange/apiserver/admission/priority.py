@@ -32,6 +32,13 @@ class _Rank:
     value: int
     policy: str
 
+    def apply(self, spec: Document) -> None:
+        """Set the fields that the class decides."""
+        if self.name:
+            spec["priorityClassName"] = self.name
+        spec["priority"] = self.value
+        spec["preemptionPolicy"] = self.policy
+
 
 _PLAIN = _Rank("", 0, PREEMPT)
 
@@ -66,11 +73,11 @@ class Priority:
             if default:
                 self._defaults[entry.key.removeprefix(_PREFIX)] = None
 
-    def admit(self, attempt: Attempt) -> None:
-        """Fill in a new pod's priority; watch over which class is the default.
+    def admit(self, attempt: Attempt) -> _Rank | None:
+        """Find a new pod's priority; check which class is the default.
 
         Raises:
-                Forbidden: no such class, the pod names a priority of its own, there is another default
+            Forbidden: no such class, the pod names a priority of its own, there is another default
                 already, or the class is one that the system needs.
         """
         document = attempt.document
@@ -84,13 +91,15 @@ class Priority:
         elif _is(attempt.info, "", "pods"):
             spec = document.get("spec")
             if attempt.verb == "create" and isinstance(spec, dict):
-                if not spec.get("priorityClassName"):
-                    self._join(attempt.namespace, document, spec)
-                self._rank(attempt.name, spec)
+                name = spec.get("priorityClassName")
+                if not name:
+                    name = self._group_class(attempt.namespace, document) or name
+                return self._rank(attempt.name, spec, name)
         elif _is(attempt.info, PODGROUP.group, PODGROUP.plural):
             self._check_group(attempt.name, document)
         elif _is(attempt.info, _GROUP, "priorityclasses"):
             self._note(attempt.name, document)
+        return None
 
     def _note(self, name: str, document: Document) -> None:
         if document.get("globalDefault") is not True:
@@ -101,21 +110,19 @@ class Priority:
                 raise _refused(name, why)
         self._defaults[name] = None
 
-    def _join(self, namespace: str, document: Document, spec: Document) -> None:
-        """A pod that names no class takes that of its group, if the group is there."""
+    def _group_class(self, namespace: str, document: Document) -> str:
+        """The class of a pod's group, which a pod that names none takes; empty if there is none."""
         labels = (document.get("metadata") or {}).get("labels")
         group = labels.get(GROUP_LABEL) if isinstance(labels, dict) else None
         if not group or not isinstance(group, str):
-            return
+            return ""
         entry = self._store.latest(f"/{PODGROUP.group}/{PODGROUP.plural}/{namespace}/{group}")
         if entry is None:
-            return
+            return ""
         try:
-            name = _groups.decode(entry.value).spec.priority_class_name
+            return _groups.decode(entry.value).spec.priority_class_name
         except msgspec.MsgspecError:
-            return
-        if name:
-            spec["priorityClassName"] = name
+            return ""
 
     def _check_group(self, group: str, document: Document) -> None:
         spec = document.get("spec")
@@ -129,10 +136,9 @@ class Priority:
                 name=group,
             )
 
-    def _rank(self, pod: str, spec: Document) -> None:
-        name = spec.get("priorityClassName")
+    def _rank(self, pod: str, spec: Document, name: object) -> _Rank | None:
         if name is not None and not isinstance(name, str):
-            return  # its schema has a word on that
+            return None  # its schema has a word on that
         rank = self._named(pod, name) if name else next(iter(self._current()), _PLAIN)
         for field, right in (("priority", rank.value), ("preemptionPolicy", rank.policy)):
             given = spec.get(field)
@@ -143,10 +149,7 @@ class Priority:
                     f"spec.{field} is {right} by {source}, and may not be given as {given}; "
                     "name a PriorityClass in spec.priorityClassName instead",
                 )
-        if rank.name:
-            spec["priorityClassName"] = rank.name
-        spec["priority"] = rank.value
-        spec["preemptionPolicy"] = rank.policy
+        return rank
 
     def _named(self, pod: str, name: str) -> _Rank:
         found = self._class(name)

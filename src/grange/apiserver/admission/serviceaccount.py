@@ -33,6 +33,24 @@ _decoder = msgspec.json.Decoder(_Account)
 _NO_ACCOUNT = _Account()
 
 
+class _PodDefaults(msgspec.Struct, frozen=True):
+    """What the pods of a service account get by default."""
+
+    account: _Account
+    has_ca: bool
+
+    def apply(self, spec: Document) -> None:
+        """Set the image pull secrets, and mount the token unless the account or the pod declines."""
+        account = self.account
+        if account.image_pull_secrets and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = [dict(item) for item in account.image_pull_secrets]
+        mounts = spec.get("automountServiceAccountToken")
+        if mounts is None:
+            mounts = account.automount_service_account_token
+        if mounts is not False:
+            _mount(spec, has_ca=self.has_ca)
+
+
 class ServiceAccounts:
     """The rule.
 
@@ -44,51 +62,46 @@ class ServiceAccounts:
     def __init__(self, store: Store, *, has_ca: bool) -> None:
         self._store = store
         self._has_ca = has_ca
-        self._read: dict[str, tuple[int, _Account]] = {}  # key → revision and account
+        self._read: dict[str, tuple[int, _PodDefaults]] = {}  # key → revision and the account's
 
-    def admit(self, attempt: Attempt) -> None:
-        """Fill in a new pod's account and mount its token.
+    def admit(self, attempt: Attempt) -> _PodDefaults | None:
+        """Find a new pod's account.
 
         Raises:
             Forbidden: there is no such account.
         """
         document = attempt.document
         if attempt.verb != "create" or attempt.info is not POD or document is None:
-            return
+            return None
         spec = document.get("spec")
         if not isinstance(spec, dict):
-            return
+            return None
         name = spec.get("serviceAccountName") or spec.get("serviceAccount") or DEFAULT
         if not isinstance(name, str):
-            return
-        account = self._account(attempt.namespace, name)
-        if account is None:
+            return None
+        found = self._find(attempt.namespace, name)
+        if found is None:
             raise Forbidden(
                 f'pods "{attempt.name}" is forbidden: error looking up service account '
                 f'{attempt.namespace}/{name}: serviceaccount "{name}" not found; create it first',
                 kind="pods",
                 name=attempt.name,
             )
-        if account.image_pull_secrets and not spec.get("imagePullSecrets"):
-            spec["imagePullSecrets"] = [dict(item) for item in account.image_pull_secrets]
-        mounts = spec.get("automountServiceAccountToken")
-        if mounts is None:
-            mounts = account.automount_service_account_token
-        if mounts is not False:
-            _mount(spec, has_ca=self._has_ca)
+        return found
 
-    def _account(self, namespace: str, name: str) -> _Account | None:
+    def _find(self, namespace: str, name: str) -> _PodDefaults | None:
         key = f"/core/serviceaccounts/{namespace}/{name}"
         entry = self._store.latest(key)
         if entry is None:
             self._read.pop(key, None)
             # The default one is on its way where a server of an earlier release made the namespace.
-            return _NO_ACCOUNT if name == DEFAULT else None
+            return _PodDefaults(_NO_ACCOUNT, self._has_ca) if name == DEFAULT else None
         known = self._read.get(key)
         if known is None or known[0] != entry.revision:
             if len(self._read) >= _REMEMBERED_MAX:
                 self._read.clear()
-            known = self._read[key] = (entry.revision, _read(entry.value))
+            found = _PodDefaults(_read(entry.value), self._has_ca)
+            known = self._read[key] = (entry.revision, found)
         return known[1]
 
 

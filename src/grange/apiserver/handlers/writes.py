@@ -10,6 +10,7 @@ from grange.api.patch import json_patch, merge_patch, strategic
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, UnsupportedMediaType
 from grange.apiserver.options import WriteOptions
+from grange.apiserver.pod_spec_cache import SentPod
 from grange.apiserver.registry import Part, main_part
 from grange.apiserver.request_context import Call
 
@@ -18,9 +19,9 @@ Change = Callable[[Document], Document]
 
 async def create(call: Call) -> Response:
     """A new object."""
-    target = call.target
-    document, options = await call.prepare(lambda: _given(call))
-    written = await call.registry.create(target.info, target.namespace, document, options)
+    target, sent = call.target, call.sent_pod()
+    document, options = await call.prepare(lambda: _given(call, sent))
+    written = await call.registry.create(target.info, target.namespace, document, options, sent)
     return call.written(written, code=201)
 
 
@@ -38,7 +39,9 @@ async def patch(call: Call, part: Part = main_part) -> Response:
     return call.written(written)
 
 
-def _given(call: Call) -> tuple[Document, WriteOptions]:
+def _given(call: Call, sent: SentPod | None = None) -> tuple[Document, WriteOptions]:
+    if sent is not None and sent.accepted is not None:
+        return sent.document, call.write_options({**sent.document, "spec": 0}, sent.rest)
     document = call.document()
     return document, call.write_options(document)
 
