@@ -13,8 +13,12 @@ from grange.api.kinds.node import Taint
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
 from grange.controllers.replication import logic, status
 from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.config import ReplicationConfig
+from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.replacements import Replacements
 from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.writes import slow_start
@@ -256,3 +260,15 @@ async def test_slow_start_touches_everything_when_nothing_fails() -> None:
 
     assert await slow_start(range(20), act) is None
     assert tried == list(range(20))
+
+
+async def test_controller_that_no_budget_keeps_is_not_remembered(clock: Clock, log: Logger) -> None:
+    """A change of a budget brings about passes of those that wait for one, and of no others."""
+    memory = Memory(ReplicationConfig(), clock=clock, log=log)
+    waiting, going = (builders.controller(name, uid=f"uid-{name}") for name in ("one", "two"))
+    for controller in (waiting, going):
+        memory.wait_for_budget(controller, waits=True)
+    memory.wait_for_budget(going, waits=False)
+    assert memory.kept_by_budget == {"uid-one": waiting.key}
+    memory.forget("uid-one")
+    assert memory.kept_by_budget == {}

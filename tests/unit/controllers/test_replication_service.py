@@ -634,3 +634,22 @@ async def test_r12_divergent_pod_is_recreated_within_the_budget(
         assert lowest == 2
         assert before["web-b"] in {pod.metadata.uid for pod in await there.pods()}
         assert (await there.controller()).status.updated_replicas == 2
+
+
+async def test_readiness_of_a_pod_that_is_gone_is_forgotten(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as there:
+        await there.add_node("a")
+        service = ReplicationService(there.deps)
+        there.start(service)
+        await there.add_controller(replicas=1)
+        await there.until(lambda: there.ready(1))
+        (pod,) = await there.pods()
+        await there.settle(20.0)
+        readiness = service._passes._memory.readiness
+        assert readiness.wait_s(pod, 10.0, 0.0) == 0.0
+        # It is never seen on its way out.
+        await there.client.delete(POD, pod.metadata.name, "default", grace_period_s=0)
+        await there.settle(5.0)
+        assert readiness.wait_s(pod, 10.0, 0.0) == 10.0

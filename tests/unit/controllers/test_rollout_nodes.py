@@ -1,8 +1,10 @@
 """Rollouts to templates that ask for other nodes: each side goes by its own template."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import Tools, tools
 from tests.unit.controllers.world import World, world
@@ -12,7 +14,7 @@ from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document
 from grange.client.replication import ReplicationControllers
-from grange.controllers.replication import logic, transfer
+from grange.controllers.replication import logic, rollout, transfer
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.shared import pod_identity
 
@@ -142,3 +144,26 @@ def test_who_is_judged_by_which_nodes() -> None:
     assert transfer.spare_node(situation, to_d, [], old) is None
     fewer = situation.without({"c"})
     assert transfer.misplaced(fewer) == [old]
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_canary_whose_old_pods_are_lost_is_not_complete() -> None:
+    """Old pods are wanted as long as the canary stands, also where no node is left for them."""
+    before = builders.controller(replicas=3, placement="OnePerNode", template=wanting("soft"))
+    after = builders.controller(
+        replicas=3, placement="OnePerNode", template=wanting("hard"), rollout={"canary": 1}
+    )
+    old = [builders.pod(before, node=node) for node in "abc"]
+    new = builders.pod(after, node="a")
+    status, sides = before.status, None
+    for owner, active in ((before, old), (after, old), (after, [*old[1:], new]), (after, [new])):
+        available = frozenset(pod.metadata.uid for pod in active)
+        seen = structs.replace(owner, status=status)
+        decision = rollout.decide(rollout.Facts(seen, active, available, ["a"], frozenset(), NOW))
+        status, sides = decision.controller.status, decision.sides
+    assert status.rollout is not None
+    assert (status.rollout.new_replicas, status.rollout.old_replicas) == (1, 2)
+    assert status.rollout.phase == "Waiting"
+    assert sides is not None

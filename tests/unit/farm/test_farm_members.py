@@ -1,12 +1,18 @@
 """Which sessions are over: what the server shows decides, not the cache."""
 
+from itertools import pairwise
+
+from grange.api.http import Request, Response
 from grange.api.kinds import LEASE
 from grange.api.kinds.lease import Lease
 from grange.api.meta import Document
+from grange.api.status import InternalError
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
+from grange.client.transport import Transport
+from grange.reconcile.deps import Deps
 from grange.reconcile.farm import leases
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
@@ -119,3 +125,48 @@ async def test_listeners_are_called_for_changes_but_not_for_renewals(
         await write(lease(Token("a", "y", 4), "2026-01-01T00:00:03.000000Z", shop="tier=web"))
         assert seen == [[], ["a"], ["a"]]
         nursery.cancel()
+
+
+async def test_session_that_cannot_be_ended_is_tried_after_a_pause(
+    world: World, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A server that refuses is not asked again and again."""
+    tries: list[float] = []
+
+    def refusing(inner: Transport, name: str) -> Transport:
+        return Refusing(inner, clock, tries)
+
+    await world.client.create(LEASE, lease(PRESENT))
+    world.taps.append(refusing)
+    world.add("b", Sweeper)
+    await clock.sleep(CONFIG.ttl_s + 10 * CONFIG.retry_s)
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert len(pauses) >= 5
+    assert min(pauses) >= CONFIG.retry_s
+
+
+class Refusing:
+    """A transport whose server refuses every write; notes when."""
+
+    def __init__(self, inner: Transport, clock: Clock, tries: list[float]) -> None:
+        self._inner, self._clock, self._tries = inner, clock, tries
+
+    async def send(self, request: Request) -> Response:
+        if request.method == "GET":
+            return await self._inner.send(request)
+        self._tries.append(self._clock.monotonic())
+        raise InternalError("no")
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Sweeper:
+    """Members alone, of a process of its own."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._informer = deps.informers.informer(LEASE, **Members.lease_selection(CONFIG))
+        self._members = Members(deps.client, self._informer, CONFIG, clock=deps.clock, log=deps.log)
+
+    async def run(self) -> None:
+        await self._members.run()

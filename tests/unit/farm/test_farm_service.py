@@ -376,6 +376,42 @@ async def test_weakness_w5_nothing_is_claimed_for_a_term_after_restore(
     assert a.alerts.active == []
 
 
+async def test_restore_is_noticed_before_there_is_anything_to_claim(
+    world: World, clock: Clock
+) -> None:
+    """The term counts from the first sight of the earlier state, not from the next claim."""
+    a = join(world, "a", act=nothing)
+    await create(world, "s")
+    await clock.sleep(3)
+    a.farm._versions[0] += 1_000_000  # as if we had seen a later state
+    change = {"spec": {"replicas": 2}}  # concerns the failsafe alone
+    await world.client.patch(REPLICATIONCONTROLLER, "s", NAMESPACE, patch=change)
+    await clock.sleep(TTL_S - 2)
+    await create(world, "t")
+    await clock.sleep(1)
+    assert a.held == ["s"]
+    await clock.sleep(3)
+    assert a.held == ["s", "t"]
+
+
+async def test_name_on_an_object_that_is_not_wanted_is_taken_off(
+    world: World, clock: Clock
+) -> None:
+    """A claim whose answer was lost, for an object that is another's business by now."""
+    a = join(world, "a", selector="tier=x")
+    await create(world, "s", tier="y")
+    await clock.sleep(3)
+    session = a.member.session.current
+    assert session is not None
+    for token in (str(session.token), "another_life/1"):
+        mark = {"metadata": {"annotations": {OWNER_ANNOTATION: token}}}
+        await world.client.patch(REPLICATIONCONTROLLER, "s", NAMESPACE, patch=mark)
+        await clock.sleep(3)
+        found = await world.client.get(REPLICATIONCONTROLLER, "s", NAMESPACE)
+        left = found.metadata.annotations.get(OWNER_ANNOTATION)
+        assert left == ("" if token == str(session.token) else token)
+
+
 async def test_weakness_w15_what_is_owned_can_be_read_while_it_changes(
     world: World, clock: Clock
 ) -> None:
