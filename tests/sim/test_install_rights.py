@@ -292,22 +292,30 @@ async def schedule(cluster: Cluster) -> None:
     await cluster.gone(POD)
 
 
-async def grow_old(cluster: Cluster) -> None:
-    """A member dies and is forgotten, and so is what nobody will ask for any more."""
+async def expire_records(cluster: Cluster) -> None:
+    """A record is older than records are kept."""
     ancient: Document = {
         "metadata": {"name": "ancient"},
         "spec": {"event": "Retarget", "controller": "web", "time": "2000-01-01T00:00:00Z"},
     }
     await cluster.client.create(AUDITRECORD, ancient, "default")
+
+    async def expired() -> bool:
+        return not (await cluster.client.list(AUDITRECORD)).items
+
+    await cluster.world.until(expired, limit_s=9000.0, every_s=60.0)
+
+
+async def grow_old(cluster: Cluster) -> None:
+    """A member dies and its Lease is deleted."""
     cluster.world.crash(f"{OURS}-one")
     for name in [*cluster.world.components]:
         if name.startswith("agent-"):
             cluster.world.crash(name)  # nothing more happens on the nodes
 
     async def forgotten() -> bool:
-        names = {one.metadata.name for one in (await cluster.client.list(AUDITRECORD)).items}
         leases = await cluster.client.list(LEASE, "kube-system", labels="grange.dev/farm=grange")
-        return "ancient" not in names and len(leases.items) == 1
+        return len(leases.items) == 1
 
     await cluster.world.until(forgotten, limit_s=9000.0, every_s=60.0)
 
@@ -317,6 +325,7 @@ STORIES: Mapping[str, tuple[int, Story]] = {
     "replication": (MANY, replicate),
     "rollingupdate": (MANY, hand_over),
     "scheduler": (3, schedule),
+    "audit": (3, expire_records),
 }
 
 

@@ -11,6 +11,7 @@ Start reading at: ``replication``; it shows the pattern that the others follow.
 from collections.abc import Callable
 from typing import Protocol
 
+from grange.controllers.audit.controller import AuditController
 from grange.controllers.disruption.controller import DisruptionController
 from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.controllers.namespace.controller import NamespaceController
@@ -34,5 +35,6 @@ TABLE: tuple[tuple[str, Callable[[Deps], Service]], ...] = (
     ("garbagecollector", GarbageCollector),
     ("nodelifecycle", NodeLifecycle),
     ("disruption", DisruptionController),
+    ("audit", AuditController),
 )
 """Every controller: its name and how it is made, with its default settings."""

@@ -33,6 +33,8 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
+from grange.controllers.audit.config import AuditConfig
+from grange.controllers.audit.controller import AuditController
 from grange.controllers.replication import audit, logic
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
@@ -313,7 +315,9 @@ async def test_crash_while_a_name_is_reused_is_recorded_as_it_was(
 async def test_a7_old_and_surplus_records_go(clock: Clock, rng: Stream, log: Logger) -> None:
     """Retention: the newest stay, those of a controller that is gone go with age."""
     async with world(clock, rng, log) as there:
-        await start(there, "a", replicas=1, audit_keep=2, audit_max_age_s=250.0, audit_sweep_s=60.0)
+        await start(there, "a", replicas=1)
+        retention = AuditConfig(keep=2, max_age_s=250.0, sweep_s=60.0)
+        there.start(AuditController(there.deps, retention))
         for replicas in (0, 1, 0, 1):
             await there.settle(5.0)
             await there.change(replicas=replicas)
@@ -337,8 +341,7 @@ async def test_of_records_of_one_time_those_written_last_stay(
         for name in written:
             document: Document = {"metadata": {"name": name}, "spec": spec}
             await there.client.create(AUDITRECORD, document, "default")
-        journal = audit.Journal(there.client, clock=clock)
-        removed = await journal.trim(keep=3, max_age_s=1e9, now=clock.now)
+        removed = await AuditController(there.deps, AuditConfig(keep=3, max_age_s=1e9)).trim()
         assert removed == len(written) - 3
         left = {item.metadata.name for item in await records(there)}
         assert left == set(written[-3:])

@@ -9,7 +9,8 @@ from grange.api.kinds import AUDITRECORD, CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Condition
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
-from grange.controllers.replication.config import ReplicationConfig
+from grange.controllers.audit.config import AuditConfig
+from grange.controllers.audit.controller import AuditController
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
@@ -26,8 +27,9 @@ class Process:
         self.member = Member(deps, FarmConfig(member="a"), alert_sink=sink)
         budget = FailsafeConfig(deletions=5, deletion_share=0.0)
         farm = self.member.farm("replication", REPLICATIONCONTROLLER, failsafe=budget)
-        self.service = ReplicationService(farm.deps)
-        farm.attach(self.service.loop)
+        service = ReplicationService(farm.deps)
+        farm.attach(service.loop)
+        self.service: ReplicationService | AuditController = service
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
@@ -86,9 +88,7 @@ class Keeper(Process):
     def __init__(self, deps: Deps, sink: MemorySink) -> None:
         self.member = Member(deps, FarmConfig(member="a"), alert_sink=sink)
         farm = self.member.farm("replication", REPLICATIONCONTROLLER)
-        config = ReplicationConfig(audit_keep=2, audit_sweep_s=60.0)
-        self.service = ReplicationService(farm.deps, config)
-        farm.attach(self.service.loop)
+        self.service = AuditController(farm.deps, AuditConfig(keep=2, sweep_s=60.0))
 
 
 async def test_keeping_the_audit_within_its_bounds_alarms_nobody(

@@ -84,7 +84,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(PODDISRUPTIONBUDGET, ("patch",), "status"),  # where several cover a pod
         Right(NODE, _FOLLOW),
         Right(LEASE, ("get", "list"), namespace=NODE_LEASES),
-        Right(AUDITRECORD, ("list", "create", "delete")),
+        Right(AUDITRECORD, ("create",)),
         _EVENTS,
     ),
     "rollingupdate": (
@@ -97,6 +97,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(AUDITRECORD, ("create",)),
         _EVENTS,
     ),
+    "audit": (Right(AUDITRECORD, ("list", "delete")),),
     "scheduler": (
         Right(POD, ("get", *_FOLLOW, "delete")),
         Right(POD, ("create",), "binding"),

@@ -9,15 +9,14 @@ those: a record names nothing that did not happen, and a second try finds the fi
 The types of records are those of the specification of replication, §4 and A1 to A7.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace as replace_plan
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from grange.api import names, timestamps
-from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER, pod as pods
+from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.auditevents import RETARGET
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
@@ -25,10 +24,8 @@ from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import (
     Conflict,
-    Expired,
     NotFound,
 )
-from grange.api.timestamps import TimestampError
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.controllers.replication import logic, rollout
@@ -43,9 +40,6 @@ from grange.controllers.shared.audit_records import (
     write,
 )
 from grange.reconcile import owners
-
-_PAGE = 500
-_AT_ONCE, _PAUSE_S = 100, 20.0  # records removed between two pauses
 
 
 def entry(
@@ -210,12 +204,6 @@ class Recorded:
         )
 
 
-_Held = tuple[str, int, str]
-"""Time, version and name of a record: those of one decision bear one time, and are told apart by which
-was written first, as in ``grange history``.
-"""
-
-
 class Journal:
     """Writes records and clears outboxes.
 
@@ -319,70 +307,3 @@ class Journal:
         documents = _documents(controller, entries, before, members)
         refused = await write(self._client, documents)
         return Recorded(fingerprint(members), refused=refused)
-
-    # --- retention ----------------------------------------------------------------------------
-
-    async def trim(self, *, keep: int, max_age_s: float, now: Callable[[], datetime]) -> int:
-        """Remove records that are too old or, controller by controller, too many.
-
-        Slowly: a failsafe takes many deletions at once for a mistake, and holds all others.
-
-        Args:
-            keep: the newest so many of every controller stay, while they are young enough.
-            max_age_s: records older than this go.
-            now: wall time.
-
-        Returns:
-            How many were removed.
-
-        Raises:
-            ApiError: the server does not answer; try again later.
-        """
-        removed = 0
-        for namespace, name in await self._surplus(keep, now() - timedelta(seconds=max_age_s)):
-            with suppress(NotFound):
-                await self._client.delete(AUDITRECORD, name, namespace)
-                removed += 1
-                if not removed % _AT_ONCE:
-                    await self._clock.sleep(_PAUSE_S)
-        return removed
-
-    async def _surplus(self, keep: int, oldest: datetime) -> list[tuple[str, str]]:
-        """Namespace and name of the records to remove; not all, when the list breaks off."""
-        found: list[tuple[str, str]] = []
-        cont, group = "", ("", "")
-        held: list[_Held] = []  # of one controller
-        while True:
-            try:
-                page = await self._client.list(AUDITRECORD, limit=_PAGE, cont=cont)
-            except Expired:
-                return found  # the next round goes on
-            for item in page.items:
-                # Names begin with a digest of the uid, so a controller's records are neighbours.
-                owner = (item.metadata.namespace, item.spec.controller_uid)
-                if owner != group:
-                    found += [(group[0], name) for name in _cut(held, keep, oldest)]
-                    group, held = owner, []
-                version = item.metadata.resource_version
-                written = int(version) if version.isdecimal() else 0
-                held.append((item.spec.time, written, item.metadata.name))
-            cont = page.next
-            if not cont:
-                return found + [(group[0], name) for name in _cut(held, keep, oldest)]
-
-
-def _cut(held: Iterable[_Held], keep: int, oldest: datetime) -> list[str]:
-    """Names of a controller's records that are too many or too old."""
-    newest_first = sorted(held, reverse=True)
-    return [
-        name
-        for at, (time, _, name) in enumerate(newest_first)
-        if at >= keep or _before(time, oldest)
-    ]
-
-
-def _before(time: str, instant: datetime) -> bool:
-    try:
-        return timestamps.parse(time) < instant
-    except TimestampError:
-        return False  # somebody's hand wrote it; count alone decides

@@ -16,9 +16,6 @@ class ReplicationConfig:
         replacement: how long the place of a pod that finished stays empty, by how many pods of
             the controller finished in a row; the finished pod is kept for inspection meanwhile.
         replacement_reset_s: after so many seconds without a finished pod, the count starts anew.
-        audit_keep: so many of the newest audit records of every controller are kept.
-        audit_max_age_s: and none that is older, in seconds.
-        audit_sweep_s: how often that is looked at.
         pool_sweep_s: how often machines are looked for whose holders are gone.
     """
 
@@ -27,7 +24,4 @@ class ReplicationConfig:
     resync_s: float = 300.0
     replacement: Exponential = field(default_factory=lambda: Exponential(initial_s=1.0, cap_s=60.0))
     replacement_reset_s: float = 600.0
-    audit_keep: int = 200
-    audit_max_age_s: float = 90 * 86_400.0
-    audit_sweep_s: float = 3600.0
     pool_sweep_s: float = 300.0

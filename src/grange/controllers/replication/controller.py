@@ -8,10 +8,9 @@ a pass does is in ``passes``.
 from dataclasses import replace
 
 from grange.api.meta import ObjectKey
-from grange.api.status import ApiError
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
-from grange.controllers.replication import audit, scheduling
+from grange.controllers.replication import scheduling
 from grange.controllers.replication.caches import Caches
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.lent import Lent
@@ -56,7 +55,6 @@ class ReplicationService:
             log=deps.log,
             metrics=deps.metrics,
         )
-        self._journal = audit.Journal(deps.client, clock=deps.clock)
         self._caches = Caches(deps.informers)
         selector = scheduling.NodeSelectorScheduler(lambda: self._caches.nodes.store)
         self._scheduler: scheduling.Scheduler = selector
@@ -95,7 +93,6 @@ class ReplicationService:
             nursery.start(self._recorder.run(), name="replication events")
             nursery.start(self._news.watch_nodes(self._scheduler), name="replication nodes")
             nursery.start(self._resync(), name="replication resync")
-            nursery.start(self._retain(), name="replication audit retention")
             if self._lent is not None:
                 every_s = self._config.pool_sweep_s
                 sweeps = self._lent.run(self._rng, every_s, self._caches.uids)
@@ -117,17 +114,3 @@ class ReplicationService:
             for controller in self._caches.controllers.store.list():
                 delay_s = self._rng.uniform(0.0, self._config.resync_s / 10)
                 self.loop.enqueue_after(controller.key, delay_s)
-
-    async def _retain(self) -> None:
-        """Keep the audit within its bounds."""
-        config = self._config
-        while True:
-            await self._clock.sleep(self._rng.uniform(0.9, 1.1) * config.audit_sweep_s)
-            try:
-                removed = await self._journal.trim(
-                    keep=config.audit_keep, max_age_s=config.audit_max_age_s, now=self._clock.now
-                )
-            except ApiError as error:
-                self._log.warning("audit not trimmed", error=error)
-            else:
-                self._log.info("audit trimmed", removed=removed)
