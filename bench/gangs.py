@@ -18,6 +18,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Assumed, Batch, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.gangs.coscheduling import Coscheduling
+from grange.scheduler.gangs.queue_policies.best_effort_fifo import BestEffortFIFO
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueueSettings
@@ -36,7 +37,8 @@ class Loop:
         self.cache = Cache()
         self.queue = SchedulingQueue(self.profile, QueueSettings(backoff_max_s=0.0))
         self.cycle = Cycle(self.profile, self.cache, self.queue)
-        self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue)
+        policy = BestEffortFIFO(overtakes=64)
+        self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
         self.cycle.units = self.units
         for number in range(NODES):
             labels = {"rack": f"rack-{number % RACKS}"}

@@ -65,11 +65,6 @@ class BindingResults:
                 self._gang_handlers.forget_pod(pod)
                 self.requeue(pod, None)
 
-    def activate(self, uid: str) -> None:
-        """Have a pod that waits tried again."""
-        self._queue.activate([uid], self._clock.monotonic())
-        self._wake.set()
-
     def requeue(self, pod: Pod, placed: Assumed | None, rejector: str = "") -> bool:
         """Queue a pod whose assumption was taken back; False if it does not wait for a node."""
         live = self._pods.get(pod.key)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from grange.api.bindings import LIMIT
+from grange.scheduler.gangs import queue_policies
 from grange.scheduler.queued_pods import QueueSettings
 
 
@@ -21,6 +22,7 @@ class SchedulerConfig:
         writers: how many conditions are written at once.
         slice_s: how long deciding may hold the event loop before others get a turn.
         slice_pods: the same in pods.
+        queue_policy: in which order gangs and pods wait, by its name in ``gangs.queue_policies``.
         overtakes: how many pods may be placed before a gang that comes first and waits.
         queue: backoff and timeouts.
     """
@@ -33,6 +35,7 @@ class SchedulerConfig:
     writers: int = 16
     slice_s: float = 0.005
     slice_pods: int = 256
+    queue_policy: str = queue_policies.DEFAULT
     overtakes: int = 64
     queue: QueueSettings = field(default_factory=QueueSettings)
 
@@ -43,5 +46,7 @@ class SchedulerConfig:
                 raise ValueError(f"{name} must be at least 1")
         if self.binding_group > LIMIT:
             raise ValueError(f"binding_group must be at most {LIMIT}, what the server takes")
+        if self.queue_policy not in queue_policies.POLICIES:
+            raise ValueError(f"queue_policy must be one of {', '.join(queue_policies.POLICIES)}")
         if not self.scheduler_names:
             raise ValueError("scheduler_names must name at least one scheduler")

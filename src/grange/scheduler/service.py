@@ -24,6 +24,7 @@ from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import Profile, Profiles
 from grange.scheduler.gangs.coscheduling import GANG, HELD_BACK, QUOTA, Coscheduling
+from grange.scheduler.gangs.queue_policies import POLICIES
 from grange.scheduler.gangs.status import StatusWriter
 from grange.scheduler.handlers import Handlers
 from grange.scheduler.intake import Intake
@@ -58,6 +59,7 @@ class Scheduler:
         self._client = deps.client
         self._log = deps.log.bind(component="scheduler")
         self._informers = Informers.of(deps.informers)
+        self._wake = asyncio.Event()
         self.cache = Cache(ttl_s=config.assume_ttl_s)
         self.queue = SchedulingQueue(self._profile, config.queue)
         budgets = Budgets()
@@ -95,13 +97,22 @@ class Scheduler:
             clock=deps.clock,
             log=self._log,
         )
+        self._evictor = Evictor(
+            deps.client,
+            self._recorder,
+            self.cycle.nominator,
+            activate=self._activate,
+            clock=deps.clock,
+            log=self._log,
+        )
         self.gangs = Coscheduling(
             self._profile,
             self.cycle,
             self.cache,
             self.queue,
-            overtakes=config.overtakes,
+            POLICIES[config.queue_policy](config.overtakes),
             changed=self._status.changed,
+            withdrawn=self._evictor.withdraw,
         )
         self.cycle.units = self.gangs
         handlers.snapshot = self.cycle.snapshot
@@ -120,17 +131,9 @@ class Scheduler:
             gangs=self.gangs,
             reporter=self._reporter,
             history=self._history,
+            wake=self._wake,
         )
         self._settler = BindingResults(parts)
-        self._evictor = Evictor(
-            deps.client,
-            self._recorder,
-            self.cycle.nominator,
-            activate=self._settler.activate,
-            clock=deps.clock,
-            log=self._log,
-        )
-        self.gangs.withdrawn = self._evictor.withdraw
         self._binder = Binder(
             deps.client,
             self._profile.bind,
@@ -232,6 +235,10 @@ class Scheduler:
             told = [item.rejection.message for item in self._history.of(uid) if item.rejection]
             return f"its queue ({told[-1]})" if told else "its queue"
         return ""
+
+    def _activate(self, uid: str) -> None:
+        self.queue.activate([uid], self._clock.monotonic())
+        self._wake.set()
 
     def _profile_for(self, scheduler_name: str) -> Profile | None:
         ours = scheduler_name in self._config.scheduler_names

@@ -15,6 +15,8 @@ from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable
 from grange.scheduler.framework import Plugin, Profile
 from grange.scheduler.gangs.coscheduling import Coscheduling
+from grange.scheduler.gangs.queue_policies import QueuePolicy
+from grange.scheduler.gangs.queue_policies.best_effort_fifo import BestEffortFIFO
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.sim import builders
@@ -46,17 +48,21 @@ class Bench:
         extra: further plugins.
         base: instead of the default plugins.
         overtakes: as in the configuration.
+        policy: of the queues; the default one unless given.
     """
 
     def __init__(
-        self, *extra: Plugin, base: Sequence[Plugin] = plugins.DEFAULT, overtakes: int = 64
+        self,
+        *extra: Plugin,
+        base: Sequence[Plugin] = plugins.DEFAULT,
+        overtakes: int = 64,
+        policy: QueuePolicy | None = None,
     ) -> None:
         self.profile = Profile((*base, *extra))
         self.cache, self.queue = Cache(), SchedulingQueue(self.profile)
         self.cycle = Cycle(self.profile, self.cache, self.queue)
-        self.units = Coscheduling(
-            self.profile, self.cycle, self.cache, self.queue, overtakes=overtakes
-        )
+        policy = policy or BestEffortFIFO(overtakes)
+        self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
         self.cycle.units = self.units
         self.now = 0.0
         self.where: dict[str, str] = {}

@@ -56,20 +56,20 @@ def test_a_refusal_says_how_much_is_missing_of_what() -> None:
 
 def test_a_charge_counts_once_and_goes_with_its_pod() -> None:
     quotas = Quotas()
-    freed: list[str] = []
-    quotas.freed = freed.append
     quotas.grant("x", Grant({"cpu": 10}))
+    assert quotas.take_freed() == ("x",)
     quotas.grant("x", Grant({"cpu": 10}))  # again: nothing new
-    assert freed == ["x"]
+    assert quotas.take_freed() == ()
     quotas.charge("u", "x", {"cpu": 4})
     quotas.charge("u", "x", {"cpu": 4})
     assert (quotas.used("x"), quotas.count("x")) == ({"cpu": 4}, 1)
     quotas.charge("u", "y", {"cpu": 4})  # it moved
     assert (quotas.used("x"), quotas.used("y")) == ({}, {"cpu": 4})
+    assert quotas.take_freed() == ("x",)
     quotas.release("u")
     quotas.release("u")
     assert quotas.used("y") == {}
-    assert freed == ["x", "x", "y"]
+    assert quotas.take_freed() == ("y",)
 
 
 def test_who_comes_later_is_admitted_only_beside_a_claim() -> None:
@@ -94,23 +94,22 @@ def test_a_claim_follows_its_owner_and_its_queue() -> None:
     quotas = Quotas()
     quotas.grant("x", Grant({"cpu": 10}, "c"))
     quotas.grant("y", Grant({"cpu": 10}, "c"))
-    freed: list[str] = []
-    quotas.freed = freed.append
+    quotas.take_freed()
     quotas.claim("g", "x", {"cpu": 15}, (-9.0, 10.0))
     assert quotas.refusal("y", {"cpu": 6}, (-1.0, 11.0))
     quotas.renew("g", {"cpu": 15}, (-9.0, 10.0))
     quotas.renew("h", {"cpu": 15}, (0.0, 10.0))  # has none
-    assert freed == []
+    assert quotas.take_freed() == ()
     quotas.renew("g", {"cpu": 15}, (0.0, 10.0))
     assert quotas.refusal("y", {"cpu": 6}, (-1.0, 11.0)) == ""
     assert quotas.refusal("y", {"cpu": 6}, (0.0, 11.0))
-    assert freed == ["x"]
+    assert quotas.take_freed() == ("x",)
     quotas.grant("x", Grant({"cpu": 15}))
-    assert freed == ["x", "x", "y"]
+    assert quotas.take_freed() == ("x", "y")
     assert quotas.refusal("y", {"cpu": 6}, (0.0, 11.0)) == ""
     assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0))
     quotas.clear()
-    assert freed == ["x", "x", "y", "x"]
+    assert quotas.take_freed() == ("x",)
     assert quotas.refusal("x", {"cpu": 1}, (0.0, 11.0)) == ""
 
 
@@ -118,8 +117,6 @@ def test_a_claim_that_cannot_be_had_any_more_is_dropped() -> None:
     quotas = Quotas()
     quotas.grant("x", Grant({"cpu": 4}, "c"))
     quotas.grant("y", Grant({"cpu": 10}, "c"))
-    freed: list[str] = []
-    quotas.freed = freed.append
 
     def claimed() -> bool:
         return bool(quotas.refusal("x", {"cpu": 14}, (0.0, 99.0)))
@@ -140,9 +137,9 @@ def test_a_claim_that_cannot_be_had_any_more_is_dropped() -> None:
         quotas.grant("y", Grant({"cpu": 20}, "c"))  # still to be had
         quotas.grant("y", Grant({"cpu": 10}, "c"))
         assert claimed()
-        freed.clear()
+        quotas.take_freed()
         spoil()
-        assert "x" in freed
+        assert "x" in quotas.take_freed()
         quotas.grant("x", Grant({"cpu": 4}, "c"))
         quotas.grant("y", Grant({"cpu": 10}, "c"))
         assert not claimed()

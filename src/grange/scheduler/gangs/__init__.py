@@ -1,8 +1,8 @@
 """Gangs: pods that are placed all or none, and queues that say how much may be used at a time.
 
-Owns: who belongs to which group, quotas, and the attempt to place a whole gang.
+Owns: which pods belong to which group, quotas, and the attempt to place a whole gang.
 Never: a gang that holds a part of what it needs while it waits for the rest.
-Flow: ``units`` is asked before each pod is tried; a pod of a gang stands for the whole of it.
+Flow: ``coscheduling`` is asked before each pod is tried; a pod of a gang stands for the whole of it.
 Concurrency: synchronous, inside the scheduling loop; only ``status`` writes.
-Start reading at: ``units``.
+Start reading at: ``coscheduling``. A queue policy is one module in ``queue_policies``.
 """

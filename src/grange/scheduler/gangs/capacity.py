@@ -105,8 +105,14 @@ class Capacity:
             for shape, fitting in zip(self.shapes, self.copies, strict=True)
         )
 
-    def by_domain(self, table: NodeTable, key: str) -> dict[str, int]:
-        """The same for the rows of each value of a label; domains without any room are left out."""
+    def by_domain(self, table: NodeTable, key: str, *, unlimited: bool = False) -> dict[str, int]:
+        """The same for the rows of each value of a label; domains without any room are left out.
+
+        Args:
+            table: the nodes.
+            key: of the label.
+            unlimited: as if there were any number of pods of each shape: the size of a domain.
+        """
         column = table.labels(key)
         ids = column.ids[table.all]
         labelled = ids >= 0
@@ -114,21 +120,9 @@ class Capacity:
         for shape, fitting in zip(self.shapes, self.copies, strict=True):
             sums = np.bincount(ids[labelled], weights=fitting[labelled])
             for number in np.flatnonzero(sums):
-                value = column.values[number]
-                found[value] = found.get(value, 0) + min(shape.count, int(sums[number]))
-        return found
-
-    def slack(self, table: NodeTable, key: str) -> dict[str, int]:
-        """How many pods of any shape each domain could take: its size, for choosing between them."""
-        column = table.labels(key)
-        ids = column.ids[table.all]
-        labelled = ids >= 0
-        found: dict[str, int] = {}
-        for fitting in self.copies:
-            sums = np.bincount(ids[labelled], weights=fitting[labelled])
-            for number in np.flatnonzero(sums):
-                value = column.values[number]
-                found[value] = found.get(value, 0) + int(sums[number])
+                value, room = column.values[number], int(sums[number])
+                room = room if unlimited else min(shape.count, room)
+                found[value] = found.get(value, 0) + room
         return found
 
 

@@ -1,23 +1,21 @@
-"""Which pods go together, and who may go at all: asked before every pod that is tried.
+"""Which pods are placed together, and which may be placed at all: asked before every pod is tried.
 
 Theory of operation. The queue knows single pods. When a member of a gang comes to its head, it stands
-for the whole: if the quorum is there and the quota has room, all of it is placed in one transaction,
-or nobody. After a failure the members are put aside; one of each shape is turned down by the plugins
+for the whole: if the quorum exists and the quota has room, all of it is placed in one transaction, or
+none. After a failure the members are parked; one of each shape is marked unschedulable by the plugins
 that refused, so that the events that may help bring the gang back, and the others sleep until then.
 A failed attempt therefore costs little, and nothing at all until something happens.
 
-A gang that was placed is *started*: members beyond the quorum, and those that are lost and made
-again, are placed one by one. A gang never holds a part of what it needs while it waits for the
-rest, so two gangs cannot wait for each other.
+A gang that was placed is *started*: members beyond the quorum, and those that are lost and replaced,
+are placed one by one. A gang never holds a part of what it needs while it waits for the rest, so two
+gangs cannot wait for each other.
 
-Who has the higher priority, then who has waited longer, comes first; see ``line`` for what that is
-worth to a gang that waits.
+Which gang comes first is up to the queue policy; see ``wait_line`` for what that is worth.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from grange.api.kinds.podgroup import PREFERRED
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
@@ -25,27 +23,27 @@ from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import PostFilterResult, Profiles
-from grange.scheduler.gangs import capacity, quotas, reservation
+from grange.scheduler.gangs.capacity import shapes
 from grange.scheduler.gangs.event_handlers import Changed, GangEventHandlers
 from grange.scheduler.gangs.pod_groups import Gang, PodGroups
-from grange.scheduler.gangs.pod_overrides import past_reservations, within
+from grange.scheduler.gangs.pod_overrides import past_reservations, within_domains
 from grange.scheduler.gangs.preemption import GangPreemption
-from grange.scheduler.gangs.quotas import Quotas, Rank
-from grange.scheduler.gangs.reclaim import borrowers
-from grange.scheduler.gangs.reservation import Reservation
-from grange.scheduler.gangs.topology_options import views
-from grange.scheduler.gangs.transaction import Transaction
+from grange.scheduler.gangs.queue_policies import QueuePolicy
+from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank, amounts
+from grange.scheduler.gangs.reservation import Reservation, choose
+from grange.scheduler.gangs.topology_options import preemption_options, topology_options
+from grange.scheduler.gangs.transaction import GangAttempt, Transaction, wanted
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
 
 GANG = "GangScheduling"
-"""Who turns down pods that wait for others of their group."""
+"""The plugin name under which pods are rejected that wait for others of their group."""
 QUOTA = "Quota"
-"""Who turns down pods that wait for their queue."""
+"""The plugin name under which pods are rejected that wait for their queue."""
 
-# Words for what a gang waits for; its condition carries them as its reason.
+# What a gang waits for: the reasons of its condition.
 NO_GROUP = "NoPodGroup"
 TOO_FEW = "NotEnoughMembers"
 INCOMPLETE_EVENT_S = 10.0
@@ -57,27 +55,6 @@ HELD_BACK = "waits for its gang to be permitted to be bound"
 
 _ASLEEP = frozenset({GANG})
 _OVER = frozenset({QUOTA})
-_ANY_PRIORITY = 2**31  # above all there are
-_DOMAINS = 8  # to look for victims in
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """What a gang is tried with."""
-
-    gang: Gang
-    leader: QueuedPod
-    candidates: list[QueuedPod]
-    need: int
-
-    @property
-    def queue(self) -> str:
-        return self.gang.queue
-
-    @property
-    def wanted(self) -> quotas.Amounts:
-        """What the first of them that are enough want."""
-        return _wanted(self.candidates[: self.need])
 
 
 class Coscheduling:
@@ -88,17 +65,17 @@ class Coscheduling:
         cycle: decides and assumes.
         cache: the state of the cluster.
         queue: the pods that wait.
-        overtakes: how many pods may be placed before a gang that comes first.
-        changed: told of every gang and queue whose status may be different.
+        policy: in which order gangs and pods wait.
+        changed: called with every gang and queue whose status may be different.
+        withdrawn: called with pods whose nominations were withdrawn, to be withdrawn in the API, too.
 
     Attributes:
-        withdrawn: told of pods whose promised room was taken back; the cluster is to know, too.
-        book: who belongs to which group.
+        groups: which pods belong to which group.
         quotas: what each queue uses.
-        line: who waits.
-        news: takes what the informers and the clock say.
+        wait_line: the gangs and pods that wait.
+        handlers: take the events of informers, binders and the clock.
         attempts: transactions begun (a work counter).
-        rollbacks: those that were taken back.
+        rollbacks: those that were rolled back.
     """
 
     def __init__(
@@ -107,23 +84,26 @@ class Coscheduling:
         cycle: Cycle,
         cache: Cache,
         queue: SchedulingQueue,
+        policy: QueuePolicy,
         *,
-        overtakes: int = 64,
         changed: Changed = lambda what: None,
+        withdrawn: Callable[[Sequence[PodInfo]], None] = lambda pods: None,
     ) -> None:
         self._profiles = profiles
         self._cycle = cycle
         self._queue = queue
+        self._policy = policy
         self._changed = changed
+        self._withdrawn = withdrawn
         self._now = 0.0
-        self.withdrawn: Callable[[Sequence[PodInfo]], None] = lambda pods: None
         self.groups = PodGroups()
         self.quotas = Quotas()
         self.reservation = Reservation(cache, queue)
-        self.wait_line = WaitLine(self.quotas, self.reservation, overtakes, self._nodes_for)
+        self.wait_line = WaitLine(self.quotas, self.reservation, policy, self._nodes_for)
         self.handlers = GangEventHandlers(self.groups, self.quotas, self.wait_line, queue, changed)
-        self.preemption = GangPreemption(cycle, self.groups, self._withdrawn)
-        self._info = cache.info
+        self._preemption = GangPreemption(
+            cycle, self.groups, self.quotas, cache.info, self._on_withdrawn
+        )
         self.attempts = 0
         self.rollbacks = 0
 
@@ -134,16 +114,14 @@ class Coscheduling:
         self._now = now
         pod = queued.info.pod
         if not pod.metadata.labels:
-            return self._seen_by(queued)
+            return self._overridden(queued)
         gang = self.groups.of(pod)
         if gang is None:
             return self._single(queued, pod.metadata.labels.get(QUEUE_LABEL, ""), now)
         if pod.metadata.uid not in gang.members:
             self.groups.update_pod(pod)
         if gang.group is None:
-            return self._put_aside(
-                gang, queued, NO_GROUP, f"pod group {gang.key} does not exist", now
-            )
+            return self._park(gang, queued, NO_GROUP, f"pod group {gang.key} does not exist", now)
         if gang.started or gang.num_counted >= gang.min_member:
             if self._held_back(gang):
                 self._queue.turn_down(queued, _ASLEEP, now)
@@ -151,8 +129,8 @@ class Coscheduling:
             return self._single(queued, gang.queue, now)
         if gang.num_present < gang.min_member:
             message = f"waits for minMember: {gang.num_present} of {gang.min_member} pods exist"
-            told = f"waits until {gang.min_member} pods of pod group {gang.key} exist"
-            return self._put_aside(gang, queued, TOO_FEW, message, now, told=told)
+            of_pod = f"waits until {gang.min_member} pods of pod group {gang.key} exist"
+            return self._park(gang, queued, TOO_FEW, message, now, of_pod=of_pod)
         return self._try(gang, queued, now)
 
     def placed(self, placed: Assumed) -> None:
@@ -160,7 +138,7 @@ class Coscheduling:
         pod = placed.info.pod
         queue = self.handlers.assume_pod(pod) if pod.metadata.labels else ""
         if queue or self.wait_line.head is not None:
-            self.wait_line.count_overtakes(_rank(placed.queued), 1, queue, self._now)
+            self.wait_line.count_overtakes(self._rank(placed.queued), 1, queue, self._now)
 
     def taken_back(self, placed: Assumed) -> None:
         """See ``cycle.Units``."""
@@ -168,18 +146,18 @@ class Coscheduling:
 
     def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """See ``cycle.Units``."""
-        return self.preemption.gang_victims(victims, pod.pod.spec.priority)
+        return self._preemption.gang_victims(victims, pod.pod.spec.priority)
 
     def failed(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
         """See ``cycle.Units``."""
         gang = self.groups.containing(queued.info.pod)
         if gang is None or gang.started:
             return None
-        attempt = _Attempt(gang, queued, self._candidates(gang), 0)
-        return self._turn_down(attempt, ERROR, rejection, now)
+        attempt = GangAttempt(gang, queued, self._candidates(gang), 0)
+        return self._mark_unschedulable(attempt, ERROR, rejection, now)
 
     def permits_decided(self, pods: Iterable[Assumed], now: float) -> None:
-        """Pods are held no longer: members of their gangs that waited for that go on."""
+        """Activate members of gangs that waited until these pods were permitted or rejected."""
         for gang in dict.fromkeys(self.groups.containing(placed.info.pod) for placed in pods):
             if gang is not None and gang.started:
                 found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
@@ -187,50 +165,48 @@ class Coscheduling:
                 self._queue.activate(asleep, now)
 
     def _held_back(self, gang: Gang) -> bool:
-        """Whether the quorum may yet be taken back as a whole; who joined it would be left alone."""
+        """Whether the quorum may yet be rejected as a whole, so that nobody must join it."""
         permits = self._cycle.permits
         held = sum(uid in permits for uid in gang.members) if permits else 0
         return bool(held) and gang.num_counted - held < gang.min_member
+
+    def _rank(self, queued: QueuedPod) -> Rank:
+        return self._policy.rank(queued.info.pod.spec.priority, queued.first_queued)
 
     # --- single pods -------------------------------------------------------------------------
 
     def _single(self, queued: QueuedPod, queue: str, now: float) -> PodInfo | Outcome:
         if queue:
-            wanted = quotas.amounts(queued.info.request.resources)
-            rank = _rank(queued)
-            refusal = self.quotas.refusal(queue, wanted, rank)
+            amount = amounts(queued.info.request.resources)
+            rank = self._rank(queued)
+            refusal = self.quotas.refusal(queue, amount, rank)
             if refusal:
-                self.wait_line.add_pod(queued.uid, queue, wanted, rank)
-                room = self._reclaim(queued, queue, wanted)
-                if room is None:
-                    self.preemption.withdraw([queued.info])
+                self.wait_line.add_pod(queued.uid, queue, amount, rank)
+                preempts = self._reclaim(queued, queue, amount)
+                if preempts is None:
+                    self._preemption.withdraw([queued.info])
                 self._queue.turn_down(queued, _OVER, now)
                 self._changed(queue)
-                return Unschedulable(queued, self._rejection(refusal, _OVER), room)
+                return Unschedulable(queued, self._rejection(refusal, _OVER), preempts)
             self.wait_line.remove_pod(queued.uid)
-        return self._seen_by(queued)
+        return self._overridden(queued)
 
-    def _reclaim(
-        self, queued: QueuedPod, queue: str, wanted: quotas.Amounts
-    ) -> PostFilterResult | None:
-        """What a pod does to get its queue's own capacity back; None if that is no use."""
-        going = self._borrowers(queue, wanted)
-        if not going:
+    def _reclaim(self, queued: QueuedPod, queue: str, amount: Amounts) -> PostFilterResult | None:
+        """How a pod gets its queue's own capacity back by preemption; None if it cannot."""
+        borrowers = self._preemption.borrowers(queue, amount)
+        if not borrowers or not self._refreshed():
             return None
-        try:
-            self._cycle.refresh()
-        except SnapshotInconsistent:
-            return None
-        found = self.preemption.make_room([(queued, queued.info)], 1, [queued.info], going)
-        room = found.get(queued.uid)
-        if room is not None:
-            self._cycle.promise(queued.info, room)
-        return room
+        found = self._preemption.make_room(
+            [(queued, queued.info)], 1, [queued.info], borrowers
+        ).get(queued.uid)
+        if found is not None:
+            self._cycle.promise(queued.info, found)
+        return found
 
-    def _seen_by(self, queued: QueuedPod) -> PodInfo:
-        """Who comes before the gang that nodes are kept for may use them."""
+    def _overridden(self, queued: QueuedPod) -> PodInfo:
+        """The pod; past reservations if it comes before the gang that nodes are reserved for."""
         head = self.wait_line.for_nodes.get(self.reservation.owner)
-        if head is None or _rank(queued) > head.rank:
+        if head is None or self._rank(queued) > head.rank:
             return queued.info
         return past_reservations(queued.info)
 
@@ -241,14 +217,15 @@ class Coscheduling:
         need = gang.min_member - gang.num_counted
         if len(candidates) < need:
             message = f"waits for minMember: {len(candidates)} of {need} pods may be scheduled"
-            told = f"waits until {need} more pods of pod group {gang.key} may be scheduled"
-            return self._put_aside(gang, leader, TOO_FEW, message, now, told=told)
+            of_pod = f"waits until {need} more pods of pod group {gang.key} may be scheduled"
+            return self._park(gang, leader, TOO_FEW, message, now, of_pod=of_pod)
         if gang.waiting_since is None:
             gang.waiting_since = now
-        gang.rank = (-float(candidates[0].info.pod.spec.priority), gang.waiting_since)
-        attempt = _Attempt(gang, leader, candidates, need)
+        gang.priority = candidates[0].info.pod.spec.priority
+        gang.rank = self._policy.rank(gang.priority, gang.waiting_since)
+        attempt = GangAttempt(gang, leader, candidates, need)
         self.quotas.renew(str(gang.key), attempt.wanted, gang.rank)  # members came, went or changed
-        refusal = self._refusal(attempt)
+        refusal = self._refusal(gang, candidates[:need])
         if refusal:
             return self._over_quota(attempt, refusal, now)
         return self._place_all(attempt, now)
@@ -258,32 +235,32 @@ class Coscheduling:
         found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
         free = [item for item in found if item is not None and not item.gate]
         free = [item for item in free if not item.info.pod.metadata.deletion_timestamp]
-        free.sort(key=lambda item: (*_rank(item), item.info.pod.metadata.name))
+        free.sort(
+            key=lambda item: (
+                -item.info.pod.spec.priority,
+                item.first_queued,
+                item.info.pod.metadata.name,
+            )
+        )
         return free
 
-    def _place_all(self, attempt: _Attempt, now: float) -> Outcome:
+    def _place_all(self, attempt: GangAttempt, now: float) -> Outcome:
         gang, need = attempt.gang, attempt.need
         try:
             self._cycle.refresh()
         except SnapshotInconsistent as error:
-            return self._no_place(attempt, 0, self._rejection(str(error), error=True), now)
-        pods = [queued.info for queued in attempt.candidates]
+            return self._no_room(attempt, 0, self._rejection(str(error), error=True), now)
+        pods = attempt.pods
         head = self.wait_line.for_nodes.get(self.reservation.owner)
         if head is not None and gang.rank <= head.rank:
             pods = [past_reservations(pod) for pod in pods]
-        found = views(self._profiles, self._cycle.snapshot, gang, pods, need)
+        options = topology_options(self._profiles, self._cycle.snapshot, gang, pods, need)
         best, rejection = 0, None
-        for domains in found.ways:
-            seen = found.seen(pods, domains)
+        for domains in options.domains:
             self.attempts += 1
             transaction = Transaction(self._cycle)
-            spare = len(pods) - need
-            for queued, info in zip(attempt.candidates, seen, strict=True):
-                if len(transaction.placed) == need or spare < 0 or transaction.failed:
-                    break
-                spare -= not transaction.place(queued, info)
-            if len(transaction.placed) == need and not transaction.failed:
-                refusal = self._refusal(attempt, transaction)
+            if transaction.place_all(attempt, within_domains(pods, options.key, domains)):
+                refusal = self._refusal(gang, [placed.queued for placed in transaction.placed])
                 if not refusal:
                     return self._commit(attempt, transaction, now)
                 self._roll_back(transaction)
@@ -292,16 +269,16 @@ class Coscheduling:
             rejection = rejection or transaction.rejection
             self._roll_back(transaction)
             if transaction.failed:
-                return self._no_place(attempt, best, transaction.rejection, now)
-        return self._no_place(
-            attempt, best if found.ways else found.room, rejection, now, found.lack
-        )
+                return self._no_room(attempt, best, transaction.rejection, now)
+        if not options.domains:
+            best = options.room
+        return self._no_room(attempt, best, rejection, now, options.shortage)
 
     def _roll_back(self, transaction: Transaction) -> None:
         self.rollbacks += 1
         transaction.roll_back()
 
-    def _commit(self, attempt: _Attempt, transaction: Transaction, now: float) -> Outcome:
+    def _commit(self, attempt: GangAttempt, transaction: Transaction, now: float) -> Outcome:
         gang = attempt.gang
         chosen = dict.fromkeys(placed.uid for placed in transaction.placed)
         # The leader first: from here on the attempt cannot be taken for one that is still made.
@@ -316,7 +293,7 @@ class Coscheduling:
             self.handlers.assume_pod(placed.info.pod)
         gang.was_placed = True
         self.handlers.stop_waiting(gang, now)
-        self.wait_line.count_overtakes(gang.rank, len(chosen), attempt.queue, now)
+        self.wait_line.count_overtakes(gang.rank, len(chosen), gang.queue, now)
         rest = [queued.uid for queued in attempt.candidates if queued.uid not in chosen]
         self._queue.activate(rest, now)
         if transaction.waits:
@@ -326,75 +303,57 @@ class Coscheduling:
 
     # --- failures ----------------------------------------------------------------------------
 
-    def _refusal(self, attempt: _Attempt, transaction: Transaction | None = None) -> str:
-        """What the queue has against the gang: the first members, or those that were chosen."""
-        if not attempt.queue:
-            return ""
-        wanted = attempt.wanted
-        if transaction is not None:
-            wanted = _wanted([placed.queued for placed in transaction.placed])
-        return self.quotas.refusal(attempt.queue, wanted, attempt.gang.rank)
+    def _refusal(self, gang: Gang, pods: Sequence[QueuedPod]) -> str:
+        """Why the gang's queue cannot admit these pods; empty when it can."""
+        return self.quotas.refusal(gang.queue, wanted(pods), gang.rank) if gang.queue else ""
 
-    def _over_quota(self, attempt: _Attempt, refusal: str, now: float) -> Outcome:
-        self.wait_line.wait_for_quota(attempt.gang, attempt.wanted, now)
-        self._changed(attempt.queue)
-        going = self._borrowers(attempt.queue, attempt.wanted)
-        rooms = self._make_room(attempt, going) if going else {}
-        return self._turn_down(attempt, OVER_QUOTA, self._rejection(refusal, _OVER), now, rooms)
+    def _over_quota(self, attempt: GangAttempt, refusal: str, now: float) -> Outcome:
+        gang = attempt.gang
+        self.wait_line.wait_for_quota(gang, attempt.wanted, now)
+        self._changed(gang.queue)
+        borrowers = self._preemption.borrowers(gang.queue, attempt.wanted)
+        found = self._make_room(attempt, borrowers) if borrowers else {}
+        rejection = self._rejection(refusal, _OVER)
+        return self._mark_unschedulable(attempt, OVER_QUOTA, rejection, now, found)
 
-    def _borrowers(self, queue: str, wanted: quotas.Amounts) -> tuple[PodInfo, ...]:
-        """Who has to give back what the queue may have."""
-
-        def gang_victims(
-            victims: Sequence[PodInfo], gone: Sequence[PodInfo]
-        ) -> tuple[PodInfo, ...]:
-            return self.preemption.gang_victims(victims, _ANY_PRIORITY, gone)
-
-        return borrowers(self.quotas, self._info, gang_victims, queue, wanted)
-
-    def _no_place(
+    def _no_room(
         self,
-        attempt: _Attempt,
+        attempt: GangAttempt,
         best: int,
         rejection: Diagnosis | None,
         now: float,
-        lack: str = "",
+        shortage: str = "",
     ) -> Outcome:
         if rejection is not None and rejection.error:
-            return self._turn_down(attempt, ERROR, rejection, now)
+            return self._mark_unschedulable(attempt, ERROR, rejection, now)
         self.wait_line.wait_for_nodes(attempt.gang, now)
-        story = f"gang wants {attempt.need}, room for {best}"
-        if lack:
-            story += f" {lack}" if lack.startswith("in ") else f"; {lack}"
+        summary = f"gang wants {attempt.need}, room for {best}"
+        if shortage:
+            summary += f" {shortage}" if shortage.startswith("in ") else f"; {shortage}"
         filters = frozenset(name for name, _ in self._profiles.of(attempt.leader.info).filters)
-        told = Diagnosis(
+        whole = Diagnosis(
             self._cycle.snapshot.num_nodes,
             counts=() if rejection is None else rejection.counts,
             plugins=filters if rejection is None else rejection.plugins,
-            pre_filter=story,
+            pre_filter=summary,
         )
-        return self._turn_down(attempt, NO_ROOM, told, now, self._make_room(attempt))
+        found = self._make_room(attempt)
+        return self._mark_unschedulable(attempt, NO_ROOM, whole, now, found)
 
     def _make_room(
-        self, attempt: _Attempt, going: Sequence[PodInfo] = ()
+        self, attempt: GangAttempt, going: Sequence[PodInfo] = ()
     ) -> dict[str, PostFilterResult]:
-        """By preemption: by member, where it goes and who has to go for it; often nobody."""
-        try:
-            self._cycle.refresh()
-        except SnapshotInconsistent:
+        """By member's UID, where it goes after preemption and who has to go; mostly empty."""
+        if not self._refreshed():
             return {}
-        members = [(queued, past_reservations(queued.info)) for queued in attempt.candidates]
-        waiting = [queued.info for queued in attempt.candidates]
-        group = attempt.gang.group
-        topology = None if group is None else group.spec.topology
-        ways: list[tuple[str, ...]] = [()]
-        if topology is not None and topology.mode != PREFERRED:
-            ways = self._domains(attempt, topology.key)
-        for domains in ways:
-            seen = members
-            if topology is not None and domains:
-                seen = [(queued, within(info, topology.key, domains)) for queued, info in members]
-            found = self.preemption.make_room(seen, attempt.need, waiting, going)
+        pods = [past_reservations(pod) for pod in attempt.pods]
+        options = preemption_options(
+            self._profiles, self._cycle.snapshot, attempt.gang, attempt.pods, attempt.need
+        )
+        for domains in options.domains:
+            overridden = within_domains(pods, options.key, domains)
+            members = [*zip(attempt.candidates, overridden, strict=True)]
+            found = self._preemption.make_room(members, attempt.need, attempt.pods, going)
             for queued in attempt.candidates:
                 if queued.uid in found:
                     self._cycle.promise(queued.info, found[queued.uid])
@@ -402,72 +361,70 @@ class Coscheduling:
                 return found
         return {}
 
-    def _domains(self, attempt: _Attempt, key: str) -> list[tuple[str, ...]]:
-        """A few domains that would hold the gang if they were empty, the roomiest now first."""
-        table = self._cycle.snapshot.table
-        shapes = capacity.shapes(self._profiles, [queued.info for queued in attempt.candidates])
-        empty = capacity.Capacity.of(self._profiles, table, shapes, empty=True).by_domain(
-            table, key
-        )
-        now = capacity.Capacity.of(self._profiles, table, shapes).by_domain(table, key)
-        fitting = [value for value, fits in empty.items() if fits >= attempt.need]
-        fitting.sort(key=lambda value: (-now.get(value, 0), value))
-        return [(value,) for value in fitting[:_DOMAINS]]
-
-    def _turn_down(
+    def _mark_unschedulable(
         self,
-        attempt: _Attempt,
+        attempt: GangAttempt,
         reason: str,
         rejection: Diagnosis,
         now: float,
-        rooms: dict[str, PostFilterResult] | None = None,
+        found: dict[str, PostFilterResult] | None = None,
     ) -> Outcome:
-        """Put all members aside; one of each shape listens for events that may help."""
+        """Park all members; one of each shape waits for events that may help."""
         gang, leader = attempt.gang, attempt.leader
         if rejection.error:
             self._queue.fail(leader, now)
         else:
             self._queue.turn_down(leader, rejection.plugins, now)
-        shapes = {self._profiles.sign(leader.info)}
+        signatures = {self._profiles.sign(leader.info)}
         for queued in attempt.candidates:
             if queued is leader:
                 continue
-            shape = self._profiles.sign(queued.info)
-            listens = shape not in shapes and not rejection.error
-            shapes.add(shape)
+            signature = self._profiles.sign(queued.info)
+            listens = signature not in signatures and not rejection.error
+            signatures.add(signature)
             self._queue.shelve(queued.uid, rejection.plugins if listens else _ASLEEP, now)
-        rooms = rooms or {}
-        if not rooms:
-            # Room that it cannot use now must not stay promised to it.
-            useless = (
-                self.preemption.withdraw if reason == OVER_QUOTA else self.preemption.under_way
-            )
-            useless([queued.info for queued in attempt.candidates])
-        told = [leader] if gang.reason == reason and not rooms else attempt.candidates
+        found = found or {}
+        if not found:
+            # Nominations that it cannot use now must not keep others from the nodes.
+            if reason == OVER_QUOTA:
+                self._preemption.withdraw(attempt.pods)
+            else:
+                self._preemption.under_way(attempt.pods)
+        reported = [leader] if gang.reason == reason and not found else attempt.candidates
         self._note(gang, reason, rejection.message)
-        return Batch(tuple(Unschedulable(item, rejection, rooms.get(item.uid)) for item in told))
+        return Batch(
+            tuple(Unschedulable(item, rejection, found.get(item.uid)) for item in reported)
+        )
 
-    def _put_aside(
-        self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float, told: str = ""
+    def _park(
+        self, gang: Gang, queued: QueuedPod, reason: str, message: str, now: float, of_pod: str = ""
     ) -> Outcome:
         """A pod of a gang waits; the gang's own message counts, the pod's must not grow stale."""
-        self.preemption.withdraw([queued.info])
+        self._preemption.withdraw([queued.info])
         self._queue.turn_down(queued, _ASLEEP, now)
         self._note(gang, reason, message)
-        rejection = self._rejection(told or message, _ASLEEP)
+        rejection = self._rejection(of_pod or message, _ASLEEP)
         return Unschedulable(queued, replace(rejection, event_after_s=INCOMPLETE_EVENT_S))
 
-    def _withdrawn(self, pods: Sequence[PodInfo]) -> None:
+    def _on_withdrawn(self, pods: Sequence[PodInfo]) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
-        self.withdrawn(pods)
+        self._withdrawn(pods)
         gang = self.groups.containing(pods[0].pod)
         if gang is not None:
-            gang.reason = ""  # its members were told where they would go: all need a new word
+            gang.reason = ""  # the conditions of its members name nodes: all are written again
 
     def _note(self, gang: Gang, reason: str, message: str) -> None:
         if (gang.reason, gang.message) != (reason, message):
             gang.reason, gang.message = reason, message
             self._changed(gang)
+
+    def _refreshed(self) -> bool:
+        """Bring the snapshot up to date; False where it has to be repaired first."""
+        try:
+            self._cycle.refresh()
+        except SnapshotInconsistent:
+            return False
+        return True
 
     def _rejection(
         self, waits: str, plugins: frozenset[str] = frozenset(), *, error: bool = False
@@ -480,15 +437,5 @@ class Coscheduling:
         candidates = self._candidates(gang)[: gang.min_member - gang.num_counted]
         if not candidates or gang.group is None:
             return None
-        shapes = capacity.shapes(self._profiles, [queued.info for queued in candidates])
-        topology = gang.group.spec.topology
-        key = "" if topology is None or topology.mode == PREFERRED else topology.key
-        return reservation.choose(self._profiles, self._cycle.snapshot, shapes, key)
-
-
-def _rank(queued: QueuedPod) -> Rank:
-    return -float(queued.info.pod.spec.priority), queued.first_queued
-
-
-def _wanted(pods: list[QueuedPod]) -> dict[str, int]:
-    return quotas.total(quotas.amounts(queued.info.request.resources) for queued in pods)
+        pods = shapes(self._profiles, [queued.info for queued in candidates])
+        return choose(self._profiles, self._cycle.snapshot, pods, gang.required_topology)

@@ -1,6 +1,6 @@
 """What the informers, the binders and the clock say about gangs and queues, and whom it wakes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from grange.api import pod_requests
 from grange.api.kinds.node import Node
@@ -9,10 +9,9 @@ from grange.api.kinds.podgroup import PodGroup
 from grange.api.kinds.queue import QUEUE_LABEL, Queue
 from grange.api.pod_requests import effective_spec
 from grange.api.quantity import QuantityError
-from grange.scheduler.gangs import quotas
 from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
 from grange.scheduler.gangs.pod_overrides import reserved, unreserved
-from grange.scheduler.gangs.quotas import Grant, Quotas
+from grange.scheduler.gangs.quotas import Grant, Quotas, amounts, total
 from grange.scheduler.gangs.wait_line import WaitLine
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
@@ -35,18 +34,16 @@ class GangEventHandlers:
     def __init__(
         self,
         groups: PodGroups,
-        books: Quotas,
+        quotas: Quotas,
         line: WaitLine,
         queue: SchedulingQueue,
         changed: Changed,
     ) -> None:
         self._groups = groups
-        self._quotas = books
+        self._quotas = quotas
         self._line = line
         self._queue = queue
         self._changed = changed
-        self._freed: dict[str, None] = {}
-        books.freed = self._note_freed
 
     # --- objects -----------------------------------------------------------------------------
 
@@ -181,13 +178,15 @@ class GangEventHandlers:
                 self._line.restart(gang, now)
                 gang.timeouts += 1
                 self._changed(gang)
-        if self._freed:
-            freed, self._freed = self._freed, {}
+        freed = self._quotas.take_freed()
+        if freed:
+            for queue in freed:
+                self._changed(queue)
             self._admit(freed, now)
 
     def next_deadline(self, now: float) -> float | None:
         """When ``tick`` may next have something to do."""
-        if self._freed:
+        if self._quotas.freed:
             return now
         found = [_deadline(gang) for gang in self._in_line()]
         return min((deadline for deadline in found if deadline is not None), default=None)
@@ -228,11 +227,7 @@ class GangEventHandlers:
         line = self._line
         return [*line.for_nodes.values(), *(gang for gang, _, _ in line.for_quota.values())]
 
-    def _note_freed(self, queue: str) -> None:
-        self._freed[queue] = None
-        self._changed(queue)
-
-    def _admit(self, freed: dict[str, None], now: float) -> None:
+    def _admit(self, freed: Sequence[str], now: float) -> None:
         """Wake who waits for quota of these queues and their cohorts, in order."""
         queues = dict.fromkeys(peer for queue in freed for peer in self._quotas.peers(queue))
         waiting = [item for item in self._line.for_quota.values() if item[1] in queues]
@@ -245,8 +240,8 @@ class GangEventHandlers:
             queued = self._queue.find(waiter.owner)
             if queued is None:
                 continue
-            wanted = quotas.amounts(queued.info.request.resources)
-            together = quotas.total([asked.get(waiter.queue, {}), wanted])
+            wanted = amounts(queued.info.request.resources)
+            together = total([asked.get(waiter.queue, {}), wanted])
             if not self._quotas.refusal(waiter.queue, together, waiter.rank):
                 asked[waiter.queue] = together
                 calls.append(waiter.owner)
@@ -268,7 +263,7 @@ class GangEventHandlers:
             need = pod_requests.pod_request(effective_spec(pod)).resources
         except QuantityError:
             return  # such a pod is left out everywhere
-        self._quotas.charge(pod.metadata.uid, queue, quotas.amounts(need))
+        self._quotas.charge(pod.metadata.uid, queue, amounts(need))
         self._changed(queue)
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import (
     GROUP_LABEL,
+    PREFERRED,
     RUNNING as GROUP_RUNNING,
     SCHEDULED as GROUP_SCHEDULED,
     PodGroup,
@@ -56,9 +57,10 @@ class Gang:
         was_placed: a quorum was placed, and not all of them have gone since.
         waiting_since: monotonic seconds when it could first be tried, or when its time started anew.
         overtaken: how many pods that come after it were placed while it waited.
+        priority: of its most important member that waits.
         reason: a word for what it waits for; empty when it waits for nothing.
         message: the same in a sentence.
-        rank: its place in line: priority (negated), then since when it waits.
+        rank: its place in line, by the queue policy; the smaller comes first.
         timeouts: how often its time was over.
         is_infeasible: not even all nodes together, empty, would do.
         counts: how many members are how far.
@@ -71,6 +73,7 @@ class Gang:
     was_placed: bool = False
     waiting_since: float | None = None
     overtaken: int = 0
+    priority: int = 0
     rank: tuple[float, float] = (0.0, 0.0)
     reason: str = ""
     message: str = ""
@@ -134,6 +137,12 @@ class Gang:
             or self.num_counted >= self.min_member
             or self.group.status.phase in _HELD
         )
+
+    @property
+    def required_topology(self) -> str:
+        """The label of which all members must share a value; empty for none."""
+        topology = None if self.group is None else self.group.spec.topology
+        return "" if topology is None or topology.mode == PREFERRED else topology.key
 
     @property
     def queue(self) -> str:

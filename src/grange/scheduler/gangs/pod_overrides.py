@@ -1,8 +1,10 @@
-"""How a gang's pods look at the nodes while they are placed: at some domains only, past a reservation.
+"""Pods with one demand or toleration more, as a gang's pods are decided: some domains only, reserved nodes.
 
-A lens changes what the engine is asked, not the pod: the pod that is assumed and bound is the one
-that the user made.
+An override changes what the engine is asked, not the pod: the pod that is assumed and bound is the
+one that the user made.
 """
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -20,13 +22,17 @@ from grange.placement import nodeaffinity
 from grange.scheduler.nodeinfo import PodInfo
 
 RESERVED_TAINT = "grange.dev/reserved-for"
-"""Taint that nodes have inside the scheduler, and nowhere else, while they are kept for a gang."""
+"""Taint that nodes have inside the scheduler, and nowhere else, while they are reserved."""
 
 _TOLERATION = Toleration(key=RESERVED_TAINT, operator="Exists")
 
 
-def within(info: PodInfo, key: str, values: tuple[str, ...]) -> PodInfo:
-    """The pod as if it demanded nodes whose label has one of these values."""
+def within_domains(pods: Sequence[PodInfo], key: str, values: tuple[str, ...]) -> Sequence[PodInfo]:
+    """The pods as if they demanded nodes whose label has one of these values; none demands nothing."""
+    return [_within(info, key, values) for info in pods] if values else pods
+
+
+def _within(info: PodInfo, key: str, values: tuple[str, ...]) -> PodInfo:
     wanted = SelectorRequirement(key=key, operator="In", values=values)
     spec = info.pod.spec
     affinity = spec.affinity or Affinity()
@@ -53,13 +59,13 @@ def within(info: PodInfo, key: str, values: tuple[str, ...]) -> PodInfo:
 
 
 def past_reservations(info: PodInfo) -> PodInfo:
-    """The pod as if it tolerated nodes that are kept for somebody."""
+    """The pod as if it tolerated nodes that are reserved for a gang."""
     spec = info.pod.spec
     return _with(info, msgspec.structs.replace(spec, tolerations=(*spec.tolerations, _TOLERATION)))
 
 
 def reserved(node: Node, name: str) -> Node:
-    """The node as if it were tainted for a gang; only that name for it counts."""
+    """The node as if it were tainted for a gang of this name."""
     bare = unreserved(node)
     taint = Taint(key=RESERVED_TAINT, value=name, effect="NoSchedule")
     spec = msgspec.structs.replace(bare.spec, taints=(*bare.spec.taints, taint))

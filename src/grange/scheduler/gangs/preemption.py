@@ -1,12 +1,17 @@
-"""Capacity for a whole gang by preemption, or for nobody.
+"""Room for a whole gang by preemption, or none; and quota that was lent, back for its owner.
 
-The members are gone through in order on the snapshot, as trials. One that finds no node asks the
+The members are gone through in order on the snapshot, as dry runs. One that finds no node asks the
 PostFilter plugins, as a single pod would; its victims are taken out of the snapshot, it is put where
 they were, and the next member sees both. If enough members get a node that way, each is nominated
-to its own and all victims go; if not, everything is put back and nobody is disturbed.
+to its own and all victims go; if not, everything is put back and no pod is deleted.
 
-A victim takes the rest of its own gang with it where that would fall below its quorum: half a gang
-is of no use to anybody. More important pods stay whatever becomes of their gang.
+A victim takes the rest of its own gang with it where that would fall below its quorum, since a part
+of a gang is of no use. More important pods stay whatever becomes of their gang.
+
+Owners of quota come before borrowers whatever their priorities: what is lent is lent until then. Of
+the pods in queues that borrow, the least important and youngest go first, each with its gang if too
+few of that would be left, and only as long as a queue keeps at least its own capacity. Pods that are
+terminating count as gone. If that does not free enough, none goes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,13 +20,18 @@ from dataclasses import replace
 from grange.scheduler.cycle import Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
-from grange.scheduler.gangs.pod_groups import Gang, MemberState, PodGroups
+from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups
+from grange.scheduler.gangs.quotas import Amounts, Quotas, total
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.lower_priority import LowerPriority
+from grange.scheduler.preemption.victims import importance
 from grange.scheduler.queued_pods import QueuedPod
 
-Seen = Sequence[tuple[QueuedPod, PodInfo]]
+Members = Sequence[tuple[QueuedPod, PodInfo]]
+"""Candidates in order, and what is decided instead of each one's own pod."""
+
+_ANY_PRIORITY = 2**31  # above all there are
 
 
 class GangPreemption:
@@ -29,26 +39,35 @@ class GangPreemption:
 
     Args:
         cycle: decides, and knows the PostFilter plugins.
-        book: who belongs to which group.
-        withdrawn: told of pods that gave up their promised room: others may have it.
+        groups: which pods belong to which group.
+        quotas: what each queue uses.
+        info: a pod on a node by its UID.
+        withdrawn: called with pods whose nominations were withdrawn: others may have the room.
     """
 
     def __init__(
-        self, cycle: Cycle, groups: PodGroups, withdrawn: Callable[[Sequence[PodInfo]], None]
+        self,
+        cycle: Cycle,
+        groups: PodGroups,
+        quotas: Quotas,
+        info: Callable[[str], PodInfo | None],
+        withdrawn: Callable[[Sequence[PodInfo]], None],
     ) -> None:
-        self._withdrawn = withdrawn
         self._cycle = cycle
         self._groups = groups
-        self._removable = LowerPriority(cycle.snapshot)
+        self._quotas = quotas
+        self._info = info
+        self._withdrawn = withdrawn
+        self._lower = LowerPriority(cycle.snapshot)
 
     def gang_victims(
         self, victims: Sequence[PodInfo], priority: int, gone: Sequence[PodInfo] = ()
     ) -> tuple[PodInfo, ...]:
-        """The victims, and those who go with them.
+        """The victims, and those of their gangs that go with them.
 
         Args:
             victims: pods that are to go.
-            priority: of who preempts; nobody of this priority or above goes.
+            priority: of the preemptor; no pod of this priority or above is added.
             gone: pods that are to go already.
         """
         found = {info.uid: info for info in victims}
@@ -62,21 +81,21 @@ class GangPreemption:
 
     def make_room(
         self,
-        members: Seen,
+        members: Members,
         need: int,
-        promised: Sequence[PodInfo],
+        nominated: Sequence[PodInfo],
         going: Sequence[PodInfo] = (),
     ) -> dict[str, PostFilterResult]:
-        """Where members go and who has to go for it, by the member's UID; empty if it cannot be.
+        """By member's UID, where it goes and which pods have to go for it; empty if it cannot be.
 
         Args:
-            members: the candidates in order, with how they look at nodes.
+            members: the candidates.
             need: how many of them must have a node.
-            promised: members of the gang that wait; what was promised to them is taken back, unless
-                its victims are still on their way out.
-            going: pods that have to go in any case; without them too few could.
+            nominated: members of the gang that wait; their nominations are withdrawn, unless victims
+                of theirs are still terminating.
+            going: pods that have to go in any case; without them too few could be admitted.
         """
-        if self.under_way(promised) or not (going or self._may_help(members)):
+        if self.under_way(nominated) or not (going or self._may_help(members)):
             return {}
         try:
             for victim in going:
@@ -96,82 +115,84 @@ class GangPreemption:
             snapshot.put_back_all()
 
     def _try(
-        self, members: Seen, need: int, going: Sequence[PodInfo]
+        self, members: Members, need: int, going: Sequence[PodInfo]
     ) -> dict[str, PostFilterResult]:
         snapshot = self._cycle.snapshot
         found: dict[str, PostFilterResult] = {}
         spare = len(members) - need
         preempts = bool(going)
         gone = [*going]
-        for queued, seen in members:
+        for queued, overridden in members:
             if len(found) == need:
                 break
             state = CycleState()
-            node = self._cycle.judge(seen, state)
-            room = PostFilterResult(SUCCESS)
+            node = self._cycle.judge(overridden, state)
+            result = PostFilterResult(SUCCESS)
             if isinstance(node, Diagnosis):
-                asked = None if node.pre_filter else self._cycle.ask(seen, state)
+                asked = None if node.pre_filter else self._cycle.ask(overridden, state)
                 if asked is None or not asked.nominated:
                     spare -= 1
                     if spare < 0:
                         return {}
                     continue
-                preempts, node, room = True, asked.nominated, asked
-            victims = self.gang_victims(room.victims, seen.pod.spec.priority, gone)
+                preempts, node, result = True, asked.nominated, asked
+            victims = self.gang_victims(result.victims, overridden.pod.spec.priority, gone)
             gone.extend(victims)
             for victim in victims:
                 snapshot.take_out(victim)
             snapshot.assume_pod(self._cycle.on(queued.info, node))
-            found[queued.uid] = PostFilterResult(SUCCESS, node, victims, room.cleared)
+            found[queued.uid] = PostFilterResult(SUCCESS, node, victims, result.cleared)
         return found if preempts and len(found) == need else {}
 
-    def _may_help(self, members: Seen) -> bool:
+    def _may_help(self, members: Members) -> bool:
         """Whether a member of any shape would find victims at all; most gangs would not.
 
-        Who finds a node without any may still need some for those who come after it.
+        One that finds a node without any may still need some for those after it.
         """
-        for seen in {queued.info.signature: seen for queued, seen in members}.values():
+        for overridden in {
+            queued.info.signature: overridden for queued, overridden in members
+        }.values():
             state = CycleState()
-            if not isinstance(self._cycle.judge(seen, state), Diagnosis):
-                if self._removable.any_below(seen.pod.spec.priority):
+            if not isinstance(self._cycle.judge(overridden, state), Diagnosis):
+                if self._lower.any_below(overridden.pod.spec.priority):
                     return True
-            elif self._cycle.ask(seen, state) is not None:
+            elif self._cycle.ask(overridden, state) is not None:
                 return True
         return False
 
-    def under_way(self, promised: Sequence[PodInfo]) -> bool:
-        """Whether victims of these pods are still going; otherwise their promises are taken back."""
+    def under_way(self, nominated: Sequence[PodInfo]) -> bool:
+        """Whether victims of these pods are still terminating; otherwise nominations are withdrawn."""
         nominator = self._cycle.nominator
-        for info in promised:
+        for info in nominated:
             entry = self._cycle.snapshot.node_info_map.get(nominator.node_of(info.uid))
             pods = () if entry is None else entry.pods
             if any(
                 other.pod.metadata.deletion_timestamp and was_preempted(other.pod) for other in pods
             ):
                 return True
-        return self.withdraw(promised)
+        return self.withdraw(nominated)
 
-    def withdraw(self, promised: Sequence[PodInfo]) -> bool:
-        """Take back what was promised to these pods, who are of no use to it now.
+    def withdraw(self, nominated: Sequence[PodInfo]) -> bool:
+        """Withdraw nominations of pods that have no use for them now.
 
         Returns:
-            True if victims are just being told to go: it stands until that is done, and then the
-            pods are tried again.
+            True if their victims are just being deleted: the nominations stand until that is done,
+            and then the pods are tried again.
         """
         nominator = self._cycle.nominator
-        told = [info.uid for info in promised if info.uid in nominator.evicting]
-        nominator.evicting.update(dict.fromkeys(told, True))
-        held = [] if told else [info for info in promised if nominator.remove(info.uid)]
-        if held:
-            self._withdrawn(held)
-        return bool(told)
+        evicting = [info.uid for info in nominated if info.uid in nominator.evicting]
+        nominator.evicting.update(dict.fromkeys(evicting, True))
+        removed = [] if evicting else [info for info in nominated if nominator.remove(info.uid)]
+        if removed:
+            self._withdrawn(removed)
+        return bool(evicting)
 
     def _by_gang(self, pods: Iterable[PodInfo]) -> dict[Gang, int]:
         found: dict[Gang, int] = {}
         for info in pods:
             gang = self._groups.of(info.pod) if info.pod.metadata.labels else None
             if info.pod.metadata.deletion_timestamp:
-                continue  # its gang counts it no more
+                continue  # its gang does not count it
             if gang is not None and gang.group is not None:
                 found[gang] = found.get(gang, 0) + 1
         return found
@@ -179,8 +200,75 @@ class GangPreemption:
     def _on_nodes(self, gang: Gang) -> list[PodInfo]:
         found = []
         for uid, member in gang.members.items():
-            if member.state in (MemberState.ASSUMED, MemberState.BOUND):
+            if member.state in ON_NODES:
                 entry = self._cycle.snapshot.node_info_map.get(member.pod.spec.node_name)
                 pods = () if entry is None else entry.pods
                 found += [info for info in pods if info.uid == uid]
         return found
+
+    # --- quota that was lent -----------------------------------------------------------------
+
+    def borrowers(self, queue: str, wanted: Amounts) -> tuple[PodInfo, ...]:
+        """The pods that have to go so that a queue can admit so much of its own capacity.
+
+        Args:
+            queue: which wants its share back.
+            wanted: how much, in all.
+
+        Returns:
+            None where the queue would have to borrow itself, nothing is missing, or not enough can
+            be had.
+        """
+        quotas = self._quotas
+        if not quotas.entitled(queue, wanted):
+            return ()
+        short, candidates = self._lent_by(queue, wanted)
+        gone: dict[str, PodInfo] = {}
+        for pod in sorted(candidates, key=importance, reverse=True):
+            if not short:
+                break
+            if pod.uid in gone or not any(quotas.charge_of(pod.uid)[1].get(name) for name in short):
+                continue
+            going = self.gang_victims([pod], _ANY_PRIORITY, [*gone.values()])
+            together = {**gone, **{item.uid: item for item in going}}
+            if self._keep_their_own(together):
+                for item in going:
+                    if item.uid not in gone:
+                        short = _less(short, quotas.charge_of(item.uid)[1])
+                gone = together
+        return () if short else tuple(gone.values())
+
+    def _lent_by(self, queue: str, wanted: Amounts) -> tuple[dict[str, int], list[PodInfo]]:
+        """What is missing once terminating pods are gone, and the pods of queues that borrow."""
+        quotas = self._quotas
+        short = quotas.shortage(queue, wanted)
+        found = []
+        for peer in quotas.peers(queue):
+            if peer == queue or not quotas.borrowed(peer):
+                continue
+            for uid, held in quotas.charged(peer):
+                pod = self._info(uid)
+                if pod is not None and pod.pod.metadata.deletion_timestamp:
+                    short = _less(short, held)
+                elif pod is not None:
+                    found.append(pod)
+        return short, found
+
+    def _keep_their_own(self, gone: dict[str, PodInfo]) -> bool:
+        """Whether every queue that loses pods still uses its own capacity of what they used."""
+        quotas = self._quotas
+        lost: dict[str, list[Amounts]] = {}
+        for uid in gone:
+            queue, held = quotas.charge_of(uid)
+            lost.setdefault(queue, []).append(held)
+        for queue, parts in lost.items():
+            borrowed = quotas.borrowed(queue)
+            for name, amount in total(parts).items():
+                if quotas.limits(queue, name) and amount > borrowed.get(name, 0):
+                    return False
+        return True
+
+
+def _less(short: dict[str, int], held: Amounts) -> dict[str, int]:
+    left = {name: amount - held.get(name, 0) for name, amount in short.items()}
+    return {name: amount for name, amount in left.items() if amount > 0}

@@ -12,7 +12,7 @@ could not be had even if nobody used anything is not claimed any more.
 Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; knows no pods, only UIDs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from grange.api import quantity
@@ -98,14 +98,14 @@ _Lack = tuple[str, int, int]  # resource, wanted in all, allowed
 
 
 class Quotas:
-    """The books of all queues.
+    """What all queues may use and use.
 
     Attributes:
-        freed: called with a queue's name when it, or its cohort, may admit more than before.
+        freed: queues that may admit more than before, or whose cohort may, until ``take_freed``.
     """
 
     def __init__(self) -> None:
-        self.freed: Callable[[str], None] = lambda queue: None
+        self.freed: dict[str, None] = {}
         self._grants: dict[str, Grant] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._charged: dict[str, tuple[str, Amounts]] = {}  # by UID
@@ -123,11 +123,13 @@ class Quotas:
             del self._grants[queue]
         else:
             self._grants[queue] = grant
-        self.freed(queue)
+        self.freed[queue] = None
         after = self.peers(queue)
         for peer in before:
             if peer not in after:
-                self.freed(peer)  # what the queue claimed or used, it does no more in their cohort
+                self.freed[peer] = (
+                    None  # what the queue claimed or used, it does no more in their cohort
+                )
         for owner, claim in [*self._claims.items()]:
             if self.impossible(claim.queue, claim.wanted):
                 self.unclaim(owner)
@@ -157,7 +159,13 @@ class Quotas:
             used[name] -= amount
             if not used[name]:
                 del used[name]
-        self.freed(queue)
+        self.freed[queue] = None
+
+    def take_freed(self) -> tuple[str, ...]:
+        """The queues that may admit more than when this was last asked."""
+        freed = tuple(self.freed)
+        self.freed.clear()
+        return freed
 
     def clear(self) -> None:
         """Forget who uses what and who claims what, to be told anew."""
@@ -296,7 +304,7 @@ class Quotas:
         known = self._claims.get(owner)
         if known is not None and (known.wanted, known.rank) != (wanted, rank):
             self._claims[owner] = Claim(known.queue, wanted, rank)
-            self.freed(known.queue)
+            self.freed[known.queue] = None
             if self.impossible(known.queue, wanted):
                 del self._claims[owner]
 
@@ -304,7 +312,7 @@ class Quotas:
         """Drop a claim; who has none is fine."""
         claim = self._claims.pop(owner, None)
         if claim is not None:
-            self.freed(claim.queue)
+            self.freed[claim.queue] = None
 
     # --- inside ------------------------------------------------------------------------------
 

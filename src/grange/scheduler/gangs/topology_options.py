@@ -1,6 +1,6 @@
-"""The ways in which a gang may look at the nodes, one after another, until one of them holds it.
+"""Among which nodes a gang is placed: options that are tried one after another until one holds it.
 
-Without a topology there is one way: all nodes. With one, domains come first: of those that have room
+Without a topology there is one option: all nodes. With one, domains come first: of those that have room
 for the whole gang the smallest, so that large ones stay whole for large gangs; among equals the first
 by name. With ``Preferred`` follow as few domains together as have the room, the roomiest first, and
 in the end all nodes. With ``Required``, members that have a node already decide the domain.
@@ -12,75 +12,90 @@ from dataclasses import dataclass
 from grange.api.kinds.podgroup import PREFERRED, PodGroup
 from grange.api.quantity import QuantityError
 from grange.scheduler.framework import Profiles
-from grange.scheduler.gangs import capacity, quotas
-from grange.scheduler.gangs.capacity import Capacity
+from grange.scheduler.gangs.capacity import Capacity, free, shapes
 from grange.scheduler.gangs.pod_groups import ON_NODES, Gang
-from grange.scheduler.gangs.pod_overrides import within
+from grange.scheduler.gangs.quotas import read, shown
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_DOMAINS_MAX = 8  # to look for victims in
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyOptions:
-    """How to look at the nodes.
+    """Which nodes to try.
 
     Attributes:
-        key: the label whose values are domains.
-        ways: for each way the domains to look at; none of them means all nodes.
+        domains: for each option the domains to try; none of them means all nodes.
         room: for how many pods there is room at most, where all must be together.
-        lack: what else is missing; empty for nothing.
+        shortage: what else is missing; empty for nothing.
+        key: the label whose values are domains.
     """
 
-    ways: tuple[tuple[str, ...], ...]
+    domains: tuple[tuple[str, ...], ...]
     room: int
-    lack: str = ""
+    shortage: str = ""
     key: str = ""
 
-    def seen(self, pods: Sequence[PodInfo], domains: tuple[str, ...]) -> Sequence[PodInfo]:
-        """The pods as they are to be decided in one of the ways."""
-        return [within(pod, self.key, domains) for pod in pods] if domains else pods
 
-
-def views(
+def topology_options(
     profiles: Profiles,
     snapshot: NodeInfoSnapshot,
     gang: Gang,
     pods: Sequence[PodInfo],
     need: int,
 ) -> TopologyOptions:
-    """What to try; no ways when no attempt could succeed.
+    """What to try; no options when no attempt could succeed.
 
     Args:
         profiles: the plugins.
         snapshot: the cluster, up to date.
         gang: whose pods.
-        pods: the candidates, as they look at nodes in any case.
+        pods: the candidates, with what is overridden for all options.
         need: how many of them must be placed.
     """
     table, group = snapshot.table, gang.group
-    found = Capacity.of(profiles, table, capacity.shapes(profiles, pods))
+    found = Capacity.of(profiles, table, shapes(profiles, pods))
     whole = found.whole()
     if group is None or whole < need:
         return TopologyOptions((), whole)
-    lack = _lack(group, snapshot)
-    if lack:
-        return TopologyOptions((), whole, lack)
+    shortage = _shortage(group, snapshot)
+    if shortage:
+        return TopologyOptions((), whole, shortage)
     topology = group.spec.topology
     if topology is None:
         return TopologyOptions(((),), whole)
-    by_domain = found.by_domain(table, topology.key)
-    preferred = topology.mode == PREFERRED
-    pinned = () if preferred else _pinned(gang, snapshot, topology.key)
-    if pinned:
-        by_domain = {value: fits for value, fits in by_domain.items() if value in pinned}
-    size = found.slack(table, topology.key)
-    sets = _alone(by_domain, size, need)
-    if preferred:
-        sets = [*sets, *_together(by_domain, need)]
-    if preferred:
-        return TopologyOptions((*sets, ()), whole, key=topology.key)
+    key, by_domain = topology.key, found.by_domain(table, topology.key)
+    size = found.by_domain(table, key, unlimited=True)
+    if topology.mode == PREFERRED:
+        chosen = [*_alone(by_domain, size, need), *_together(by_domain, need), ()]
+        return TopologyOptions(tuple(chosen), whole, key=key)
+    occupied = _occupied(gang, snapshot, key)
+    if occupied:
+        by_domain = {value: fits for value, fits in by_domain.items() if value in occupied}
     most = max(by_domain.values(), default=0)
-    return TopologyOptions(tuple(sets), most, f"in one domain of {topology.key}", topology.key)
+    return TopologyOptions(
+        tuple(_alone(by_domain, size, need)), most, f"in one domain of {key}", key
+    )
+
+
+def preemption_options(
+    profiles: Profiles, snapshot: NodeInfoSnapshot, gang: Gang, pods: Sequence[PodInfo], need: int
+) -> TopologyOptions:
+    """Where to look for victims: a few domains that would hold the gang if they were empty.
+
+    Those with the most room now come first.
+    """
+    key = gang.required_topology
+    if not key:
+        return TopologyOptions(((),), need)
+    table, wanted = snapshot.table, shapes(profiles, pods)
+    empty = Capacity.of(profiles, table, wanted, empty=True).by_domain(table, key)
+    now = Capacity.of(profiles, table, wanted).by_domain(table, key)
+    fitting = [value for value, fits in empty.items() if fits >= need]
+    fitting.sort(key=lambda value: (-now.get(value, 0), value))
+    chosen = tuple((value,) for value in fitting[:_DOMAINS_MAX])
+    return TopologyOptions(chosen, need, key=key)
 
 
 def _alone(by_domain: dict[str, int], size: dict[str, int], need: int) -> list[tuple[str, ...]]:
@@ -100,7 +115,7 @@ def _together(by_domain: dict[str, int], need: int) -> list[tuple[str, ...]]:
     return []
 
 
-def _pinned(gang: Gang, snapshot: NodeInfoSnapshot, key: str) -> frozenset[str]:
+def _occupied(gang: Gang, snapshot: NodeInfoSnapshot, key: str) -> frozenset[str]:
     """The domains in which members are."""
     found = set()
     for member in gang.members.values():
@@ -111,17 +126,17 @@ def _pinned(gang: Gang, snapshot: NodeInfoSnapshot, key: str) -> frozenset[str]:
     return frozenset(found - {""})
 
 
-def _lack(group: PodGroup, snapshot: NodeInfoSnapshot) -> str:
+def _shortage(group: PodGroup, snapshot: NodeInfoSnapshot) -> str:
     if not group.spec.min_resources:
         return ""
     try:
-        wanted = quotas.read(group.spec.min_resources)
+        wanted = read(group.spec.min_resources)
     except QuantityError:
         return ""  # the server refuses such a group
-    free = capacity.free(snapshot.table, [*wanted])
+    left = free(snapshot.table, [*wanted])
     lacking = [
-        f"{name} {quotas.shown(name, free[name])} of {quotas.shown(name, amount)}"
+        f"{name} {shown(name, left[name])} of {shown(name, amount)}"
         for name, amount in wanted.items()
-        if free[name] < amount
+        if left[name] < amount
     ]
     return f"minResources are not free: {', '.join(lacking)}" if lacking else ""

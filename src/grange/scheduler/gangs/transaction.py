@@ -1,62 +1,104 @@
-"""All or nothing: members are placed one after another, and all taken back if that fails.
+"""All or nothing: members are assumed one after another, and all forgotten if that fails.
 
 Each member is decided by the engine on the newest snapshot and assumed at once, so the next one is
 decided as if the first were there: the gang ends up exactly where its members would, one by one.
-Nothing is written until the whole is kept, and the loop does nothing else meanwhile, so nobody ever
-sees a part of a gang.
+Nothing is written until the whole is committed, and the loop does nothing else meanwhile, so a part
+of a gang is never visible.
 """
 
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
+from grange.scheduler.gangs.pod_groups import Gang
+from grange.scheduler.gangs.quotas import amounts, total
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queued_pods import QueuedPod
 
 
+@dataclass(frozen=True)
+class GangAttempt:
+    """What a gang is tried with.
+
+    Attributes:
+        gang: the gang.
+        leader: the member that came to the head of the queue.
+        candidates: the members that may be placed, in order.
+        need: how many of them must be placed.
+    """
+
+    gang: Gang
+    leader: QueuedPod
+    candidates: Sequence[QueuedPod]
+    need: int
+
+    @cached_property
+    def pods(self) -> list[PodInfo]:
+        """The pods of the candidates."""
+        return [queued.info for queued in self.candidates]
+
+    @cached_property
+    def wanted(self) -> dict[str, int]:
+        """The quota that the first of the candidates want, as many as are needed."""
+        return wanted(self.candidates[: self.need])
+
+
+def wanted(pods: Iterable[QueuedPod]) -> dict[str, int]:
+    """The quota that pods want together."""
+    return total(amounts(queued.info.request.resources) for queued in pods)
+
+
 @dataclass(slots=True)
 class Transaction:
-    """One attempt.
+    """One try.
 
     Attributes:
         cycle: decides and assumes.
         placed: the members that have a node so far.
         waits: by UID, the Permit plugins that hold members back, and for how long.
         rejection: why the first member without a node has none; once a plugin failed, that.
-        promises: by UID, members that were nominated to a node.
+        nominations: by UID, members that were nominated to a node.
     """
 
     cycle: Cycle
     placed: list[Assumed] = field(default_factory=list)
     waits: dict[str, dict[str, float]] = field(default_factory=dict)
     rejection: Diagnosis | None = None
-    promises: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
+    nominations: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
 
-    def place(self, queued: QueuedPod, seen_as: PodInfo) -> bool:
-        """Place one member.
+    def place_all(self, attempt: GangAttempt, overridden: Sequence[PodInfo]) -> bool:
+        """Place as many candidates as are needed; whether that was done.
 
         Args:
-            queued: the member.
-            seen_as: how it looks at the nodes.
-
-        Returns:
-            Whether it has a node. Where that raises, everything is taken back first.
+            attempt: the candidates.
+            overridden: what is decided instead of each candidate's own pod.
         """
+        spare = len(attempt.candidates) - attempt.need
+        for queued, info in zip(attempt.candidates, overridden, strict=True):
+            if len(self.placed) == attempt.need or spare < 0 or self.failed:
+                break
+            spare -= not self.place(queued, info)
+        return len(self.placed) == attempt.need and not self.failed
+
+    def place(self, queued: QueuedPod, overridden: PodInfo) -> bool:
+        """Place one member; whether it has a node. Rolls back before it raises."""
         try:
-            return self._place(queued, seen_as)
+            return self._place(queued, overridden)
         except BaseException:
             self.roll_back()
             raise
 
-    def _place(self, queued: QueuedPod, seen_as: PodInfo) -> bool:
+    def _place(self, queued: QueuedPod, overridden: PodInfo) -> bool:
         state = CycleState()
-        found = self.cycle.decide(seen_as, state)
+        found = self.cycle.decide(overridden, state)
         if isinstance(found, str):
             nominated = self.cycle.nominator.node_of(queued.uid)
             if nominated:
-                self.promises[queued.uid] = (queued.info, nominated)
+                self.nominations[queued.uid] = (queued.info, nominated)
             held = self.cycle.hold(queued, found, state)
             if not isinstance(held, Diagnosis):
                 placed, waits = held
@@ -75,14 +117,14 @@ class Transaction:
         return self.rejection is not None and self.rejection.error
 
     def roll_back(self) -> None:
-        """Take everything back, the youngest first; a bug in one plugin spares the others."""
+        """Forget all members, the youngest first; a bug in one plugin does not keep the others."""
         try:
             with ExitStack() as stack:
                 for placed in self.placed:
                     stack.callback(self.cycle.take_back, placed)
         finally:
-            for info, node_name in self.promises.values():
+            for info, node_name in self.nominations.values():
                 self.cycle.nominator.put(info, node_name)
             self.placed.clear()
-            self.promises.clear()
+            self.nominations.clear()
             self.waits.clear()

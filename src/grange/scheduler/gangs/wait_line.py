@@ -1,87 +1,86 @@
 """Who waits for nodes or for quota, and how those who come later are kept from starving them.
 
-Others may be placed before a gang that waits, up to a number of pods. From then on, if it waits for
-nodes and is the first of all who do, nodes are kept for it; if it waits for quota, its claim counts.
-Both end when it is placed, cannot be placed at all, or its time is over. A single pod that waits for
-quota is treated alike; its claim ends as soon as its queue admits it.
+Others may be placed before a gang that waits, as many as the queue policy allows. From then on, if it
+waits for nodes and is the first of all that do, nodes are reserved for it; if it waits for quota, its
+claim counts. Both end when it is placed, cannot be placed at all, or its timeout is over. A single
+pod that waits for quota is treated alike; its claim ends as soon as its queue admits it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from grange.scheduler.gangs.pod_groups import Gang
-from grange.scheduler.gangs.quota_waiters import QuotaWaiter, QuotaWaiters
+from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.quotas import Amounts, Quotas, Rank
 from grange.scheduler.gangs.reservation import Reservation
+
+_SLACK = 64  # stale entries that are not worth clearing up
+
+Entry = tuple[Rank, int, "QuotaWaiter"]
 
 
 @dataclass(slots=True)
 class WaitLine:
-    """Those who wait.
+    """Gangs and pods that wait.
 
     Attributes:
         quotas: where claims are made.
-        reservation: the nodes that are kept.
-        overtakes: how many pods may be placed before a gang that comes first.
+        reservation: the nodes that are reserved.
+        policy: in which order they wait, and how many may overtake them.
         nodes_for: which nodes would hold a gang; None when no nodes would.
         for_nodes: gangs that wait for nodes, by key.
         for_quota: gangs that wait for quota, by key: their queue, and what they want.
         pods: single pods that wait for quota, by UID.
+        head: the first of those that wait for nodes and could ever get them.
     """
 
     quotas: Quotas
     reservation: Reservation
-    overtakes: int
+    policy: QueuePolicy
     nodes_for: Callable[[Gang], tuple[str, ...] | None]
     for_nodes: dict[str, Gang] = field(default_factory=dict)
     for_quota: dict[str, tuple[Gang, str, Amounts]] = field(default_factory=dict)
-    pods: dict[str, QuotaWaiter] = field(default_factory=dict)
-    _head: Gang | None = None
-    _waiters: QuotaWaiters = field(init=False)
+    pods: dict[str, "QuotaWaiter"] = field(default_factory=dict)
+    head: Gang | None = None
+    _waiters: "QuotaWaiters" = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nobody waits yet."""
+        """Start with an empty line."""
         self._waiters = QuotaWaiters(self.quotas.impossible)
 
-    @property
-    def head(self) -> Gang | None:
-        """The first of those who wait for nodes and could ever get them."""
-        return self._head
-
     def wait_for_nodes(self, gang: Gang, now: float) -> None:
-        """The gang found no room; again for one that waits, its nodes are chosen anew."""
+        """Add a gang that found no room, or choose its nodes again if it waits already."""
         key = str(gang.key)
         self._leave_quota(key)
         self.for_nodes[key] = gang
         self._find_head()
         if self.reservation.owner == key:
-            self._keep_nodes(gang, now)
+            self._reserve_nodes(gang, now)
 
     def wait_for_quota(self, gang: Gang, wanted: Amounts, now: float) -> None:
-        """The gang is over quota: nodes are of no use to it."""
+        """Add a gang that is over quota: nodes are of no use to it."""
         key = str(gang.key)
         self.for_quota[key] = (gang, gang.queue, wanted)
         self._waiters.put(key, gang.queue, wanted, gang.rank)
         self._leave_nodes(key, now)
 
     def add_pod(self, uid: str, queue: str, wanted: Amounts, rank: Rank) -> None:
-        """A single pod is over quota."""
+        """Add a single pod that is over quota, or update one that waits already."""
         known = self.pods.get(uid)
         if known is not None and known.queue != queue:
             self.quotas.unclaim(uid)
         self.pods[uid] = self._waiters.put(uid, queue, wanted, rank)
         self.quotas.renew(uid, wanted, rank)
 
-    def remove_pod(self, uid: str) -> bool:
-        """A single pod waits for quota no longer; whether it did."""
-        if self.pods.pop(uid, None) is None:
-            return False
-        self._waiters.drop(uid)
-        self.quotas.unclaim(uid)
-        return True
+    def remove_pod(self, uid: str) -> None:
+        """Remove a single pod; one that does not wait is fine."""
+        if self.pods.pop(uid, None) is not None:
+            self._waiters.drop(uid)
+            self.quotas.unclaim(uid)
 
     def remove(self, gang: Gang, now: float) -> None:
-        """The gang waits no longer."""
+        """Remove a gang; one that does not wait is fine."""
         key = str(gang.key)
         self._leave_quota(key)
         self.quotas.unclaim(key)
@@ -89,10 +88,11 @@ class WaitLine:
         self._leave_nodes(key, now)
 
     def restart(self, gang: Gang, now: float) -> None:
-        """Its time is over: it goes on waiting behind all others of its priority."""
+        """Put a gang whose timeout is over behind all others of its priority."""
         key = str(gang.key)
         self.quotas.unclaim(key)
-        gang.overtaken, gang.waiting_since, gang.rank = 0, now, (gang.rank[0], now)
+        gang.overtaken, gang.waiting_since = 0, now
+        gang.rank = self.policy.rank(gang.priority, now)
         if key in self.for_quota:
             _, queue, wanted = self.for_quota[key]
             self._waiters.put(key, queue, wanted, gang.rank)
@@ -101,33 +101,40 @@ class WaitLine:
             self.reservation.release(now)
 
     def count_overtakes(self, rank: Rank, count: int, queue: str, now: float) -> None:
-        """So many pods were placed: count whom they overtook."""
-        head = self._head
+        """Count which of those that wait were overtaken by pods that were placed.
+
+        Args:
+            rank: of the pods.
+            count: how many.
+            queue: whose quota they use; empty for none.
+            now: monotonic seconds.
+        """
+        head = self.head
         if head is not None and rank > head.rank:
             head.overtaken += count
-            if head.overtaken >= self.overtakes and self.reservation.owner != str(head.key):
-                self._keep_nodes(head, now)
+            if self.policy.claims(head.overtaken) and self.reservation.owner != str(head.key):
+                self._reserve_nodes(head, now)
         if queue and (self.for_quota or self.pods):
             first = self._waiters.first(self.quotas.peers(queue))
             if first is not None and rank > first.rank:
                 gang = self.for_quota.get(first.owner)
                 overtaken = first if gang is None else gang[0]
                 overtaken.overtaken += count
-                if overtaken.overtaken >= self.overtakes:
+                if self.policy.claims(overtaken.overtaken):
                     self.quotas.claim(first.owner, first.queue, first.wanted, first.rank)
 
     def grants_changed(self) -> None:
-        """A queue may admit something else than before: who was hopeless may hope again."""
+        """Look again at those whose queue could never admit them."""
         self._waiters.grants_changed()
 
     def nodes_changed(self) -> None:
-        """A node came or offers something else: who was hopeless may hope again."""
+        """Look again at gangs that not even all nodes, empty, could hold."""
         if any(gang.is_infeasible for gang in self.for_nodes.values()):
             for gang in self.for_nodes.values():
                 gang.is_infeasible = False
             self._find_head()
 
-    def _keep_nodes(self, gang: Gang, now: float) -> None:
+    def _reserve_nodes(self, gang: Gang, now: float) -> None:
         names = self.nodes_for(gang)
         if names is None:
             gang.is_infeasible = True
@@ -149,4 +156,108 @@ class WaitLine:
 
     def _find_head(self) -> None:
         waiting = (gang for gang in self.for_nodes.values() if not gang.is_infeasible)
-        self._head = min(waiting, key=lambda gang: gang.rank, default=None)
+        self.head = min(waiting, key=lambda gang: gang.rank, default=None)
+
+
+@dataclass(slots=True, eq=False)
+class QuotaWaiter:
+    """A gang or pod that waits for quota.
+
+    Attributes:
+        owner: the key of the gang, or the UID of the pod.
+        queue: of which queue.
+        wanted: how much.
+        rank: the place in line.
+        overtaken: how many pods that come after it were placed meanwhile.
+    """
+
+    owner: str
+    queue: str
+    wanted: Amounts
+    rank: Rank
+    overtaken: int = 0
+
+
+class QuotaWaiters:
+    """The first of those that wait for quota, found without looking at all of them.
+
+    A heap for each queue, since thousands of pods may wait and the first is asked for with every pod
+    that is placed. Stale entries are dropped when they come to the top; so are those whose queue
+    could never admit them, to be put back when some grant changes. A heap is deleted together with
+    the last that waits for its queue.
+
+    Args:
+        impossible: whether a queue could never admit so much.
+    """
+
+    def __init__(self, impossible: Callable[[str, Amounts], bool]) -> None:
+        self._impossible = impossible
+        self._all: dict[str, QuotaWaiter] = {}
+        self._heaps: dict[str, list[Entry]] = {}
+        self._counts: dict[str, int] = {}  # by queue how many wait for it
+        self._infeasible: dict[str, None] = {}
+        self._made = 0
+
+    def put(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> QuotaWaiter:
+        """Add or update one that waits; in another queue its overtakes are counted from zero."""
+        known = self._all.get(owner)
+        if known is None or known.queue != queue:
+            self.drop(owner)
+            known = self._all[owner] = QuotaWaiter(owner, queue, wanted, rank)
+            self._counts[queue] = self._counts.get(queue, 0) + 1
+            self._push(known)
+            return known
+        moved = known.rank != rank
+        known.wanted, known.rank = wanted, rank
+        if moved or owner in self._infeasible:
+            self._infeasible.pop(owner, None)
+            self._push(known)
+        return known
+
+    def drop(self, owner: str) -> None:
+        """Remove one; an unknown one is fine."""
+        known = self._all.pop(owner, None)
+        if known is None:
+            return
+        self._infeasible.pop(owner, None)
+        self._counts[known.queue] -= 1
+        if not self._counts[known.queue]:
+            del self._counts[known.queue], self._heaps[known.queue]
+
+    def first(self, queues: Iterable[str]) -> QuotaWaiter | None:
+        """The first of those that wait for one of the queues and could ever be admitted."""
+        found = (self._head(queue) for queue in queues)
+        return min(
+            (waiter for waiter in found if waiter is not None),
+            key=lambda waiter: waiter.rank,
+            default=None,
+        )
+
+    def grants_changed(self) -> None:
+        """Put back those whose queue could never admit them."""
+        infeasible, self._infeasible = self._infeasible, {}
+        for owner in infeasible:
+            self._push(self._all[owner])
+
+    def _head(self, queue: str) -> QuotaWaiter | None:
+        heap = self._heaps.get(queue, [])
+        while heap:
+            waiter = heap[0][2]
+            if self._is_current(heap[0]):
+                if not self._impossible(queue, waiter.wanted):
+                    return waiter
+                self._infeasible[waiter.owner] = None
+            heappop(heap)
+        return None
+
+    def _push(self, waiter: QuotaWaiter) -> None:
+        heap = self._heaps.setdefault(waiter.queue, [])
+        self._made += 1
+        heappush(heap, (waiter.rank, self._made, waiter))
+        if len(heap) > 2 * len(self._all) + _SLACK:
+            heap[:] = [entry for entry in heap if self._is_current(entry)]
+            heapify(heap)
+
+    def _is_current(self, entry: Entry) -> bool:
+        rank, _, waiter = entry
+        return self._all.get(waiter.owner) is waiter and waiter.rank == rank

@@ -1,0 +1,24 @@
+"""BestEffortFIFO, as Kueue calls it: by priority, then by age; who is blocked may be overtaken."""
+
+from dataclasses import dataclass
+
+from grange.scheduler.gangs.quotas import Rank
+
+
+@dataclass(frozen=True, slots=True)
+class BestEffortFIFO:
+    """The default policy.
+
+    Attributes:
+        overtakes: how many pods may be placed before one that comes first.
+    """
+
+    overtakes: int
+
+    def rank(self, priority: int, since: float) -> Rank:
+        """See ``QueuePolicy``."""
+        return -float(priority), since
+
+    def claims(self, overtaken: int) -> bool:
+        """See ``QueuePolicy``."""
+        return overtaken >= self.overtakes
