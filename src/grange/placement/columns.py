@@ -9,19 +9,18 @@ What pods use changes with every placement, and most placements are followed by 
 So the rows whose usage changed are noted, and their columns are written when somebody reads one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grange.api import gpus
 from grange.api.kinds.node import Node, Taint
 from grange.api.pod_requests import Resources
 from grange.placement import devices
 from grange.placement.node_usage import IDLE, Usage
-from grange.placement.ports import NO_PORTS, Holding, UsedPorts
+from grange.placement.ports import NO_PORTS, UsedPorts
 
 Integers: TypeAlias = NDArray[np.int64]
 Ids: TypeAlias = NDArray[np.int32]
@@ -88,7 +87,6 @@ class NodeTable:
         rows: row by node name.
         names: node name by row; empty in an invalid row.
         images: the images that nodes have, by name; kept current by whoever fills the table.
-        holders: rows by the protocol and number of a host port, or by kind and name of a disk.
         declared: the features that nodes declare, by row; rows without any are left out.
     """
 
@@ -99,7 +97,6 @@ class NodeTable:
         self.images: Mapping[str, Image] = {}
         self.scalars: dict[str, ScalarColumn] = {}
         self.taint_sets: list[tuple[Taint, ...]] = []
-        self.holders: dict[tuple[str, object], dict[int, None]] = {}
         self.declared: dict[int, frozenset[str]] = {}
         self._taint_numbers: dict[tuple[tuple[str, str, str], ...], int] = {}
         self._labels: dict[str, LabelColumn] = {}
@@ -241,8 +238,6 @@ class NodeTable:
             for scalar in {**old.scalars, **usage.scalars}:
                 used = min(usage.scalars.get(scalar, 0), _AMOUNT_LIMIT)
                 self._scalar(scalar).used[row] = used
-        if old.ports is not usage.ports:
-            self._hold(row, old.ports, usage.ports)
         if old.devices is not usage.devices:
             self._stale[row] = None
         return True
@@ -316,15 +311,6 @@ class NodeTable:
             self.scalars[name] = column
         return column
 
-    def _hold(self, row: int, old: UsedPorts, new: UsedPorts) -> None:
-        for port in _gone(old, new):
-            rows = self.holders[port]
-            rows.pop(row, None)
-            if not rows:
-                del self.holders[port]
-        for port in _gone(new, old):
-            self.holders.setdefault(port, {})[row] = None
-
     # --- reading -----------------------------------------------------------------------------
 
     def labels(self, key: str) -> LabelColumn:
@@ -352,6 +338,14 @@ class NodeTable:
                     return nothing, nothing
                 return column.total[rows], column.used[rows]
 
+    def node_labels(self, row: int) -> Mapping[str, str]:
+        """All labels of the row's node."""
+        return self._row_labels[row]
+
+    def load(self, row: int) -> tuple[Resources, Usage]:
+        """What the row's node offers and what its pods use; nodes of one load share both."""
+        return self._row_totals[row], self._row_usage[row]
+
     def ports(self, row: int) -> UsedPorts:
         """The host ports held on the row's node."""
         return self._row_usage[row].ports if row < self.size else NO_PORTS
@@ -370,18 +364,6 @@ class NodeTable:
             self._left[row, : len(left)] = left
         self._stale.clear()
         return self._left[rows]
-
-    def device_counts(self, rows: Rows) -> Integers:
-        """How many devices each has."""
-        totals = self._row_totals
-        each = totals[rows] if isinstance(rows, slice) else [totals[at] for at in rows]
-        return np.asarray([gpus.count(item) for item in each], np.int64)
-
-    def tenants(self, rows: Rows) -> list[tuple[tuple[int, int], ...]]:
-        """Who holds devices, by row: see ``DeviceUsage.tenants``."""
-        if isinstance(rows, slice):
-            return [usage.devices.tenants for usage in self._row_usage[rows]]
-        return [self._row_usage[row].devices.tenants for row in rows.tolist()]
 
     def _build_labels(self, key: str) -> LabelColumn:
         column = LabelColumn(np.full(self.capacity, ABSENT, np.int32))
@@ -406,9 +388,3 @@ def _clamped(usage: Usage) -> Usage:
         min(usage.nonzero_cpu_milli, _AMOUNT_LIMIT),
         min(usage.nonzero_memory_bytes, _AMOUNT_LIMIT),
     )
-
-
-def _gone(old: Iterable[Holding], new: Iterable[Holding]) -> dict[tuple[str, object], None]:
-    kept = {(port.protocol, port.port) for port in new}
-    found = ((port.protocol, port.port) for port in old)
-    return {item: None for item in found if item not in kept}

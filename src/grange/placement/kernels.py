@@ -10,11 +10,10 @@ import numpy as np
 
 from grange.api.kinds.pod import Toleration
 from grange.api.pod_requests import Request
-from grange.placement import images, nodeaffinity, ports as host_ports, taints
+from grange.placement import images, nodeaffinity, taints
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.node_usage import asked_amounts
 from grange.placement.nodeaffinity import Affinity, Requirement, Term
-from grange.placement.ports import Holding
 from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
 
 
@@ -51,28 +50,6 @@ def untainted(table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]) -
         len(table.taint_sets),
     )
     return by_set[table.taint_set[rows]]
-
-
-def intolerable_preferences(
-    table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]
-) -> Integers:
-    """How many PreferNoSchedule taints each node has that the pod does not tolerate."""
-    by_set = np.fromiter(
-        (taints.count_intolerable_preferences(item, tolerations) for item in table.taint_sets),
-        np.int64,
-        len(table.taint_sets),
-    )
-    return by_set[table.taint_set[rows]]
-
-
-def free_of(table: NodeTable, rows: Rows, wanted: Sequence[Holding]) -> Mask:
-    """Where no wanted host port or disk is held."""
-    mask: Mask = np.ones(table.size, np.bool_)
-    for want in wanted:
-        for row in table.holders.get((want.protocol, want.port), ()):
-            if mask[row] and host_ports.conflict(table.ports(row), (want,)):
-                mask[row] = False
-    return mask[rows]
 
 
 def _satisfied(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:

@@ -7,7 +7,6 @@ decide and the others to break its ties; and because nodes of a packed cluster d
 from grange.api.gpus import GPU_MILLI
 from grange.api.pod_requests import Request
 from grange.placement import devices
-from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.loads import Load
 
 SCALE = 1_000_000
@@ -25,12 +24,3 @@ def left(load: Load) -> tuple[int, int]:
     offered, usage = load.allocatable, load.usage
     gpus = offered.scalars.get(GPU_MILLI, 0) - usage.scalars.get(GPU_MILLI, 0)
     return offered.cpu_milli - usage.cpu_milli, gpus
-
-
-def left_rows(table: NodeTable, rows: Rows) -> tuple[Integers, Integers]:
-    """The same for many."""
-    cpu: Integers = table.cpu_total[rows] - table.cpu_used[rows]
-    column = table.scalars.get(GPU_MILLI)
-    if column is None:
-        return cpu, 0 * cpu
-    return cpu, column.total[rows] - column.used[rows]

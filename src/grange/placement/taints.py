@@ -34,6 +34,11 @@ def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     return any(tolerates(item, taint) for item in tolerations)
 
 
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> list[Taint]:
+    """The taints that keep the pod away (NoSchedule or NoExecute), in the node's order."""
+    return [item for item in taints if item.effect in HARD and not tolerated(tolerations, item)]
+
+
 def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
     """The first taint that keeps the pod away (NoSchedule or NoExecute), in the node's order."""
     for taint in taints:

@@ -283,6 +283,7 @@ class _OnlyRanks:
     def __init__(self, whole: Cluster) -> None:
         self.concerns = whole.concerns
         self.rank = whole.rank
+        self.explain = whole.explain
         self.ranking = whole.ranking
 
     def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:

@@ -20,6 +20,7 @@ from grange.client.client import Client
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
+from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podindex import PodIndex
@@ -181,7 +182,9 @@ class PreFilter(Protocol):
 class Filter(Protocol):
     """Rules nodes out."""
 
-    scope: Scope
+    @property
+    def scope(self) -> Scope:
+        """What its verdict depends on, besides the pod."""
 
     def applies(self, pod: PodInfo) -> bool:
         """Whether it could rule out any node; a function of the pod's signature."""
@@ -197,11 +200,17 @@ class Filter(Protocol):
     ) -> list[tuple[str, int]]:
         """For rows that ``filter_rows`` rules out: each reason and how many have it."""
 
+    def explain(self, refusals: Refusals) -> PluginExplanation:
+        """Why it rules nodes out, and what would help."""
+
 
 class Score(Protocol):
     """Ranks the nodes that are left."""
 
-    scope: Scope
+    @property
+    def scope(self) -> Scope:
+        """What its scores depend on, besides the pod."""
+
     normalise: Normalise
 
     def applies(self, pod: PodInfo) -> bool:
@@ -316,6 +325,11 @@ class Cluster(Protocol):
     ) -> Ranking | None:
         """The rank, kept current."""
 
+    def explain(
+        self, refusals: Refusals, rules: Sequence[Rule], concerns: tuple[int, ...]
+    ) -> PluginExplanation:
+        """Why these rules rule nodes out, and what would help."""
+
 
 class DeviceAllocator(Protocol):
     """Chooses which of a node's devices a pod takes."""
@@ -426,6 +440,7 @@ class Plugin:
         signature: what of a pod its filter and score depend on; required if it has either.
         hints_differ: its events' hints look at more of a pod than its signature.
         events: after which events pods that it rejected are worth another try.
+        advice: what users may do about pods that it rejects before any node is looked at.
         configure: the plugin with arguments, from a document and its path in the configuration;
             None for one that takes none. Raises ``ConfigurationError``.
     """
@@ -449,6 +464,7 @@ class Plugin:
     signature: Callable[[PodInfo], Hashable] | None = None
     hints_differ: bool = False
     events: tuple[Registration, ...] = ()
+    advice: str = ""
     configure: "Callable[[object, str], Plugin] | None" = None
 
 

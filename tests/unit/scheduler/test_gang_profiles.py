@@ -12,7 +12,9 @@ WIDGET = "example.com/widget"
 
 def but_for(*ignored: str, groups: tuple[str, ...] = ()) -> list[Plugin]:
     """The default plugins, with a NodeResourcesFit that leaves resources out."""
-    args = noderesourcesfit.Args(ignored_resources=ignored, ignored_resource_groups=groups)
+    args = noderesourcesfit.NodeResourcesFitArgs(
+        ignored_resources=ignored, ignored_resource_groups=groups
+    )
     fit = noderesourcesfit.make(args)
     return [fit if item.name == fit.name else item for item in plugins.DEFAULT]
 

@@ -11,9 +11,9 @@ from itertools import islice
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.explain.evaluation import Evaluation
-from grange.scheduler.explain.plugins.resources_fit import Amount
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugins.noderesourcesfit.explanation import ResourcesExplanation
 
 _NODES = 32
 _PODS_EACH = 64
@@ -65,13 +65,13 @@ def find(
         limit: how many to find.
     """
     trial = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
-    fit = evaluation.demands.get("NodeResourcesFit")
+    fit = evaluation.explanations.get("NodeResourcesFit")
     budget, each = _TRIALS, _DEAR if trial.rules else 1
     found: list[BlockingPod] = []
     for row in islice((row for row in near if not evaluation.fixed[row]), _NODES):
         entry = evaluation.snapshot.node_info_map[evaluation.snapshot.table.names[row]]
         for gang, others in _candidates(entry):
-            if isinstance(fit, Amount) and not fit.covered(row, others):
+            if isinstance(fit, ResourcesExplanation) and not fit.covered(row, others):
                 continue  # known without a trial
             budget -= each * len(others)
             if budget < 0:

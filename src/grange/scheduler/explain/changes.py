@@ -17,8 +17,8 @@ from grange.scheduler import diagnosis
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import blocking_pods
 from grange.scheduler.explain.evaluation import Evaluation
-from grange.scheduler.explain.explanation import Remedy
 from grange.scheduler.explain.nominations import apply_nominations
+from grange.scheduler.explanation import Remedy
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
@@ -106,14 +106,14 @@ def _row(evaluation: Evaluation, name: str) -> Integers:
 
 def _single(evaluation: Evaluation) -> list[Remedy]:
     refusals = np.zeros(len(evaluation.valid), np.int64)
-    for demand in evaluation.demands.values():
-        refusals += demand.lacks > 0
+    for item in evaluation.explanations.values():
+        refusals += item.lacks > 0
     alone = evaluation.valid & (refusals == 1)
     found = []
-    for demand in evaluation.demands.values():
-        rows = np.flatnonzero(alone & (demand.lacks > 0))
+    for item in evaluation.explanations.values():
+        rows = np.flatnonzero(alone & (item.lacks > 0))
         if len(rows):
-            found += demand.changes(rows)
+            found += item.changes(rows)
     return found
 
 
@@ -123,9 +123,9 @@ def _joint(evaluation: Evaluation, near: list[int]) -> list[Remedy]:
     for row in near:
         rows = np.array([row], np.int64)
         parts = []
-        for demand in evaluation.demands.values():
-            if demand.lacks[row]:
-                helps = demand.changes(rows)
+        for item in evaluation.explanations.values():
+            if item.lacks[row]:
+                helps = item.changes(rows)
                 if not helps:
                     break
                 parts.append(helps[0])

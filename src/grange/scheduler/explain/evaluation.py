@@ -14,8 +14,7 @@ from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.domains import EveryRow
-from grange.scheduler.explain.explanation import ExplanationInputs, Plain, PluginExplanation
-from grange.scheduler.explain.plugins import TABLE
+from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import Normalise, Profile, Rule, Scope, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -32,7 +31,7 @@ class Evaluation:
     Attributes:
         valid: by row, whether there is a node.
         feasible: by row, whether the pod may go there.
-        demands: of the plugins that refuse any node, by name.
+        explanations: of the plugins that refuse any node, by name.
         rules: by plugin, its rules about other nodes.
         fixed: by row, whether a plugin refuses whatever pods there are.
         rejection: what a decision would say if no node were feasible.
@@ -44,7 +43,7 @@ class Evaluation:
         self.valid: Mask = table.valid[table.all].copy()
         self.feasible: Mask = self.valid.copy()
         self.fixed: Mask = ~self.valid
-        self.demands: dict[str, PluginExplanation] = {}
+        self.explanations: dict[str, PluginExplanation] = {}
         self.rules: dict[str, tuple[Rule, ...]] = {}
         self._tally = Tally()
         self._left: Integers = np.flatnonzero(self.valid)
@@ -66,7 +65,7 @@ class Evaluation:
             self._left = self._left[~refused[self._left]]
             if plugin.scope is Scope.NODE:
                 self.fixed |= refused
-            self._refuse(name, ExplanationInputs(pod, self.snapshot, refused, plugin))
+            self._refuse(name, plugin.explain(Refusals(pod, self.snapshot, refused)), refused)
 
     def _ask_about_others(self) -> None:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
@@ -87,12 +86,12 @@ class Evaluation:
                 self._left = self._left[passed[self._left]]
             refused &= self.valid
             if refused.any():
-                inputs = ExplanationInputs(pod, snapshot, refused, None, rules, concerns)
-                self._refuse(name, inputs)
+                refusals = Refusals(pod, snapshot, refused)
+                self._refuse(name, plugin.explain(refusals, rules, concerns), refused)
 
-    def _refuse(self, name: str, inputs: ExplanationInputs) -> None:
-        self.feasible &= ~inputs.refused
-        self.demands[name] = TABLE.get(name, Plain)(inputs)
+    def _refuse(self, name: str, explanation: PluginExplanation, refused: Mask) -> None:
+        self.feasible &= ~refused
+        self.explanations[name] = explanation
 
     def take(self, name: str, demand: PluginExplanation, found: Sequence[Status]) -> None:
         """One more demand, on nodes that would do otherwise.
@@ -104,7 +103,7 @@ class Evaluation:
         """
         if not found:
             return
-        self.demands[name] = demand
+        self.explanations[name] = demand
         self.feasible &= demand.lacks == 0
         for status in found:
             self._tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
@@ -113,8 +112,8 @@ class Evaluation:
     def lacks(self) -> Integers:
         """By row, how many things are in the way."""
         total: Integers = np.zeros(len(self.valid), np.int64)
-        for demand in self.demands.values():
-            total += demand.lacks
+        for item in self.explanations.values():
+            total += item.lacks
         return total
 
     def nearest(self, limit: int) -> list[int]:
@@ -126,8 +125,8 @@ class Evaluation:
             bound = np.partition(lacks[rows], limit - 1)[limit - 1]
             rows = rows[lacks[rows] <= bound]
         severity = np.zeros(len(rows), np.float64)
-        for demand in self.demands.values():
-            severity += demand.severity[rows]
+        for item in self.explanations.values():
+            severity += item.severity[rows]
         order = np.lexsort((-self.snapshot.ties[rows], severity, lacks[rows]))
         nearest: list[int] = rows[order[:limit]].tolist()
         return nearest
@@ -135,10 +134,10 @@ class Evaluation:
     def missing(self, row: int) -> list[str]:
         """What is in the way at a node."""
         return [
-            said
-            for demand in self.demands.values()
-            if demand.lacks[row]
-            for said in demand.missing(row)
+            obstacle
+            for item in self.explanations.values()
+            if item.lacks[row]
+            for obstacle in item.missing(row)
         ]
 
     def scores(self) -> dict[str, Integers]:

@@ -38,11 +38,6 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NEAREST = 5
 _REASONS = 16
-_HINTS: Mapping[str, str] = {
-    "DynamicResources": "there are no resource claims here; request devices as resources",
-    "VolumeBinding": "there are no persistent volumes here; use emptyDir or hostPath",
-}
-
 _STATES: Mapping[Pool, State] = {
     Pool.ACTIVE: State.ACTIVE,
     Pool.IN_FLIGHT: State.ACTIVE,
@@ -215,7 +210,7 @@ class Explainer:
         state = CycleState()
         stopped = diagnosis.pre_filter(profile, state, queued.info, self._snapshot)
         if isinstance(stopped, Diagnosis):
-            return self._of_stopped(answer, stopped)
+            return self._of_stopped(answer, profile, stopped)
         answer = self._of_surveyed(answer, profile, state, queued.info)
         if together and answer.feasible:
             # It would fit alone, and alone it does not go.
@@ -235,12 +230,13 @@ class Explainer:
             hint = ""
         return replace(answer, state=State.GATED, summary=summary, hint=hint)
 
-    def _of_stopped(self, answer: Explanation, stopped: Diagnosis) -> Explanation:
+    def _of_stopped(self, answer: Explanation, profile: Profile, stopped: Diagnosis) -> Explanation:
         if not stopped.num_nodes:
             hint = "start an agent, or add a node"
             return replace(answer, summary=f"{answer.summary}: there are no nodes", hint=hint)
         reason = ReasonCount(reason=stopped.pre_filter, nodes=stopped.num_nodes)
-        hint = next((_HINTS[name] for name in stopped.plugins if name in _HINTS), "")
+        advice = (profile.plugins[name].advice for name in stopped.plugins)
+        hint = next((item for item in advice if item), "")
         return replace(answer, reasons=(reason,), hint=hint)
 
     def _of_surveyed(

@@ -1,12 +1,15 @@
-"""NodeResourcesBalancedAllocation: rather where CPU and memory end up evenly used."""
+"""NodeResourcesBalancedAllocation: rather where resources end up evenly used."""
 
-from collections.abc import Hashable
+from dataclasses import replace
 
-from grange.api.pod_requests import CPU, MEMORY
+from grange.api.pod_requests import CPU, MEMORY, Request
 from grange.placement import allocation
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.placement.loads import Load
+from grange.scheduler.framework import Plugin
+from grange.scheduler.node_attributes import LOAD
+from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
@@ -16,10 +19,8 @@ from grange.scheduler.plugin_args import (
     resource_name,
 )
 
-_NAME = "NodeResourcesBalancedAllocation"
 
-
-class Resource(ConfigSection, frozen=True, kw_only=True):
+class BalancedResource(ConfigSection, frozen=True, kw_only=True):
     """A resource to balance; they all count alike."""
 
     name: str
@@ -32,50 +33,59 @@ class Resource(ConfigSection, frozen=True, kw_only=True):
             raise ValueError(refusal("weight", "must be 1: balance knows no weights"))
 
 
-class Args(PluginArgs, frozen=True, kw_only=True):
+class BalancedAllocationArgs(PluginArgs, frozen=True, kw_only=True):
     """As NodeResourcesBalancedAllocationArgs."""
 
-    resources: tuple[Resource, ...] = (Resource(name=CPU), Resource(name=MEMORY))
+    resources: tuple[BalancedResource, ...] = (
+        BalancedResource(name=CPU),
+        BalancedResource(name=MEMORY),
+    )
 
     def __post_init__(self) -> None:
         """Refuse a resource that is there twice."""
         no_resource_twice([item.name for item in self.resources])
 
 
-class _Balanced:
-    scope = Scope.LOAD
-    normalise = Normalise.NONE
+class BalancedAllocation(NodeScore[Request, Load]):
+    """Compares requests with what is in use; 75 leaves the balance as it is.
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
+    Args:
+        resources: what is balanced.
+    """
+
+    name = "NodeResourcesBalancedAllocation"
+    attribute = LOAD
+
+    def __init__(self, resources: tuple[str, ...]) -> None:
+        self._resources = resources
+
+    def demand(self, pod: PodInfo) -> Request:
+        """The pod's requests."""
+        return pod.request
 
     def applies(self, pod: PodInfo) -> bool:
-        """Not to pods that ask for none of them."""
-        return any(allocation.asked(name, pod.request, nonzero=False) for name in self._names)
+        """Not to pods that ask for none of the resources: they balance nothing."""
+        return any(self.signature(pod))
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """75 leaves the balance as it is."""
-        return allocation.balanced(self._names, pod.request, node.allocatable, node.usage)
+    def signature(self, pod: PodInfo) -> tuple[int, ...]:
+        """The amounts that are balanced."""
+        asked, request = allocation.asked, pod.request
+        return tuple([asked(name, request, nonzero=False) for name in self._resources])
+
+    def score_value(self, demand: Request, value: Load) -> int:
+        """More where the pod evens the use out."""
+        return allocation.balanced(self._resources, demand, value.allocatable, value.usage)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """75 leaves the balance as it is."""
-        return allocation.balanced_rows(self._names, pod.request, table, rows)
+        """The same by resource, not by node."""
+        return allocation.balanced_rows(self._resources, pod.request, table, rows)
 
 
-def make(args: Args) -> Plugin:
+def make(args: BalancedAllocationArgs) -> Plugin:
     """The plugin with these arguments."""
-    balanced = tuple(item.name for item in args.resources) or (CPU, MEMORY)
-
-    def signature(pod: PodInfo) -> Hashable:
-        return tuple([allocation.asked(name, pod.request, nonzero=False) for name in balanced])
-
-    return Plugin(
-        _NAME,
-        score=_Balanced(balanced),
-        weight=1,
-        signature=signature,
-        configure=configured(_NAME, Args, make),
-    )
+    score = BalancedAllocation(tuple(item.name for item in args.resources) or (CPU, MEMORY))
+    configure = configured(score.name, BalancedAllocationArgs, make)
+    return replace(score.plugin(), configure=configure)
 
 
-PLUGIN = make(Args())
+PLUGIN = make(BalancedAllocationArgs())

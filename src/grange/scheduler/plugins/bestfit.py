@@ -5,48 +5,32 @@ have free with the pod on it. As in Weng et al., USENIX ATC 2023, §6.1 (the cla
 bin packing), where both resources count alike and are measured by the largest node.
 """
 
-from collections.abc import Hashable
-
-import numpy as np
-
 from grange.placement import packing
-from grange.placement.columns import Integers, NodeTable, Rows
-from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.placement.loads import Load
+from grange.placement.packing import LARGEST, SCALE
+from grange.scheduler.node_attributes import LOAD
+from grange.scheduler.node_plugin import NodeScore
+from grange.scheduler.nodeinfo import PodInfo
 
 
-class _BestFit:
-    scope = Scope.LOAD
-    normalise = Normalise.NONE
+class BestFit(NodeScore[tuple[int, int], Load]):
+    """Compares CPU and GPU requests with what is left."""
 
-    def applies(self, pod: PodInfo) -> bool:
-        """Always."""
-        return True
+    name = "BestFit"
+    attribute = LOAD
+    scale = SCALE
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def demand(self, pod: PodInfo) -> tuple[int, int]:
+        """Thousandths of CPUs and GPUs."""
+        return packing.asked(pod.request)
+
+    def score_value(self, demand: tuple[int, int], value: Load) -> int:
         """The less is left, the better."""
-        wants = packing.asked(pod.request)
         shares = [
-            packing.SCALE * min(max(0, left - want), most) // (2 * most)
-            for left, want, most in zip(
-                packing.left(node.load), wants, packing.LARGEST, strict=True
-            )
+            SCALE * min(max(0, left - want), most) // (2 * most)
+            for left, want, most in zip(packing.left(value), demand, LARGEST, strict=True)
         ]
-        return packing.SCALE - sum(shares)
-
-    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """The same for many."""
-        wants = packing.asked(pod.request)
-        total: Integers = np.full(len(table.valid[rows]), packing.SCALE, np.int64)
-        for left, want, most in zip(
-            packing.left_rows(table, rows), wants, packing.LARGEST, strict=True
-        ):
-            total -= packing.SCALE * np.clip(left - want, 0, most) // (2 * most)
-        return total
+        return SCALE - sum(shares)
 
 
-def _signature(pod: PodInfo) -> Hashable:
-    return packing.asked(pod.request)
-
-
-PLUGIN = Plugin("BestFit", score=_BestFit(), scale=packing.SCALE, signature=_signature)
+PLUGIN = BestFit().plugin()

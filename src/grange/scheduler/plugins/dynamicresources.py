@@ -1,39 +1,36 @@
-"""DynamicResources: a pod whose resource claims do not exist is not placed (KEP-4381).
+"""DynamicResources: refuses pods with resource claims (KEP-4381).
 
 Neither our server nor this scheduler knows ResourceClaims: a pod that names one would be bound to a
-node that has not been chosen for its devices, so it waits and says why.
+node that was not chosen for its devices, so it waits with a reason.
 """
 
 from collections.abc import Hashable
 
-from grange.scheduler.framework import PASS, Code, CycleState, Plugin, PreFilterResult, Status
+from grange.scheduler.framework import Plugin
+from grange.scheduler.node_plugin import PodFilter
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
-def _missing(pod: PodInfo) -> str:
-    claim = pod.pod.spec.resource_claims[0]
-    if name := claim.get("resourceClaimName"):
-        return f'resourceclaim "{name}" not found'
-    return f'pod claim "{claim.get("name", "")}": waiting for its ResourceClaim to be created'
+class DynamicResources(PodFilter):
+    """Refuses claims."""
 
-
-class _Claims:
-    def for_each(self, pod: PodInfo) -> bool:
-        """The answer names a claim."""
-        return bool(pod.pod.spec.resource_claims)
-
-    def pre_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
-    ) -> PreFilterResult:
-        """No claim can be met."""
+    def refusal(self, pod: PodInfo) -> str:
+        """The first claim is not found, or is never created from its template."""
         if not pod.pod.spec.resource_claims:
-            return PASS
-        return PreFilterResult(Status(Code.UNRESOLVABLE, (_missing(pod),)))
+            return ""
+        claim = pod.pod.spec.resource_claims[0]
+        if name := claim.get("resourceClaimName"):
+            return f'resourceclaim "{name}" not found'
+        return f'pod claim "{claim.get("name", "")}": waiting for its ResourceClaim to be created'
 
 
 def _signature(pod: PodInfo) -> Hashable:
     return bool(pod.pod.spec.resource_claims)
 
 
-PLUGIN = Plugin("DynamicResources", pre_filter=_Claims(), signature=_signature)
+PLUGIN = Plugin(
+    "DynamicResources",
+    pre_filter=DynamicResources(),
+    signature=_signature,
+    advice="there are no resource claims here; request devices as resources",
+)

@@ -6,7 +6,6 @@ ATC 2023, §4. The device is chosen the same way. The workload is an argument: w
 here. Without one, pods of one whole GPU and one CPU are expected.
 """
 
-from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
@@ -16,19 +15,21 @@ from grange.api.gpus import WHOLE
 from grange.placement import devices
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.fragmentation import PodKind, Workload
+from grange.placement.loads import Load
 from grange.placement.packing import SCALE
-from grange.scheduler.framework import CycleState, Normalise, Plugin, Scope
+from grange.scheduler.framework import Plugin
+from grange.scheduler.node_attributes import LOAD
+from grange.scheduler.node_plugin import NodeScore
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configured, refusal, within
 
-_NAME = "FGD"
 _SPAN = 32 * WHOLE
 _NUMBER_MAX = 1_000_000
 _KINDS_MAX = 10_000
 _NUMBERS_MAX = 100_000_000  # keeps scores within int64
 
 
-class Kind(ConfigSection, frozen=True, kw_only=True):
+class WorkloadPod(ConfigSection, frozen=True, kw_only=True):
     """Pods of the target workload that ask for the same."""
 
     cpu: str | int | float = 0
@@ -47,10 +48,10 @@ class Kind(ConfigSection, frozen=True, kw_only=True):
             raise ValueError(refusal("gpuMilli", f"must be less than {WHOLE} or a multiple of it"))
 
 
-class Args(PluginArgs, frozen=True, kw_only=True):
+class FGDArgs(PluginArgs, frozen=True, kw_only=True):
     """The target workload."""
 
-    workload: tuple[Kind, ...] = (Kind(cpu=1, gpu_milli=WHOLE),)
+    workload: tuple[WorkloadPod, ...] = (WorkloadPod(cpu=1, gpu_milli=WHOLE),)
 
     def __post_init__(self) -> None:
         """Refuse a workload that is none."""
@@ -60,24 +61,35 @@ class Args(PluginArgs, frozen=True, kw_only=True):
             raise ValueError(refusal("workload", f"must be at most {_NUMBERS_MAX} pods in all"))
 
 
-class _Gradient:
-    scope = Scope.LOAD
-    normalise = Normalise.NONE
+class FGD(NodeScore[tuple[int, int], Load]):
+    """Compares CPU and GPU requests with what is left, and chooses devices.
+
+    Args:
+        workload: the target workload.
+    """
+
+    name = "FGD"
+    attribute = LOAD
+    scale = SCALE
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
 
-    def applies(self, pod: PodInfo) -> bool:
-        """To all: CPU that a pod takes can leave GPUs without use."""
-        return True
+    def demand(self, pod: PodInfo) -> tuple[int, int]:
+        """Thousandths of CPUs and GPUs; CPU that a pod takes can leave GPUs without use, too."""
+        return pod.request.resources.cpu_milli, devices.asked(pod.request)
 
-    def _choose(self, pod: PodInfo, node: NodeInfo) -> tuple[int, tuple[int, ...]]:
+    def score_value(self, demand: tuple[int, int], value: Load) -> int:
+        """The less it adds, the better."""
+        return int(self._scaled(np.asarray([self._choose(demand, value)[0]], np.int64))[0])
+
+    def _choose(self, demand: tuple[int, int], load: Load) -> tuple[int, tuple[int, ...]]:
         """The least increase, and the devices; they fit."""
-        workload, want = self._workload, devices.asked(pod.request)
-        left = devices.free(node.allocatable, node.usage.devices)
-        cpu = node.allocatable.cpu_milli - node.usage.cpu_milli
+        workload, (cpu_want, want) = self._workload, demand
+        left = devices.free(load.allocatable, load.usage.devices)
+        cpu = load.allocatable.cpu_milli - load.usage.cpu_milli
         before = workload.fragmentation(workload.rank(cpu), left)
-        rank = workload.rank(cpu - pod.request.resources.cpu_milli)
+        rank = workload.rank(cpu - cpu_want)
         if not want or not devices.fits(left, want):
             return workload.fragmentation(rank, left) - before, ()
         choices: dict[int, tuple[int, ...]] = {}
@@ -94,9 +106,9 @@ class _Gradient:
                 best = after - before, chosen
         return best or (0, ())
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """The less it adds, the better."""
-        return int(self._scaled(np.asarray([self._choose(pod, node)[0]], np.int64))[0])
+    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
+        """The devices where it adds least."""
+        return self._choose(self.demand(pod), node.load)[1]
 
     def _scaled(self, increase: Integers) -> Integers:
         span = self._workload.number * _SPAN
@@ -104,7 +116,7 @@ class _Gradient:
         return SCALE // 2 - clipped * SCALE // span
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """The same for many."""
+        """The same for many: devices are few and nodes many, so choices are tried by column."""
         workload, want = self._workload, devices.asked(pod.request)
         left = table.devices_left(rows)
         cpu = table.cpu_total[rows] - table.cpu_used[rows]
@@ -128,40 +140,26 @@ class _Gradient:
                 least = np.where(possible, np.minimum(least, after), least)
         return self._scaled(least - before)
 
-    def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
-        """The devices where it adds least."""
-        return self._choose(pod, node)[1]
 
+class _Devices:
+    """Chooses devices where the pod adds least."""
 
-class _GradientAllocator:
-    """Chooses devices for pods that ask for some."""
-
-    def __init__(self, gradient: _Gradient) -> None:
-        self.allocate = gradient.allocate
+    def __init__(self, score: FGD) -> None:
+        self.allocate = score.allocate
 
     def applies(self, pod: PodInfo) -> bool:
         """To pods that ask for devices."""
         return devices.asked(pod.request) > 0
 
 
-def _signature(pod: PodInfo) -> Hashable:
-    return pod.request.resources.cpu_milli, devices.asked(pod.request)
-
-
-def make(args: Args) -> Plugin:
+def make(args: FGDArgs) -> Plugin:
     """The plugin for a workload."""
     kinds = [
         PodKind(quantity.milli(item.cpu), item.gpu_milli, item.number) for item in args.workload
     ]
-    gradient = _Gradient(Workload(kinds))
-    plugin = Plugin(
-        _NAME,
-        score=gradient,
-        scale=SCALE,
-        device_allocator=_GradientAllocator(gradient),
-        signature=_signature,
-    )
-    return replace(plugin, configure=configured(_NAME, Args, make))
+    score = FGD(Workload(kinds))
+    configure = configured(FGD.name, FGDArgs, make)
+    return replace(score.plugin(), device_allocator=_Devices(score), configure=configure)
 
 
-PLUGIN = make(Args())
+PLUGIN = make(FGDArgs())

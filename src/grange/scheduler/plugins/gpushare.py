@@ -8,122 +8,73 @@ annotation together with its binding. The score prefers nodes where the device t
 get has least left after it.
 """
 
-from collections.abc import Hashable
-
-import numpy as np
+from dataclasses import replace
 
 from grange.api import gpus
 from grange.api.gpus import GPU_MILLI, WHOLE
 from grange.placement import devices
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.loads import Load
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.framework import (
-    PASS,
-    SUCCESS,
-    Code,
-    CycleState,
-    Normalise,
-    Plugin,
-    PreFilterResult,
-    Scope,
-    Status,
-)
+from grange.scheduler.framework import Code, Status
+from grange.scheduler.node_attributes import LOAD
+from grange.scheduler.node_plugin import NodeFilter, NodeScore, PodFilter
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-from grange.scheduler.snapshot import NodeInfoSnapshot
 
-_REASON = "node(s) had no GPU with enough left"
 _IMPOSSIBLE = f"{GPU_MILLI} must be less than {WHOLE} or a multiple of it"
 
 
-class _Amounts:
-    def for_each(self, pod: PodInfo) -> bool:
-        """Amounts that cannot be; of the others nothing is to be said."""
-        return not devices.is_possible(devices.asked(pod.request))
+class _Amounts(PodFilter):
+    """Refuses amounts that are no share and no whole devices: more nodes would be of no use."""
 
-    def pre_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
-    ) -> PreFilterResult:
-        """Before any node says that it has not enough: more would be of no use."""
-        if devices.is_possible(devices.asked(pod.request)):
-            return PASS
-        return PreFilterResult(Status(Code.UNRESOLVABLE, (_IMPOSSIBLE,)))
+    def refusal(self, pod: PodInfo) -> str:
+        return "" if devices.is_possible(devices.asked(pod.request)) else _IMPOSSIBLE
 
 
-class _Devices:
-    scope = Scope.LOAD
-    normalise = Normalise.NONE
+class GpuShare(NodeFilter[int, Load], NodeScore[int, Load]):
+    """Compares the GPU request with what is left of each device."""
 
-    def applies(self, pod: PodInfo) -> bool:
-        """To pods that ask for any of it."""
-        return devices.asked(pod.request) > 0
+    name = "GpuShare"
+    attribute = LOAD
+    reason = "node(s) had no GPU with enough left"
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """A device with enough left, or so many untouched ones."""
-        want, offered = devices.asked(pod.request), node.allocatable
-        if devices.fits(devices.free(offered, node.usage.devices), want):
-            return SUCCESS
-        possible = devices.is_possible(want)
-        hopeless = not possible or gpus.count(offered) < max(1, gpus.tenant(want))
-        code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
-        return Status(code, (_REASON if possible else _IMPOSSIBLE,))
+    def demand(self, pod: PodInfo) -> int:
+        """Thousandths of GPUs."""
+        return devices.asked(pod.request)
 
-    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Where it fits."""
-        return devices.fits_rows(table.devices_left(rows), devices.asked(pod.request))
+    def allows(self, demand: int, value: Load) -> bool:
+        """A device with enough left, or enough untouched ones."""
+        return devices.fits(devices.free(value.allocatable, value.usage.devices), demand)
 
-    def count_reasons(
-        self, pod: PodInfo, table: NodeTable, rows: Integers
-    ) -> list[tuple[str, int]]:
-        """One reason for all."""
-        possible = devices.is_possible(devices.asked(pod.request))
-        return [(_REASON if possible else _IMPOSSIBLE, len(rows))]
+    def refusal(self, demand: int, value: Load) -> Status:
+        """Pods that go help if the node has enough devices."""
+        if not devices.is_possible(demand):
+            return Status(Code.UNRESOLVABLE, (_IMPOSSIBLE,))
+        enough = gpus.count(value.allocatable) >= max(1, gpus.tenant(demand))
+        return Status(Code.UNSCHEDULABLE if enough else Code.UNRESOLVABLE, (self.reason,))
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    def score_value(self, demand: int, value: Load) -> int:
         """100 where nothing is left of the device; whole devices are alike everywhere."""
-        want = devices.asked(pod.request)
-        if want >= WHOLE:
+        if demand >= WHOLE:
             return 0
-        able = [left for left in devices.free(node.allocatable, node.usage.devices) if left >= want]
-        return 100 - (min(able) - want) * 100 // WHOLE if able else 0
+        left = devices.free(value.allocatable, value.usage.devices)
+        able = [item for item in left if item >= demand]
+        return 100 - (min(able) - demand) * 100 // WHOLE if able else 0
 
-    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """The same for many."""
-        want = devices.asked(pod.request)
-        left = table.devices_left(rows)
-        if want >= WHOLE:
-            return np.zeros(len(left), np.int64)
-        least = left.min(axis=1, initial=2 * WHOLE, where=left >= want)
-        scores: Integers = 100 - (least - want) * 100 // WHOLE
-        scores[least > WHOLE] = 0
-        return scores
+    def events(self) -> tuple[Registration, ...]:
+        """A pod goes, a node comes or grows."""
+        grows = ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE)
+        gone = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE)
+        return (Registration(gone, self._is_possible), Registration(grows, self._is_possible))
+
+    def _is_possible(self, pod: PodInfo, before: Object, after: Object) -> bool:
+        return devices.is_possible(self.demand(pod))
 
     def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
-        """What has least left."""
+        """The device with least left, or the first untouched ones."""
         left = devices.free(node.allocatable, node.usage.devices)
-        return devices.best_fit(left, devices.asked(pod.request))
+        return devices.best_fit(left, self.demand(pod))
 
 
-def _signature(pod: PodInfo) -> Hashable:
-    return devices.asked(pod.request)
+_SHARE = GpuShare()
 
-
-def _hopes(pod: PodInfo, before: Object, after: Object) -> bool:
-    """Nothing helps an amount that cannot be."""
-    return devices.is_possible(devices.asked(pod.request))
-
-
-_DEVICES = _Devices()
-
-PLUGIN = Plugin(
-    "GpuShare",
-    pre_filter=_Amounts(),
-    filter=_DEVICES,
-    score=_DEVICES,
-    weight=1,
-    device_allocator=_DEVICES,
-    signature=_signature,
-    events=(
-        Registration(ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE), _hopes),
-        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE), _hopes),
-    ),
-)
+PLUGIN = replace(_SHARE.plugin(), pre_filter=_Amounts(), device_allocator=_SHARE)

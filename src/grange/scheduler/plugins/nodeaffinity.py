@@ -3,53 +3,53 @@
 Terms that a profile adds count for every pod of it, besides the pod's own.
 """
 
-from collections.abc import Hashable
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 
 import msgspec
+import numpy as np
 
 from grange.api import codec
-from grange.api.kinds.node import Node
-from grange.api.kinds.pod import NodeAffinity
+from grange.api.kinds.pod import NodeAffinity as NodeAffinityTerms
 from grange.api.meta import Document
 from grange.api.schema.checking import check_definition
 from grange.api.validation.causes import Faults
 from grange.api.validation.scheduling import check_scheduling
 from grange.placement import kernels, nodeaffinity
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.placement.nodeaffinity import NONE, Affinity
-from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.placement.nodeaffinity import NAME_FIELD, NONE, Affinity, Requirement, Term
+from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.framework import (
     PASS,
-    SUCCESS,
     Code,
     CycleState,
     Normalise,
     Plugin,
     PreFilterResult,
-    Scope,
     Status,
 )
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
+from grange.scheduler.node_plugin import NodeFilter, NodeScore
+from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError, PluginArgs, read, refuse_causes
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
-_NAME = "NodeAffinity"
-_REASON = "node(s) didn't match Pod's node affinity/selector"
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 _CONFLICT = Status(Code.UNRESOLVABLE, ("pod affinity terms conflict",))
-_REJECTED = Status(Code.UNRESOLVABLE, (_REASON,))
-_REJECTED_BY_PROFILE = Status(Code.UNRESOLVABLE, (_ENFORCED,))
+_SYMBOLS = {"Gt": ">", "Lt": "<"}
+_SHOWN = 3
 
 
 class _Names:
     def for_each(self, pod: PodInfo) -> bool:
-        """Required terms may name nodes, and preferred ones may make no sense."""
+        """Required terms may name nodes, and preferred ones may be malformed."""
         return pod.affinity.required is not None or bool(pod.affinity.fault)
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
     ) -> PreFilterResult:
-        """Terms that name their nodes spare the look at all others."""
+        """Terms that name their nodes make all others superfluous."""
         fault = pod.affinity.fault
         if fault:
             field = "spec.affinity.nodeAffinity"
@@ -62,92 +62,176 @@ class _Names:
         return PreFilterResult(node_names=names)
 
 
-class _Matches:
-    scope = Scope.NODE
+class NodeAffinity(NodeFilter[Affinity, NameAndLabels]):
+    """Compares required terms with names and labels; kernels do so by label, not by node.
 
-    def __init__(self, added: Affinity = NONE) -> None:
+    Args:
+        added: the profile's terms.
+    """
+
+    name = "NodeAffinity"
+    attribute = NAME_AND_LABELS
+    reason = "node(s) didn't match Pod's node affinity/selector"
+    weight = 2
+
+    def __init__(self, added: Affinity) -> None:
         self._added = added
 
+    def demand(self, pod: PodInfo) -> Affinity:
+        """The pod's own terms."""
+        return pod.affinity
+
     def applies(self, pod: PodInfo) -> bool:
-        """To pods that demand anything, and to all if the profile does."""
+        """To pods with a selector or required terms, and to all if the profile has any."""
         return pod.affinity.demands or self._added.demands
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    def allows(self, demand: Affinity, value: NameAndLabels) -> bool:
         """The profile's terms, then the selector and any of the required terms."""
-        if node.node is None:
-            return _REJECTED
-        labels = node.node.metadata.labels
-        if not nodeaffinity.matches(self._added, node.name, labels):
-            return _REJECTED_BY_PROFILE
-        return SUCCESS if nodeaffinity.matches(pod.affinity, node.name, labels) else _REJECTED
+        return nodeaffinity.matches(self._added, *value) and nodeaffinity.matches(demand, *value)
+
+    def refusal(self, demand: Affinity, value: NameAndLabels) -> Status:
+        """The profile's terms come first."""
+        own = nodeaffinity.matches(self._added, *value)
+        return Status(Code.UNRESOLVABLE, (self.reason if own else _ENFORCED,))
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Where they match."""
+        """Where the terms match."""
         mask = kernels.matches(table, rows, pod.affinity)
         return mask & kernels.matches(table, rows, self._added) if self._added.demands else mask
 
     def count_reasons(
         self, pod: PodInfo, table: NodeTable, rows: Integers
     ) -> list[tuple[str, int]]:
-        """The profile's terms are looked at first."""
-        if not self._added.demands:
-            return [(_REASON, len(rows))]
+        """Whose terms refuse how many."""
         own = int(kernels.matches(table, rows, self._added).sum())
-        counts = [(_REASON, own), (_ENFORCED, len(rows) - own)]
+        counts = [(self.reason, own), (_ENFORCED, len(rows) - own)]
         return [pair for pair in counts if pair[1]]
 
-    def may_help(self, pod: PodInfo, before: Object, after: Object) -> bool:
-        """Whether a node came that matches, or began to."""
-        if not isinstance(after, Node):
-            return True
-        if not self._allows(pod, after):
-            return False
-        return not (isinstance(before, Node) and self._allows(pod, before))
-
-    def _allows(self, pod: PodInfo, node: Node) -> bool:
-        name, labels = node.metadata.name, node.metadata.labels
-        return nodeaffinity.matches(self._added, name, labels) and nodeaffinity.matches(
-            pod.affinity, name, labels
-        )
+    def explain(self, refusals: Refusals) -> PluginExplanation:
+        """By pair of the selector, and required terms as a whole."""
+        return _Explanation(refusals)
 
 
-class _Prefers:
-    scope = Scope.NODE
+class _Preferred(NodeScore[Affinity, NameAndLabels]):
+    name = NodeAffinity.name
+    attribute = NAME_AND_LABELS
     normalise = Normalise.BY_MAX
 
-    def __init__(self, added: Affinity = NONE) -> None:
+    def __init__(self, added: Affinity) -> None:
         self._added = added
 
+    def demand(self, pod: PodInfo) -> Affinity:
+        return pod.affinity
+
     def applies(self, pod: PodInfo) -> bool:
-        """To pods that wish for anything, and to all if the profile does."""
         return bool(pod.affinity.preferred or self._added.preferred)
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """The weights of the wishes that the node grants."""
-        labels = node.node.metadata.labels if node.node is not None else {}
-        own = nodeaffinity.preference(pod.affinity, node.name, labels)
-        return own + nodeaffinity.preference(self._added, node.name, labels)
+    def score_value(self, demand: Affinity, value: NameAndLabels) -> int:
+        own = nodeaffinity.preference(demand, *value)
+        return own + nodeaffinity.preference(self._added, *value)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """The weights of the wishes that each grants."""
         own = kernels.preference(table, rows, pod.affinity)
         return own + kernels.preference(table, rows, self._added)
 
 
-def _signature(pod: PodInfo) -> Hashable:
-    return pod.affinity
+# --- the explanation -----------------------------------------------------------------------------
 
 
-class Args(PluginArgs, frozen=True, kw_only=True):
-    """As NodeAffinityArgs; the affinity has the form of a pod's."""
+class _Explanation:
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+        table, affinity = refusals.snapshot.table, refusals.pod.affinity
+        rows = table.all
+        self._pairs, self._required = affinity.selector, affinity.required
+        parts = [~kernels.matches(table, rows, Affinity((pair,))) for pair in self._pairs]
+        if self._required is not None:
+            parts.append(~kernels.matches(table, rows, Affinity((), self._required)))
+        self._unmet: Mask = np.stack(parts) if parts else np.zeros((1, table.size), np.bool_)
+        lacks = np.where(refusals.refused, self._unmet.sum(axis=0), 0)
+        self.lacks: Integers = lacks.astype(np.int64)
+        self.severity = refusals.no_severity()
+
+    def missing(self, row: int) -> list[str]:
+        """Each pair of the selector, and the terms as a whole."""
+        found = []
+        for at, (key, value) in enumerate(self._pairs):
+            if self._unmet[at, row]:
+                have = self._refusals.label(row, key)
+                found.append(
+                    f"no label {key}={value}" if have is None else f"{key} is {have}, not {value}"
+                )
+        if self._required is not None and self._unmet[-1, row]:
+            found.append(f"not {format_terms(self._required)}")
+        return found
+
+    def changes(self, rows: Integers) -> list[Remedy]:
+        """The pod requires less: for each set of unmet terms, without them."""
+        found = []
+        for unmet in np.unique(self._unmet[:, rows], axis=1).T:
+            lacking = np.flatnonzero(unmet).tolist()
+            pairs = [self._pairs[part] for part in lacking if part < len(self._pairs)]
+            shown = ", ".join(f"{key}={value}" for key, value in pairs)
+            dropped = [f"its nodeSelector does without {shown}"] if shown else []
+            required = len(self._pairs) in lacking
+            if required:
+                dropped.append("it drops its required node affinity")
+            # Fewer terms also accept whatever meets the rest.
+            mine = rows[~np.delete(self._unmet[:, rows], lacking, axis=0).any(axis=0)]
+            change = partial(_without, pairs=pairs, required=required)
+            cost = 0.5 + 0.3 * len(lacking)
+            found.append(Remedy(" and ".join(dropped), mine, cost, change=change))
+        return sorted(found, key=lambda item: (item.cost, -len(item.rows)))
+
+
+def _without(info: PodInfo, pairs: Collection[tuple[str, str]], *, required: bool) -> PodInfo:
+    had = info.affinity
+    left = tuple(pair for pair in had.selector if pair not in pairs)
+    terms = None if required else had.required
+    return altered(info, affinity=replace(had, selector=left, required=terms))
+
+
+def format_terms(terms: Sequence[Term]) -> str:
+    """Required terms as users read them."""
+    some = " or ".join(_format_term(term) for term in terms[:_SHOWN])
+    return some + (" or …" if len(terms) > _SHOWN else "")
+
+
+def _format_term(term: Term) -> str:
+    found = [_format_requirement(item) for item in (*term.labels, *term.names)]
+    return " and ".join(found) or "nothing"
+
+
+def _format_requirement(item: Requirement) -> str:
+    if item.key == NAME_FIELD and item.operator == "In" and len(item.values) == 1:
+        return f"node {item.values[0]}"
+    match item.operator:
+        case "Exists":
+            return f"label {item.key}"
+        case "DoesNotExist":
+            return f"no label {item.key}"
+        case "In" if len(item.values) == 1:
+            return f"{item.key}={item.values[0]}"
+        case "In" | "NotIn":
+            some = ", ".join(item.values[:_SHOWN]) + (", …" if len(item.values) > _SHOWN else "")
+            return f"{item.key} {'not ' if item.operator == 'NotIn' else ''}in ({some})"
+        case _:
+            return f"{item.key} {_SYMBOLS.get(item.operator, item.operator)} {item.values[0]}"
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+class NodeAffinityArgs(PluginArgs, frozen=True, kw_only=True):
+    """As in Kubernetes; the affinity has the form of a pod's."""
 
     added_affinity: Document | None = None
 
 
 def _configure(document: object, path: str) -> Plugin:
-    arguments = read(document, Args, path)
-    if arguments.kind not in ("", f"{_NAME}Args"):
-        raise ConfigurationError(f"{path}.kind: must be {_NAME}Args")
+    arguments = read(document, NodeAffinityArgs, path)
+    if arguments.kind not in ("", "NodeAffinityArgs"):
+        raise ConfigurationError(f"{path}.kind: must be NodeAffinityArgs")
     if arguments.added_affinity is None:
         return PLUGIN
     return make(_added(arguments.added_affinity, f"{path}.addedAffinity"))
@@ -164,24 +248,15 @@ def _added(document: Document, path: str) -> Affinity:
             for cause in faults.causes
         ]
     refuse_causes(causes, path)
-    return nodeaffinity.of_terms(codec.convert(document, NodeAffinity))
+    return nodeaffinity.of_terms(codec.convert(document, NodeAffinityTerms))
 
 
 def make(added: Affinity) -> Plugin:
     """The plugin with terms that every pod of the profile has besides its own."""
-    filters = _Matches(added)
-    return Plugin(
-        _NAME,
+    return replace(
+        NodeAffinity(added).plugin(),
         pre_filter=_Names(),
-        filter=filters,
-        score=_Prefers(added),
-        weight=2,
-        signature=_signature,
-        events=(
-            Registration(
-                ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), filters.may_help
-            ),
-        ),
+        score=_Preferred(added),
         configure=_configure,
     )
 

@@ -1,56 +1,24 @@
-"""NodeName: a pod that names its node goes nowhere else."""
+"""NodeName: a pod that names its node runs nowhere else."""
 
-from collections.abc import Hashable
-
-import numpy as np
-
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Scope, Status
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-
-_REASON = "node(s) didn't match the requested node name"
+from grange.scheduler.node_attributes import NAME
+from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.nodeinfo import PodInfo
 
 
-class _Named:
-    scope = Scope.NODE
+class NodeName(NodeFilter[str, str]):
+    """Compares ``spec.nodeName`` with the node's name."""
 
-    def applies(self, pod: PodInfo) -> bool:
-        """To pods that name a node."""
-        return bool(pod.pod.spec.node_name)
+    name = "NodeName"
+    attribute = NAME
+    reason = "node(s) didn't match the requested node name"
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Whether it is the one."""
-        if pod.pod.spec.node_name in ("", node.name):
-            return SUCCESS
-        return Status(Code.UNRESOLVABLE, (_REASON,))
+    def demand(self, pod: PodInfo) -> str:
+        """The name that the pod gives."""
+        return pod.pod.spec.node_name
 
-    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Only the one."""
-        mask: Mask = np.zeros(table.size, np.bool_)
-        row = table.rows.get(pod.pod.spec.node_name)
-        if row is not None:
-            mask[row] = True
-        return mask[rows]
-
-    def count_reasons(
-        self, pod: PodInfo, table: NodeTable, rows: Integers
-    ) -> list[tuple[str, int]]:
-        """One reason for all."""
-        return [(_REASON, len(rows))]
+    def allows(self, demand: str, value: str) -> bool:
+        """Only the node of that name."""
+        return demand in ("", value)
 
 
-def _signature(pod: PodInfo) -> Hashable:
-    return pod.pod.spec.node_name
-
-
-def _is_the_one(pod: PodInfo, before: Object, after: Object) -> bool:
-    return after is None or after.metadata.name == pod.pod.spec.node_name
-
-
-PLUGIN = Plugin(
-    "NodeName",
-    filter=_Named(),
-    signature=_signature,
-    events=(Registration(ClusterEvent(Subject.NODE, Action.ADD), _is_the_one),),
-)
+PLUGIN = NodeName().plugin()

@@ -1,56 +1,77 @@
-"""NodePorts: no two pods on one node that want the same host port."""
+"""NodePorts: no two pods of one node use the same host port."""
 
-from collections.abc import Hashable
+from collections.abc import Collection
+from functools import partial
 
-from grange.api.kinds.pod import Pod
-from grange.placement import kernels, ports
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Scope, Status
+from grange.placement import ports
+from grange.placement.columns import Integers
+from grange.placement.ports import HostPort, UsedPorts
+from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy, altered
+from grange.scheduler.node_attributes import EXCLUSIVE_USE
+from grange.scheduler.node_plugin import NodeFilter
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
-_REASON = "node(s) didn't have free ports for the requested pod ports"
-_REJECTED = Status(Code.UNSCHEDULABLE, (_REASON,))
+_ROWS_READ = 64  # of the rows that a change would help
 
 
-class _Free:
-    scope = Scope.LOAD
+class NodePorts(NodeFilter[tuple[HostPort, ...], UsedPorts]):
+    """Compares the pod's host ports with those in use."""
 
-    def applies(self, pod: PodInfo) -> bool:
-        """To pods that want host ports."""
-        return bool(pod.ports)
+    name = "NodePorts"
+    attribute = EXCLUSIVE_USE
+    reason = "node(s) didn't have free ports for the requested pod ports"
+    resolvable = True
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Whether all of them are free."""
-        return _REJECTED if ports.conflict(node.usage.ports, pod.ports) else SUCCESS
+    def demand(self, pod: PodInfo) -> tuple[HostPort, ...]:
+        """The host ports of the pod."""
+        return pod.ports
 
-    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Where all of them are free."""
-        return kernels.free_of(table, rows, pod.ports)
+    def allows(self, demand: tuple[HostPort, ...], value: UsedPorts) -> bool:
+        """No pod of the node may conflict."""
+        return not ports.conflict(value, demand)
 
-    def count_reasons(
-        self, pod: PodInfo, table: NodeTable, rows: Integers
-    ) -> list[tuple[str, int]]:
-        """One reason for all."""
-        return [(_REASON, len(rows))]
-
-
-def _signature(pod: PodInfo) -> Hashable:
-    return pod.ports
+    def explain(self, refusals: Refusals) -> PluginExplanation:
+        """By port and the pod that uses it."""
+        return _Explanation(refusals)
 
 
-def _frees_a_port(pod: PodInfo, before: Object, after: Object) -> bool:
-    if not isinstance(before, Pod):
-        return True
-    return ports.conflict(ports.held(ports.NO_PORTS, ports.host_ports(before.spec)), pod.ports)
+class _Explanation:
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+        self.lacks = refusals.one_each()
+        self.severity = refusals.no_severity()
+
+    def _in_use(self, node: NodeInfo) -> list[HostPort]:
+        used = node.usage.ports
+        return [item for item in self._refusals.pod.ports if ports.conflict(used, (item,))]
+
+    def missing(self, row: int) -> list[str]:
+        """Each port in use, and by which pod."""
+        node = self._refusals.node(row)
+        return [f"host port {_shown(port)}{_holder(node, port)}" for port in self._in_use(node)]
+
+    def changes(self, rows: Integers) -> list[Remedy]:
+        """The pod gives the ports up; the end of their holders is found elsewhere."""
+        found = rows[:_ROWS_READ].tolist()
+        in_use = {port: None for row in found for port in self._in_use(self._refusals.node(row))}
+        text = f"it does without host port {', '.join(_shown(port) for port in in_use)}"
+        change = partial(_without, in_use=in_use)
+        return [Remedy(text, rows, 0.9, change=change)] if in_use else []
 
 
-PLUGIN = Plugin(
-    "NodePorts",
-    filter=_Free(),
-    signature=_signature,
-    events=(
-        Registration(ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE), _frees_a_port),
-        Registration(ClusterEvent(Subject.NODE, Action.ADD)),
-    ),
-)
+def _shown(port: HostPort) -> str:
+    return f"{port.port}/{port.protocol}"
+
+
+def _holder(node: NodeInfo, port: HostPort) -> str:
+    for info in node.pods:
+        if ports.conflict(dict.fromkeys(info.ports, 1), (port,)):
+            return f" is held by pod {info.pod.key}"
+    return " is taken"
+
+
+def _without(info: PodInfo, in_use: Collection[HostPort]) -> PodInfo:
+    return altered(info, ports=tuple(item for item in info.ports if item not in in_use))
+
+
+PLUGIN = NodePorts().plugin()

@@ -1,55 +1,34 @@
-"""NodeUnschedulable: a cordoned node takes no new pods, except those that tolerate it."""
+"""NodeUnschedulable: cordoned nodes accept no new pods, except those that tolerate it."""
 
-from collections.abc import Hashable
-
-from grange.api.kinds.node import Node
 from grange.placement import taints
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Scope, Status
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-
-_REASON = "node(s) were unschedulable"
+from grange.scheduler.explanation import Remedy
+from grange.scheduler.node_attributes import UNSCHEDULABLE
+from grange.scheduler.node_plugin import NodeFilter
+from grange.scheduler.nodeinfo import PodInfo
 
 
-class _Open:
-    scope = Scope.NODE
+class NodeUnschedulable(NodeFilter[bool, bool]):
+    """Compares whether the pod needs an open node with whether the node is cordoned."""
 
-    def applies(self, pod: PodInfo) -> bool:
-        """To pods without the toleration."""
+    name = "NodeUnschedulable"
+    attribute = UNSCHEDULABLE
+    reason = "node(s) were unschedulable"
+
+    def demand(self, pod: PodInfo) -> bool:
+        """Whether the pod lacks the toleration."""
         return not taints.tolerated(pod.pod.spec.tolerations, taints.UNSCHEDULABLE)
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """Whether the node is open."""
-        if node.node is None or not node.node.spec.unschedulable or not self.applies(pod):
-            return SUCCESS
-        return Status(Code.UNRESOLVABLE, (_REASON,))
+    def allows(self, demand: bool, value: bool) -> bool:  # noqa: FBT001  both are values here
+        """Only open nodes."""
+        return not (demand and value)
 
-    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Which are open."""
-        return ~table.unschedulable[rows]
+    def obstacles(self, demand: bool, value: bool) -> list[str]:  # noqa: FBT001  as above
+        """In kubectl's word."""
+        return ["cordoned"]
 
-    def count_reasons(
-        self, pod: PodInfo, table: NodeTable, rows: Integers
-    ) -> list[tuple[str, int]]:
-        """One reason for all."""
-        return [(_REASON, len(rows))]
+    def remedies(self, demand: bool, value: bool) -> list[Remedy]:  # noqa: FBT001  as above
+        """Uncordon."""
+        return [Remedy.of_cluster("they are uncordoned", 0.3)]
 
 
-def _signature(pod: PodInfo) -> Hashable:
-    return taints.tolerated(pod.pod.spec.tolerations, taints.UNSCHEDULABLE)
-
-
-def _opened(pod: PodInfo, before: Object, after: Object) -> bool:
-    if not isinstance(after, Node):
-        return True
-    was_open = isinstance(before, Node) and not before.spec.unschedulable
-    return not after.spec.unschedulable and not was_open
-
-
-PLUGIN = Plugin(
-    "NodeUnschedulable",
-    filter=_Open(),
-    signature=_signature,
-    events=(Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_TAINT), _opened),),
-)
+PLUGIN = NodeUnschedulable().plugin()

@@ -1,109 +1,105 @@
-"""TaintToleration: no node whose taints the pod does not tolerate; rather few it dislikes."""
+"""TaintToleration: no node with taints that the pod does not tolerate; rather few PreferNoSchedule."""
 
-from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from functools import partial
 
-from grange.api.kinds.node import Node, Taint
-from grange.placement import kernels, taints
-from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.framework import (
-    SUCCESS,
-    Code,
-    CycleState,
-    Normalise,
-    Plugin,
-    Scope,
-    Status,
-)
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+import msgspec
 
-_UNTOLERATED = "node(s) had untolerated taint(s)"
+from grange.api.kinds.node import Taint
+from grange.api.kinds.pod import Toleration
+from grange.placement import taints
+from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
+from grange.scheduler.explanation import Remedy, altered
+from grange.scheduler.framework import Code, Normalise, Status
+from grange.scheduler.node_attributes import TAINTS
+from grange.scheduler.node_plugin import NodeFilter, NodeScore
+from grange.scheduler.nodeinfo import PodInfo
+
 _OURS = "grange.dev/"
+# Taints that report the node's state: tolerating them would help nobody.
+_STATES = {
+    "node.kubernetes.io/not-ready": "Ready again",
+    "node.kubernetes.io/unreachable": "reachable again",
+    "node.kubernetes.io/memory-pressure": "out of memory pressure",
+    "node.kubernetes.io/disk-pressure": "out of disk pressure",
+    "node.kubernetes.io/pid-pressure": "out of PID pressure",
+    "node.kubernetes.io/network-unavailable": "on the network",
+    "node.kubernetes.io/unschedulable": "uncordoned",
+}
+_Tolerations = tuple[Toleration, ...]
+_Taints = Sequence[Taint]
 
 
-def _reason(taint: Taint) -> str:
-    """One sum for all taints, as kube-scheduler has it; those of Grange itself are named."""
-    if taint.key.startswith(_OURS):
-        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-    return _UNTOLERATED
+class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations, _Taints]):
+    """Compares tolerations with taints."""
 
+    name = "TaintToleration"
+    attribute = TAINTS
+    normalise = Normalise.BY_MAX_REVERSED
+    weight = 3
 
-class _Tolerates:
-    scope = Scope.NODE
+    def demand(self, pod: PodInfo) -> _Tolerations:
+        """The pod's tolerations."""
+        return pod.pod.spec.tolerations
 
     def applies(self, pod: PodInfo) -> bool:
         """Always: any node may be tainted."""
         return True
 
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-        """The first taint that is not tolerated is the reason."""
-        if node.node is None or not node.node.spec.taints:
-            return SUCCESS
-        found = taints.first_untolerated(node.node.spec.taints, pod.pod.spec.tolerations)
-        return SUCCESS if found is None else Status(Code.UNRESOLVABLE, (_reason(found),))
+    def signature(self, pod: PodInfo) -> Hashable:
+        """All of the tolerations but for how long."""
+        return tuple(
+            (item.key, item.operator, item.value, item.effect) for item in self.demand(pod)
+        )
 
-    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """Where every hard taint is tolerated."""
-        return kernels.untainted(table, rows, pod.pod.spec.tolerations)
+    def allows(self, demand: _Tolerations, value: _Taints) -> bool:
+        """Every NoSchedule and NoExecute taint must be tolerated."""
+        return not value or taints.first_untolerated(value, demand) is None
 
-    def count_reasons(
-        self, pod: PodInfo, table: NodeTable, rows: Integers
-    ) -> list[tuple[str, int]]:
-        """By taint."""
-        found: Counter[str] = Counter()
-        for number, count in Counter(table.taint_set[rows].tolist()).items():
-            taint = taints.first_untolerated(table.taint_sets[number], pod.pod.spec.tolerations)
-            if taint is not None:
-                found[_reason(taint)] += count
-        return [*found.items()]
+    def refusal(self, demand: _Tolerations, value: _Taints) -> Status:
+        """One reason for all taints, as in kube-scheduler; those of Grange itself are named."""
+        taint, reason = taints.first_untolerated(value, demand), "node(s) had untolerated taint(s)"
+        if taint is not None and taint.key.startswith(_OURS):
+            reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+        return Status(Code.UNRESOLVABLE, (reason,))
 
+    def score_value(self, demand: _Tolerations, value: _Taints) -> int:
+        """How many PreferNoSchedule taints are not tolerated."""
+        return taints.count_intolerable_preferences(value, demand) if value else 0
 
-class _Likes:
-    scope = Scope.NODE
-    normalise = Normalise.BY_MAX_REVERSED
+    def events(self) -> tuple[Registration, ...]:
+        """As for any filter, or the pod tolerates more."""
+        tolerates = ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_TOLERATION)
+        return (*super().events(), Registration(tolerates))
 
-    def applies(self, pod: PodInfo) -> bool:
-        """Always: any node may have a taint that prefers no pods."""
-        return True
+    def obstacles(self, demand: _Tolerations, value: _Taints) -> list[str]:
+        """Each taint that is not tolerated."""
+        return [f"taint {_shown(item)}" for item in taints.untolerated(value, demand)]
 
-    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """How many such taints are not tolerated."""
-        if node.node is None or not node.node.spec.taints:
-            return 0
-        return taints.count_intolerable_preferences(node.node.spec.taints, pod.pod.spec.tolerations)
-
-    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """How many such taints are not tolerated."""
-        return kernels.intolerable_preferences(table, rows, pod.pod.spec.tolerations)
-
-
-def _signature(pod: PodInfo) -> Hashable:
-    return tuple(
-        (item.key, item.operator, item.value, item.effect) for item in pod.pod.spec.tolerations
-    )
+    def remedies(self, demand: _Tolerations, value: _Taints) -> list[Remedy]:
+        """Tolerate them; where a taint reports the node's state, wait for a better one."""
+        found = taints.untolerated(value, demand)
+        states = dict.fromkeys(_STATES[item.key] for item in found if item.key in _STATES)
+        others = [item for item in found if item.key not in _STATES]
+        if not others:
+            return [Remedy.of_cluster(f"they are {' and '.join(states)}", 0.65)]
+        if states:
+            return []  # two changes of different kinds; the obstacles say enough
+        word = "taint" if len(others) == 1 else "taints"
+        text = f"it tolerates {word} {' and '.join(_shown(item) for item in others)}"
+        return [Remedy.of_pod(text, 0.5 + 0.1 * len(others), partial(_tolerating, items=others))]
 
 
-def _now_tolerated(pod: PodInfo, before: Object, after: Object) -> bool:
-    if not isinstance(after, Node):
-        return True
-    tolerations = pod.pod.spec.tolerations
-    if taints.first_untolerated(after.spec.taints, tolerations) is not None:
-        return False
-    return not (
-        isinstance(before, Node)
-        and taints.first_untolerated(before.spec.taints, tolerations) is None
-    )
+def _shown(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
 
 
-PLUGIN = Plugin(
-    "TaintToleration",
-    filter=_Tolerates(),
-    score=_Likes(),
-    weight=3,
-    signature=_signature,
-    events=(
-        Registration(ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_TAINT), _now_tolerated),
-        Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_TOLERATION)),
-    ),
-)
+def _tolerating(info: PodInfo, items: Sequence[Taint]) -> PodInfo:
+    more = tuple(Toleration(key=item.key, value=item.value, effect=item.effect) for item in items)
+    spec = info.pod.spec
+    spec = msgspec.structs.replace(spec, tolerations=(*spec.tolerations, *more))
+    return altered(info, pod=msgspec.structs.replace(info.pod, spec=spec))
+
+
+PLUGIN = TaintToleration().plugin()

@@ -1,36 +1,34 @@
-"""VolumeBinding: a pod whose volumes nobody can provide is not placed.
+"""VolumeBinding: refuses pods with persistent volume claims.
 
-What the server provides needs no placement: emptyDir, hostPath, ConfigMaps, Secrets and the downward
-API are made on whatever node the pod gets. Persistent volumes are not among it. A pod that claims one
-would be placed and never start, so it waits and says why.
+No server of ours provides persistent volumes. What it provides needs no placement: emptyDir,
+hostPath, ConfigMaps, Secrets and the downward API are made on any node. A pod with a claim would be
+placed and never start, so it waits with a reason.
 """
 
 from collections.abc import Hashable
 
-from grange.scheduler.framework import PASS, Code, CycleState, Plugin, PreFilterResult, Status
+from grange.scheduler.framework import Plugin
+from grange.scheduler.node_plugin import PodFilter
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
-class _Claims:
-    def for_each(self, pod: PodInfo) -> bool:
-        """The answer names a claim of the pod."""
-        return bool(pod.claims)
+class VolumeBinding(PodFilter):
+    """Refuses claims."""
 
-    def pre_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
-    ) -> PreFilterResult:
-        """No claim can be met."""
+    def refusal(self, pod: PodInfo) -> str:
+        """The first claim is not found."""
         if not pod.claims:
-            return PASS
-        name = pod.claims[0].partition("/")[2]
-        return PreFilterResult(
-            Status(Code.UNRESOLVABLE, (f'persistentvolumeclaim "{name}" not found',))
-        )
+            return ""
+        return f'persistentvolumeclaim "{pod.claims[0].partition("/")[2]}" not found'
 
 
 def _signature(pod: PodInfo) -> Hashable:
     return pod.claims
 
 
-PLUGIN = Plugin("VolumeBinding", pre_filter=_Claims(), signature=_signature)
+PLUGIN = Plugin(
+    "VolumeBinding",
+    pre_filter=VolumeBinding(),
+    signature=_signature,
+    advice="there are no persistent volumes here; use emptyDir or hostPath",
+)

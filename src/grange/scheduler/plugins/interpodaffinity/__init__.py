@@ -7,39 +7,42 @@ has to be first.
 from collections import Counter as Count
 from collections.abc import Hashable, Sequence
 
-import numpy as np
-
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.placement import podaffinity
-from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import Kind, Namespaces, Term
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import Domains
+from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import (
     SUCCESS,
     Check,
     Code,
     Plugin,
-    Points,
     Ranking,
     Rule,
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.plugin_args import PluginArgs, configured, within
+from grange.scheduler.plugins.interpodaffinity.counted import (
+    UNMET_AFFINITY,
+    NoPodsInDomain,
+    PodAffinityExplanation,
+    PodsInDomain,
+    PreferredTerms,
+)
 from grange.scheduler.podindex import PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NAME = "InterPodAffinity"
-_NEAR = "node(s) didn't match pod affinity rules"
 _APART = "node(s) didn't match pod anti-affinity rules"
 _THEIRS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _Place = tuple[str, str]
 
 
-# --- counted from scratch ----------------------------------------------------------------------
+# --- the reference: counted from scratch -----------------------------------------------------------
 
 
 def _about(term: Term, info: PodInfo, known: Namespaces) -> bool:
@@ -55,8 +58,8 @@ def _labels(node: NodeInfo) -> dict[str, str]:
     return node.node.metadata.labels if node.node is not None else {}
 
 
-class Args(PluginArgs, frozen=True, kw_only=True):
-    """As InterPodAffinityArgs.
+class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
+    """As in Kubernetes.
 
     Attributes:
         hard_pod_affinity_weight: what a placed pod's demand for company adds for each pod that it
@@ -112,7 +115,7 @@ class _Survey:
         for term in self._pod.terms.near:
             value = labels.get(term.key)
             if value is None or not (self._first or (term.key, value) in self._near):
-                return Status(Code.UNRESOLVABLE, (_NEAR,))
+                return Status(Code.UNRESOLVABLE, (UNMET_AFFINITY,))
         if any((term.key, labels.get(term.key)) in self._apart for term in self._pod.terms.apart):
             return Status(Code.UNSCHEDULABLE, (_APART,))
         if any(labels.get(key) == value for key, value in self._theirs):
@@ -142,112 +145,14 @@ def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot, demand: int) -> Count[_Place
     return sums
 
 
-# --- from counts that are kept -----------------------------------------------------------------
+class InterPodAffinity:
+    """Counts the pods that terms select, by domain.
 
+    Args:
+        args: weights.
+    """
 
-class _Absence:
-    """None of these pods in the domain."""
-
-    by_count = True
-    resolvable = True
-
-    def __init__(self, domains: Domains, reason: str) -> None:
-        self.key = domains.key
-        self._domains = domains
-        self._reason = reason
-
-    def refresh(self) -> list[int] | None:
-        """Take in what changed."""
-        return self._domains.changes()
-
-    def verdicts(self) -> Mask:
-        """Where there are none; a node outside all domains is near nobody."""
-        verdicts: Mask = self._domains.counts == 0
-        return verdicts
-
-    def opens(self, domain: int) -> bool:
-        """The same for one."""
-        return not self._domains.count[domain]
-
-    def reason(self, *, missing: bool) -> str:
-        """The same for all."""
-        return self._reason
-
-
-class _Presence:
-    """Some of these pods in the domain, unless the pod is the first of its kind."""
-
-    by_count = True
-    resolvable = False
-
-    def __init__(self, at: int, group: Sequence[Domains], *, meets_itself: bool) -> None:
-        self._domains = group[at]
-        self.key = self._domains.key
-        self._group = group
-        self._meets_itself = meets_itself
-        self._first = False
-
-    def refresh(self) -> list[int] | None:
-        """Take in what changed."""
-        changed = self._domains.changes()
-        total = self._domains.total
-        if len(self._group) > 1:
-            total = 0
-            for domains in self._group:
-                domains.update()
-                total += domains.total
-        first = self._meets_itself and not total
-        if first is not self._first:
-            self._first = first
-            return None
-        return changed
-
-    def verdicts(self) -> Mask:
-        """Where there are some; a node outside all domains is near nobody."""
-        if not self._first:
-            return self._domains.counts > 0
-        everywhere: Mask = np.ones(len(self._domains.counts), np.bool_)
-        everywhere[-1] = False
-        return everywhere
-
-    def opens(self, domain: int) -> bool:
-        """The same for one."""
-        return domain >= 0 if self._first else self._domains.count[domain] > 0
-
-    def reason(self, *, missing: bool) -> str:
-        """The same for all."""
-        return _NEAR
-
-
-class _Wishes:
-    """The sum of granted wishes, scaled between its least and its largest."""
-
-    by_row = False
-
-    def __init__(self, weighted: Sequence[tuple[Domains, int]]) -> None:
-        self._weighted = weighted
-        self.keys = tuple({domains.key: None for domains, _ in weighted})
-
-    def refresh(self) -> None:
-        """Take in what changed."""
-        for domains, _ in self._weighted:
-            domains.update()
-
-    def scores(self, points: Points, feasible: Mask) -> Integers:
-        """As ``podaffinity.scaled``."""
-        raw: Integers = np.zeros(len(feasible), np.int64)
-        for domains, weight in self._weighted:
-            raw += weight * domains.counts[points.domains(domains.key)]
-        candidates = raw[feasible]
-        least, most = int(candidates.min()), int(candidates.max())
-        if least == most:
-            return np.zeros(len(feasible), np.int64)
-        parts = 100.0 * ((raw - least).astype(np.float64) / float(most - least))
-        return parts.astype(np.int64)
-
-
-class _Neighbours:
-    def __init__(self, args: Args) -> None:
+    def __init__(self, args: InterPodAffinityArgs) -> None:
         self._demand = args.hard_pod_affinity_weight
         self._only_own = args.ignore_preferred_terms_of_existing_pods
 
@@ -286,15 +191,15 @@ class _Neighbours:
             together = index.counter(Query(tuple(term.selector for term in terms.near)))
             group = [Domains(snapshot, together, term.key) for term in terms.near]
             alone = _all_about(terms.near, pod, index.namespaces)
-            rules.extend(_Presence(at, group, meets_itself=alone) for at in range(len(group)))
+            rules.extend(PodsInDomain(at, group, meets_itself=alone) for at in range(len(group)))
         for term in terms.apart:
             counter = index.counter(Query((term.selector,)))
-            rules.append(_Absence(Domains(snapshot, counter, term.key), _APART))
+            rules.append(NoPodsInDomain(Domains(snapshot, counter, term.key), _APART))
         for number in concerns:
             theirs = index.term(number)
             if theirs.kind is Kind.APART:
                 domains = Domains(snapshot, index.holders(number), theirs.key)
-                rules.append(_Absence(domains, _THEIRS))
+                rules.append(NoPodsInDomain(domains, _THEIRS))
         return rules
 
     def ranking(
@@ -313,7 +218,13 @@ class _Neighbours:
             if weight := _weight(theirs, self._demand):
                 domains = Domains(snapshot, index.holders(number), theirs.key)
                 weighted.append((domains, weight))
-        return _Wishes(weighted) if weighted else None
+        return PreferredTerms(weighted) if weighted else None
+
+    def explain(
+        self, refusals: Refusals, rules: Sequence[Rule], concerns: tuple[int, ...]
+    ) -> PluginExplanation:
+        """By term."""
+        return PodAffinityExplanation(refusals, rules, concerns)
 
 
 def _signature(pod: PodInfo) -> Hashable:
@@ -369,11 +280,11 @@ def _moves_domains(pod: PodInfo, before: Object, after: Object) -> bool:
 _POD = Action.ADD | Action.POD_LABEL | Action.DELETE
 
 
-def make(args: Args) -> Plugin:
+def make(args: InterPodAffinityArgs) -> Plugin:
     """The plugin with these arguments."""
     return Plugin(
         _NAME,
-        cluster=_Neighbours(args),
+        cluster=InterPodAffinity(args),
         weight=2,
         signature=_signature,
         hints_differ=True,
@@ -385,8 +296,8 @@ def make(args: Args) -> Plugin:
             ),
             Registration(ClusterEvent(Subject.NAMESPACE, Action.ADD | Action.UPDATE)),
         ),
-        configure=configured(_NAME, Args, make),
+        configure=configured(_NAME, InterPodAffinityArgs, make),
     )
 
 
-PLUGIN = make(Args())
+PLUGIN = make(InterPodAffinityArgs())

@@ -1,0 +1,250 @@
+"""Plugins that state a rule about one attribute of a node; the other forms follow from it.
+
+A plugin compares a *demand*, what it reads of the pod, with an *attribute*, what it reads of a node.
+From ``allows`` and ``score_value`` come the forms for one node and for many rows, the counted
+reasons, the signature, the queueing hints and the explanation. A plugin overrides a derived form only
+where that is measurably faster; the parity tests compare all of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy
+from grange.scheduler.framework import (
+    PASS,
+    SUCCESS,
+    Code,
+    CycleState,
+    Normalise,
+    Plugin,
+    PreFilterResult,
+    Scope,
+    Status,
+)
+from grange.scheduler.node_attributes import Attribute
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+D = TypeVar("D", bound=Hashable)
+V = TypeVar("V")
+
+
+class NodePlugin(ABC, Generic[D, V]):
+    """A filter, a score, or both, over one attribute.
+
+    Attributes:
+        name: as in kube-scheduler's configuration.
+        attribute: what it reads of a node.
+        weight: of its score.
+        scale: the largest score it gives.
+        resolvable: whether a node that refuses may accept once pods are gone.
+        reason: why a node refuses.
+        normalise: how its scores become 0 to 100.
+    """
+
+    name: ClassVar[str]
+    attribute: Attribute[V]
+    weight: int = 1
+    scale: int = 100
+
+    @abstractmethod
+    def demand(self, pod: PodInfo) -> D:
+        """What it reads of the pod; a false value means that it does not apply to the pod."""
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Whether it could distinguish nodes; a function of the signature."""
+        return bool(self.demand(pod))
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """What of the pod the verdicts depend on."""
+        return self.demand(pod)
+
+    @property
+    def scope(self) -> Scope:
+        """What a verdict depends on, besides the pod."""
+        return self.attribute.scope
+
+    def events(self) -> tuple[Registration, ...]:
+        """After which events refused pods are worth another try."""
+        return ()
+
+    def plugin(self) -> Plugin:
+        """The plugin, as ``plugins`` registers it."""
+        return Plugin(
+            self.name,
+            filter=self if isinstance(self, NodeFilter) else None,
+            score=self if isinstance(self, NodeScore) else None,
+            weight=self.weight,
+            scale=self.scale,
+            signature=self.signature,
+            events=self.events(),
+        )
+
+
+class NodeFilter(NodePlugin[D, V]):
+    """Rules nodes out by one attribute."""
+
+    reason: str = ""
+    resolvable: bool = False
+
+    @abstractmethod
+    def allows(self, demand: D, value: V) -> bool:
+        """Whether a node with this value accepts the pod: the rule."""
+
+    def refusal(self, demand: D, value: V) -> Status:
+        """Why a node with this value refuses."""
+        code = Code.UNSCHEDULABLE if self.resolvable else Code.UNRESOLVABLE
+        return Status(code, (self.reason,))
+
+    # --- what follows ------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Whether the pod may run on the node."""
+        demand, value = self.demand(pod), self.attribute.of(node)
+        return SUCCESS if self.allows(demand, value) else self.refusal(demand, value)
+
+    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
+        """Where the pod may run."""
+        demand = self.demand(pod)
+        numbers, values = self.attribute.of_rows(table, rows)
+        verdicts = np.fromiter((self.allows(demand, item) for item in values), np.bool_)
+        found: Mask = verdicts[numbers]
+        return found
+
+    def count_reasons(
+        self, pod: PodInfo, table: NodeTable, rows: Integers
+    ) -> list[tuple[str, int]]:
+        """For refused rows: each reason and how many have it."""
+        demand, found = self.demand(pod), dict[str, int]()
+        numbers, values = self.attribute.of_rows(table, rows)
+        for number, count in enumerate(np.bincount(numbers).tolist()):
+            if count:
+                for reason in self.refusal(demand, values[number]).reasons:
+                    found[reason] = found.get(reason, 0) + count
+        return [*found.items()]
+
+    def events(self) -> tuple[Registration, ...]:
+        """A node comes or changes, and accepts the pod; a pod goes that alone kept it out."""
+        attribute = self.attribute
+        action = Action.ADD | attribute.action
+        if attribute.of_object is not None:
+            return (Registration(ClusterEvent(Subject.NODE, action), self.helped_by_node),)
+        gone = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE)
+        return (
+            Registration(gone, self.helped_by_deletion if attribute.of_pod else None),
+            Registration(ClusterEvent(Subject.NODE, action)),
+        )
+
+    def helped_by_node(self, pod: PodInfo, before: Object, after: Object) -> bool:
+        """Whether a node accepts the pod that did not before."""
+        read = self.attribute.of_object
+        if read is None or not isinstance(after, Node):
+            return True
+        demand = self.demand(pod)
+        if not self.allows(demand, read(after)):
+            return False
+        return not (isinstance(before, Node) and self.allows(demand, read(before)))
+
+    def helped_by_deletion(self, pod: PodInfo, before: Object, after: Object) -> bool:
+        """Whether the pod that went would refuse the pod by itself."""
+        read = self.attribute.of_pod
+        if read is None or not isinstance(before, Pod):
+            return True
+        return not self.allows(self.demand(pod), read(PodInfo.of(before)))
+
+    # --- the explanation ---------------------------------------------------------------------
+
+    def obstacles(self, demand: D, value: V) -> list[str]:
+        """What is in the way on a node that refuses, each."""
+        return [reason.removeprefix("node(s) ") for reason in self.refusal(demand, value).reasons]
+
+    def remedies(self, demand: D, value: V) -> list[Remedy]:
+        """What would help on such nodes."""
+        return []
+
+    def explain(self, refusals: Refusals) -> PluginExplanation:
+        """Why nodes refuse the pod."""
+        return _Explanation(self, refusals)
+
+
+class _Explanation(Generic[D, V]):
+    """What a filter gives as obstacles and remedies, by value."""
+
+    def __init__(self, rule: NodeFilter[D, V], refusals: Refusals) -> None:
+        table = refusals.snapshot.table
+        self._rule, self._demand = rule, rule.demand(refusals.pod)
+        self._numbers, values = rule.attribute.of_rows(table, table.all)
+        refused = {*np.unique(self._numbers[refusals.refused]).tolist()}
+        self._values = values
+        self._obstacles = [
+            rule.obstacles(self._demand, value) if at in refused else []
+            for at, value in enumerate(values)
+        ]
+        counts = np.fromiter(map(len, self._obstacles), np.int64)
+        self.lacks: Integers = np.where(refusals.refused, counts[self._numbers], 0)
+        self.severity = refusals.no_severity()
+
+    def missing(self, row: int) -> list[str]:
+        """The obstacles of the row's value."""
+        return self._obstacles[int(self._numbers[row])]
+
+    def changes(self, rows: Integers) -> list[Remedy]:
+        """The remedies of each value; those with one text together."""
+        found: dict[str, Remedy] = {}
+        numbers = self._numbers[rows]
+        for number in np.unique(numbers).tolist():
+            for item in self._rule.remedies(self._demand, self._values[number]):
+                mine, before = rows[numbers == number], found.get(item.text)
+                if before is not None:
+                    mine = np.concatenate([before.rows, mine])
+                found[item.text] = replace(item, rows=mine)
+        return sorted(found.values(), key=lambda item: (item.cost, -len(item.rows)))
+
+
+class NodeScore(NodePlugin[D, V]):
+    """Ranks nodes by one attribute."""
+
+    normalise: Normalise = Normalise.NONE
+
+    @abstractmethod
+    def score_value(self, demand: D, value: V) -> int:
+        """The raw score of a node with this value, not negative."""
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """The raw score of the node."""
+        return self.score_value(self.demand(pod), self.attribute.of(node))
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        """The raw scores of the rows."""
+        demand = self.demand(pod)
+        numbers, values = self.attribute.of_rows(table, rows)
+        scores = np.fromiter((self.score_value(demand, item) for item in values), np.int64)
+        found: Integers = scores[numbers]
+        return found
+
+
+class PodFilter(ABC):
+    """Refuses pods that no node can run."""
+
+    @abstractmethod
+    def refusal(self, pod: PodInfo) -> str:
+        """Why no node can run the pod; empty if some may."""
+
+    def for_each(self, pod: PodInfo) -> bool:
+        """Only pods that it refuses: the reason is the pod's own."""
+        return bool(self.refusal(pod))
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
+    ) -> PreFilterResult:
+        """Refuse, or leave it to the other plugins."""
+        reason = self.refusal(pod)
+        return PreFilterResult(Status(Code.UNRESOLVABLE, (reason,))) if reason else PASS

@@ -1,0 +1,268 @@
+"""NodeResourcesFit: enough of everything left, and the emptier node first, or as configured.
+
+The strategies LeastAllocated, MostAllocated and RequestedToCapacityRatio are those of
+``placement.allocation``.
+"""
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from grange.api import names
+from grange.api.kinds.node import Node
+from grange.api.pod_requests import Request, Resources, allocatable
+from grange.placement import allocation, kernels, reference
+from grange.placement.allocation import CPU_AND_MEMORY, Strategy, Weighted
+from grange.placement.columns import Integers, Mask, NodeTable, Rows
+from grange.placement.loads import Load
+from grange.placement.node_usage import IDLE
+from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.explanation import PluginExplanation, Refusals
+from grange.scheduler.framework import Code, Plugin, Status
+from grange.scheduler.node_attributes import LOAD
+from grange.scheduler.node_plugin import NodeFilter, NodeScore
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_args import (
+    ConfigSection,
+    PluginArgs,
+    configured,
+    no_resource_twice,
+    one_of,
+    refusal,
+    resource_name,
+    within,
+)
+from grange.scheduler.plugins.noderesourcesfit.explanation import ResourcesExplanation
+
+_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
+_SHAPE_SCALE = 10  # points of a shape score 0 to 10
+
+
+class NodeResourcesFit(NodeFilter[Request, Load]):
+    """Compares requests with what is left; kernels do so by resource, not by node.
+
+    Args:
+        ignored: resources that another scheduler component counts.
+        groups: the same by the part of the name before the slash.
+    """
+
+    name = "NodeResourcesFit"
+    attribute = LOAD
+
+    def __init__(self, ignored: frozenset[str], groups: frozenset[str]) -> None:
+        self._ignored, self._groups = ignored, groups
+
+    def applies(self, pod: PodInfo) -> bool:
+        """Always: at least the number of pods is limited."""
+        return True
+
+    def demand(self, pod: PodInfo) -> Request:
+        """The requests without ignored resources."""
+        request = pod.request
+        if not (self._ignored or self._groups):
+            return request
+        kept = {
+            name: amount
+            for name, amount in request.resources.scalars.items()
+            if name not in self._ignored and name.partition("/")[0] not in self._groups
+        }
+        resources = msgspec.structs.replace(request.resources, scalars=kept)
+        return msgspec.structs.replace(request, resources=resources)
+
+    def signature(self, pod: PodInfo) -> Hashable:
+        """All requests: the score counts ignored resources, too."""
+        need = pod.request.resources
+        return (
+            need.cpu_milli,
+            need.memory_bytes,
+            need.ephemeral_bytes,
+            tuple(sorted(need.scalars.items())) if need.scalars else (),
+            pod.request.nonzero_cpu_milli,
+            pod.request.nonzero_memory_bytes,
+        )
+
+    def amounts(self, pod: PodInfo) -> Resources:
+        """What it counts against what nodes have left."""
+        return self.demand(pod).resources
+
+    def allows(self, demand: Request, value: Load) -> bool:
+        """Enough of every resource must be left."""
+        return reference.fits(demand, value.allocatable, value.usage)
+
+    def refusal(self, demand: Request, value: Load) -> Status:
+        """Every shortage is a reason."""
+        offered, usage = value.allocatable, value.usage
+        hopeless = reference.exceeds_node(demand, offered)
+        code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
+        return Status(code, tuple(reference.fit_reasons(demand, offered, usage)))
+
+    def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
+        """Where it fits."""
+        return kernels.fits(table, rows, self.demand(pod))
+
+    def count_reasons(
+        self, pod: PodInfo, table: NodeTable, rows: Integers
+    ) -> list[tuple[str, int]]:
+        """A node may count under several shortages."""
+        found = kernels.fit_reasons(table, rows, self.demand(pod))
+        return [(reason, int(np.count_nonzero(mask))) for reason, mask in found]
+
+    def explain(self, refusals: Refusals) -> PluginExplanation:
+        """By resource."""
+        return ResourcesExplanation(refusals, self.demand(refusals.pod))
+
+    def events(self) -> tuple[Registration, ...]:
+        """A pod goes or shrinks; a node comes or grows."""
+        gone = ClusterEvent(Subject.ASSIGNED_POD, Action.DELETE | Action.POD_SCALE_DOWN)
+        grows = ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_ALLOCATABLE)
+        return (Registration(gone), Registration(grows, self._helped_by_capacity))
+
+    def _helped_by_capacity(self, pod: PodInfo, before: Object, after: Object) -> bool:
+        """Whether the node could run the pod alone, and offers more of what it asks for."""
+        if not isinstance(after, Node):
+            return True
+        demand, offered = self.demand(pod), allocatable(after.status.allocatable)
+        if not reference.fits(demand, offered, IDLE):
+            return False
+        if not isinstance(before, Node):
+            return True
+        return _grew(demand.resources, allocatable(before.status.allocatable), offered)
+
+
+def _grew(need: Resources, before: Resources, after: Resources) -> bool:
+    return (
+        after.pods > before.pods
+        or (need.cpu_milli > 0 and after.cpu_milli > before.cpu_milli)
+        or (need.memory_bytes > 0 and after.memory_bytes > before.memory_bytes)
+        or (need.ephemeral_bytes > 0 and after.ephemeral_bytes > before.ephemeral_bytes)
+        or any(after.scalars.get(name, 0) > before.scalars.get(name, 0) for name in need.scalars)
+    )
+
+
+class _Utilisation(NodeScore[Request, Load]):
+    """Compares requests with what is in use, as a strategy ranks; ignored resources count, too."""
+
+    name = NodeResourcesFit.name
+    attribute = LOAD
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+
+    def demand(self, pod: PodInfo) -> Request:
+        return pod.request
+
+    def applies(self, pod: PodInfo) -> bool:
+        return True
+
+    def score_value(self, demand: Request, value: Load) -> int:
+        return self._strategy.score(demand, value.allocatable, value.usage)
+
+    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
+        return self._strategy.score_rows(pod.request, table, rows)
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+class ScoredResource(ConfigSection, frozen=True, kw_only=True):
+    """A resource that counts in the score."""
+
+    name: str
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        resource_name(self.name)
+        within("weight", self.weight, 1, 100)
+
+
+class ShapePoint(ConfigSection, frozen=True, kw_only=True):
+    """A point of a shape: utilisation in percent, score 0 to 10."""
+
+    utilization: int
+    score: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of bounds."""
+        within("utilization", self.utilization, 0, 100)
+        within("score", self.score, 0, 10)
+
+
+class RequestedToCapacityRatioArgs(ConfigSection, frozen=True, kw_only=True):
+    """The shape of RequestedToCapacityRatio."""
+
+    shape: tuple[ShapePoint, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a shape that is no function."""
+        if not self.shape:
+            raise ValueError(refusal("shape", "needs at least one point"))
+        for at in range(1, len(self.shape)):
+            if self.shape[at].utilization <= self.shape[at - 1].utilization:
+                field = f"shape[{at}].utilization"
+                raise ValueError(refusal(field, "must be more than that of the point before"))
+
+
+class ScoringStrategy(ConfigSection, frozen=True, kw_only=True):
+    """How nodes are ranked."""
+
+    type: str = "LeastAllocated"
+    resources: tuple[ScoredResource, ...] = ()
+    requested_to_capacity_ratio: RequestedToCapacityRatioArgs | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown strategy, or one without what it needs."""
+        one_of("type", self.type, _STRATEGIES)
+        if (self.type == _STRATEGIES[2]) != (self.requested_to_capacity_ratio is not None):
+            message = f"required with type {_STRATEGIES[2]} and only with that"
+            raise ValueError(refusal("requestedToCapacityRatio", message))
+        no_resource_twice([item.name for item in self.resources])
+
+
+class NodeResourcesFitArgs(PluginArgs, frozen=True, kw_only=True):
+    """As in Kubernetes."""
+
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse names that no resource has."""
+        for at, name in enumerate(self.ignored_resources):
+            fault = names.check_qualified_name(name)
+            if fault is not None:
+                raise ValueError(refusal(f"ignoredResources[{at}]", fault))
+        for at, group in enumerate(self.ignored_resource_groups):
+            fault = names.check_dns_subdomain(group)
+            if fault is not None:
+                raise ValueError(refusal(f"ignoredResourceGroups[{at}]", fault))
+
+
+def _strategy(given: ScoringStrategy) -> Strategy:
+    resources = tuple(Weighted(item.name, item.weight) for item in given.resources)
+    resources = resources or CPU_AND_MEMORY
+    if given.requested_to_capacity_ratio is not None:
+        shape = given.requested_to_capacity_ratio.shape
+        points = tuple((point.utilization, point.score * _SHAPE_SCALE) for point in shape)
+        return allocation.RequestedToCapacityRatio(resources, points)
+    if given.type == "MostAllocated":
+        return allocation.MostAllocated(resources)
+    return allocation.LeastAllocated(resources)
+
+
+def make(args: NodeResourcesFitArgs) -> Plugin:
+    """The plugin with these arguments."""
+    fit = NodeResourcesFit(
+        frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)
+    )
+    return replace(
+        fit.plugin(),
+        score=_Utilisation(_strategy(args.scoring_strategy)),
+        amounts=fit.amounts,
+        configure=configured(fit.name, NodeResourcesFitArgs, make),
+    )
+
+
+PLUGIN = make(NodeResourcesFitArgs())

@@ -1,0 +1,264 @@
+"""PodTopologySpread from counts that are kept current: what refuses, what ranks, and why."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from grange.placement import kernels, spread
+from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
+from grange.placement.spread import HOSTNAME, Constraint
+from grange.scheduler.domains import Domains
+from grange.scheduler.explanation import Refusals, Remedy, altered
+from grange.scheduler.framework import Points, Rule
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podindex import Counter, Query
+from grange.scheduler.snapshot import NodeInfoSnapshot
+
+MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
+SKEWED = "node(s) didn't match pod topology spread constraints"
+_COUNTS_MAX = 4096  # of pods in a domain; up to here scores come from a table
+
+Constraints = tuple[Constraint, ...]
+
+
+def query_of(constraint: Constraint) -> Query:
+    """The pods that count."""
+    return Query((constraint.selector,), staying=True)
+
+
+def by_value(ids: Ids, table: NodeTable, key: str) -> Ids:
+    """Domains in which a node without the key counts for the empty value, where a node has it."""
+    empty = table.labels(key).numbers.get("", ABSENT)
+    return np.where(ids == ABSENT, empty, ids)
+
+
+class EligibleDomains(Domains):
+    """Counts only nodes that are in all domains and that the constraint's policies include."""
+
+    def __init__(
+        self,
+        snapshot: NodeInfoSnapshot,
+        pod: PodInfo,
+        constraint: Constraint,
+        together: Constraints,
+    ) -> None:
+        super().__init__(snapshot, snapshot.index.counter(query_of(constraint)), constraint.key)
+        self._table = snapshot.table
+        self._pod = pod
+        self._constraint = constraint
+        self._others = [
+            item.key for item in together if item.key != constraint.key and not item.lenient
+        ]
+
+    def ids(self) -> Ids:
+        """Each row's domain."""
+        ids = super().ids()
+        return by_value(ids, self._table, self.key) if self._constraint.lenient else ids
+
+    def eligible(self) -> Mask | None:
+        """Which rows count."""
+        table, rows = self._table, self._table.all
+        mask: Mask = np.ones(table.size, np.bool_)
+        for key in self._others:
+            mask &= table.labels(key).ids[rows] >= 0
+        if self._constraint.honor_affinity and self._pod.affinity.demands:
+            mask &= kernels.matches(table, rows, self._pod.affinity)
+        if self._constraint.honor_taints:
+            mask &= kernels.untainted(table, rows, self._pod.pod.spec.tolerations)
+        return mask
+
+
+class MaxSkew:
+    """No domain may exceed the emptiest one by more than the constraint allows.
+
+    Attributes:
+        constraint: what is asked.
+        domains: how many such pods there are in each domain.
+        least: how many in the emptiest one.
+    """
+
+    by_count = False
+    resolvable = True
+
+    def __init__(self, domains: EligibleDomains, constraint: Constraint) -> None:
+        self.key = constraint.key
+        self.domains = domains
+        self.constraint = constraint
+        self.least = 0
+        self._most = 0
+
+    def refresh(self) -> list[int] | None:
+        """Take in what changed."""
+        domains, constraint = self.domains, self.constraint
+        changed = domains.changes()
+        if changed is None or changed:
+            self.least = 0
+            if len(domains.present) >= constraint.min_domains:
+                self.least = domains.least()
+            self._most = constraint.max_skew + self.least - constraint.of_itself
+        return changed
+
+    def verdicts(self) -> Mask:
+        """Where one more pod keeps the skew."""
+        verdicts: Mask = self.domains.counts <= self._most
+        verdicts[-1] = False
+        return verdicts
+
+    def opens(self, domain: int) -> bool:
+        """The same for one."""
+        return domain >= 0 and self.domains.count[domain] <= self._most
+
+    def count(self, domain: int) -> int:
+        """How many such pods there are in a domain."""
+        return int(self.domains.counts[domain])
+
+    def reason(self, *, missing: bool) -> str:
+        """A node without the label cannot be helped by removing pods."""
+        return MISSING if missing else SKEWED
+
+
+class PreferredSpread:
+    """The emptier the domain, the better; several constraints add up."""
+
+    def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot, soft: Constraints) -> None:
+        self.keys = tuple({item.key: None for item in soft})
+        self.by_row = HOSTNAME in self.keys
+        self._soft = soft
+        self._domains = {
+            at: EligibleDomains(snapshot, pod, item, soft)
+            for at, item in enumerate(soft)
+            if item.key != HOSTNAME
+        }
+        self._counters: dict[int, Counter] = {
+            at: snapshot.index.counter(query_of(item))
+            for at, item in enumerate(soft)
+            if item.key == HOSTNAME
+        }
+        self._table = snapshot.table
+
+    def refresh(self) -> None:
+        """Take in what changed."""
+        for domains in self._domains.values():
+            domains.update()
+
+    def scores(self, points: Points, feasible: Mask) -> Integers:
+        """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
+        ids = {key: points.domains(key) for key in self.keys}
+        inside = feasible.copy()
+        for item in self._soft:
+            if not item.lenient:
+                inside &= ids[item.key] >= 0
+        places = int(np.count_nonzero(inside))
+        result: Integers = np.zeros(len(feasible), np.int64)
+        if not places:
+            return result
+        total = np.zeros(len(feasible), np.float64)
+        for at, item in enumerate(self._soft):
+            mine = ids[item.key]
+            if item.key == HOSTNAME:
+                number = places
+                counts = self._counters[at].rows(self._table.size)[points.rows()]
+            else:
+                domains = self._domains[at]
+                found = by_value(mine, self._table, item.key) if item.lenient else mine
+                number = int(np.count_nonzero(np.bincount(found[inside] + 1)))
+                counts = domains.counts[mine]
+            weight, extra = spread.weight(number), float(item.max_skew - 1)
+            if len(self._soft) == 1 and not item.lenient:
+                chosen = counts if places == len(inside) else counts[inside]
+                most = int(chosen.max())
+                if most < _COUNTS_MAX:
+                    scores = _by_count(weight, extra, int(chosen.min()), most)[chosen]
+                    if places == len(inside):
+                        return scores
+                    result[inside] = scores
+                    return result
+            part = counts.astype(np.float64) * weight + extra
+            total += np.where(mine >= 0, part, 0.0) if item.lenient else part
+        raw = _rounded(total[inside])
+        result[inside] = _scaled(raw, int(raw.min()), int(raw.max()))
+        return result
+
+
+def _by_count(weight: float, extra: float, least: int, most: int) -> Integers:
+    """The scores under one constraint, by the number of pods: few numbers, and many nodes."""
+    raw = _rounded(np.arange(most + 1, dtype=np.float64) * weight + extra)
+    return _scaled(raw, int(raw[least]), int(raw[most]))
+
+
+def _rounded(total: NDArray[np.float64]) -> Integers:
+    """As ``spread.rounded``."""
+    whole = np.floor(total)
+    return (whole + (total - whole >= 0.5)).astype(np.int64)
+
+
+def _scaled(raw: Integers, least: int, most: int) -> Integers:
+    """As ``spread.scaled``."""
+    return np.full(len(raw), 100, np.int64) if most == 0 else 100 * (most + least - raw) // most
+
+
+# --- the explanation -----------------------------------------------------------------------------
+
+
+class SpreadExplanation:
+    """By constraint, the skew and what would be allowed."""
+
+    def __init__(self, refusals: Refusals, rules: Sequence[Rule]) -> None:
+        self._refusals = refusals
+        self._rules = [rule for rule in rules if isinstance(rule, MaxSkew)]
+        table = refusals.snapshot.table
+        self._ids = [table.labels(rule.key).ids[table.all] for rule in self._rules]
+        self.lacks: Integers = np.zeros(len(refusals.refused), np.int64)
+        for rule, ids in zip(self._rules, self._ids, strict=True):
+            self.lacks += ~rule.verdicts()[ids] & refusals.refused
+        self.severity = refusals.no_severity()
+
+    def missing(self, row: int) -> list[str]:
+        """Each constraint that does not hold."""
+        found = []
+        for rule, ids in zip(self._rules, self._ids, strict=True):
+            domain, key = int(ids[row]), rule.key
+            if domain < 0:
+                found.append(f"no label {key}, by which the pod is spread")
+            elif not rule.opens(domain):
+                value = self._refusals.label(row, key)
+                have, least = rule.count(domain), rule.least
+                found.append(
+                    f"{key} {value} has {have} such pods, the emptiest domain {least}: "
+                    f"maxSkew is {rule.constraint.max_skew}"
+                )
+        return found
+
+    def changes(self, rows: Integers) -> list[Remedy]:
+        """Allow as much more as the nearest domain needs."""
+        limits: dict[str, int] = {}
+        left = rows
+        for rule, ids in zip(self._rules, self._ids, strict=True):
+            mine = ids[left]
+            inside = mine >= 0
+            left, mine = left[inside], mine[inside]
+            if not len(left):
+                return []
+            skews = rule.domains.counts[mine] + rule.constraint.of_itself - rule.least
+            allowed = max(int(skews.min()), rule.constraint.max_skew)
+            if allowed > rule.constraint.max_skew:
+                limits[rule.key] = max(allowed, limits.get(rule.key, 0))
+            left = left[skews <= allowed]
+        if not limits or not len(left):
+            return []
+        text = " and ".join(f"maxSkew over {key} ≥ {limit}" for key, limit in limits.items())
+        return [Remedy(text, left, 0.65, change=partial(_skewed, limits=limits))]
+
+
+def _skewed(info: PodInfo, limits: Mapping[str, int]) -> PodInfo:
+    """The pod with at least so large a skew over each of these keys."""
+    spread = tuple(
+        msgspec.structs.replace(item, max_skew=max(item.max_skew, limits.get(item.key, 0)))
+        if item.hard
+        else item
+        for item in info.spread
+    )
+    return altered(info, spread=spread)
