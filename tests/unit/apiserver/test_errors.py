@@ -192,14 +192,19 @@ async def test_no_request_is_answered_with_an_internal_error(
     [
         (
             "/apis/apps/v1/namespaces/default/deployments",
-            "use ReplicationController in grange.dev/v1alpha1, for example "
+            "use ReplicationController in grange.dev/v1alpha1; nodes here run programs of the "
+            "machine, not images: name one in command, for example "
             '{"apiVersion":"grange.dev/v1alpha1","kind":"ReplicationController"',
         ),
         (
             "/api/v1/namespaces/default/replicationcontrollers",
             "ReplicationController in grange.dev",
         ),
-        ("/apis/batch/v1/namespaces/default/jobs", "use Pod in v1 (it runs once), for example {"),
+        (
+            "/apis/batch/v1/namespaces/default/jobs",
+            "use Pod in v1 (it runs once); nodes here run programs of the machine, not images: "
+            "name one in command, for example {",
+        ),
         (
             "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets",
             "PodDisruptionBudget is served in policy/v1",
