@@ -43,6 +43,7 @@ from grange.apiserver.request_context import Call, add_warnings, failure
 from grange.apiserver.request_info import Target
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
+from grange.apiserver.unreadable import UnreadableObjects
 from grange.apiserver.watch import Watches
 from grange.base import supervision
 from grange.base.clock import Clock
@@ -148,6 +149,8 @@ class Application:
         self.services = supervision.services(registry)
         self.health.add_group(self._service_faults)
         stream = rng.fork("apiserver")
+        self._skipped = supervision.SkippedObjects("api server", log=log, registry=registry)
+        self._unreadable = UnreadableObjects(self._skipped)
         self._priority = Priority(store)
         self.registry = Registry(
             store,
@@ -162,14 +165,20 @@ class Application:
                 Protection(store),
             ),
             service_network=service_network,
+            unreadable=self._unreadable,
         )
-        self.watches = Watches(store, clock=clock, rng=stream, work=self.registry.work)
+        self.watches = Watches(
+            store,
+            clock=clock,
+            rng=stream,
+            work=self.registry.work,
+            unreadable=self._unreadable,
+        )
         self.accounts = accounts or AccountTokens(
             key_from(stream.fork("accounts").uid()), store, clock
         )
         self._objects = ClusterObjects(self.registry, ca_pem=ca_pem, log=log)
         self._openapi = OpenAPI(scheme)
-        self._skipped = supervision.SkippedObjects("start", log=log, registry=registry)
         self._expiry = Expiry(self.registry, clock=clock, log=log, metrics=registry)
 
     async def bootstrap(self) -> None:
@@ -178,6 +187,7 @@ class Application:
         Raises:
             ApiError: the store refused.
         """
+        await self._unreadable.find(self.store, self.scheme)
         await self._priority.load(self._skipped.skip)
         await self.registry.occupancy.load(self._skipped.skip)
         await self._load_services()
@@ -198,7 +208,7 @@ class Application:
 
     async def _load_services(self) -> None:
         """Note what Services have; those of a server that allocated nothing get it now."""
-        for namespace, name in await self.registry.services.load():
+        for namespace, name in await self.registry.services.load(self._skipped.skip):
             place = Place(SERVICE, namespace, name)
             try:
                 await self.registry.update(place, lambda old: old, WriteOptions())

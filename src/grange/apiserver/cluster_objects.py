@@ -70,7 +70,7 @@ class ClusterObjects:
             StoreError: the store cannot be read.
         """
         found = await self._registry.store.list(storage.prefix(NAMESPACE))
-        for entry in found.entries:
+        for entry in self._registry.unreadable.readable(found.entries):
             await self._ensure(storage.names_of(entry.key, NAMESPACE)[1])
 
     async def publish(self, host: str, port: int) -> None:

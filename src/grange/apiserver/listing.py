@@ -104,6 +104,8 @@ async def read_list(
 ) -> Listed:
     """A page of the objects that are in the selection; others are served while it is searched for.
 
+    Objects that cannot be read are left out.
+
     Raises:
         Expired: the revision, or that of the continue token, is no longer kept.
         Timeout: the caller has seen a revision that this server has not.
@@ -118,17 +120,18 @@ async def read_list(
     while True:
         page = await _page(store, narrow, revision, after, size if asked.limit else 0)
         revision, remaining = page.revision, page.remaining
+        entries = reader.unreadable.readable(page.entries)
         if chosen.empty:
-            found += page.entries
+            found += entries
         else:
             size_at_once = chosen.at_once
-            for at in range(0, len(page.entries), size_at_once):
+            for at in range(0, len(entries), size_at_once):
                 if at:
                     await clock.sleep(0)
                 found += [
                     entry
-                    for entry in page.entries[at : at + size_at_once]
-                    if chosen.matches(reader.read(entry.key, entry.value))
+                    for entry in entries[at : at + size_at_once]
+                    if reader.selects(chosen, entry)
                 ]
         if not remaining or len(found) >= asked.limit:
             break

@@ -13,6 +13,7 @@ T = TypeVar("T", bound=object)
 _INTEGER_MAX = 2**63 - 1  # the wire's integers have 64 bits
 _GRACE_MAX_S = 2**31 - 1  # 68 years: the end of it must still be a date
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+_IGNORE_UNREADABLE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _SHOWN_MAX = 64
 _TYPE_NAMES: dict[type, str] = {
     str: "a string",
@@ -52,6 +53,7 @@ class DeleteOptions:
         resource_version: only at this version; empty for any.
         grace_period_s: seconds for the agent to end it; None leaves it to the object.
         propagation: Background, Foreground or Orphan; empty for the kind's default.
+        ignore_unreadable: remove an object that cannot be read from the store.
     """
 
     dry_run: bool = False
@@ -59,6 +61,7 @@ class DeleteOptions:
     resource_version: str = ""
     grace_period_s: int | None = None
     propagation: str = ""
+    ignore_unreadable: bool = False
 
 
 _PLAIN = WriteOptions()
@@ -137,6 +140,8 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
         resource_version=_typed(conditions, "resourceVersion", str) or "",
         grace_period_s=grace,
         propagation=propagation,
+        ignore_unreadable=_typed(given, _IGNORE_UNREADABLE, bool)
+        or query.get(_IGNORE_UNREADABLE) == "true",
     )
 
 

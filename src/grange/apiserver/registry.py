@@ -29,6 +29,7 @@ from grange.apiserver.options import IGNORE, DeleteOptions, WriteOptions
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.storage import Work
+from grange.apiserver.unreadable import UnreadableObjects
 from grange.base.clock import Clock
 from grange.base.offload import Inline, Offload
 from grange.base.rng import Stream
@@ -157,15 +158,17 @@ class Registry:
         admission: rules that look beyond the object, in order.
         service_network: the range of the addresses of Services.
         offload: where large documents are prepared.
+        unreadable: objects that cannot be read.
 
     Attributes:
         occupancy: what the pods of each node ask for together; to be loaded from a store in use.
         services: the addresses and ports of Services; to be loaded from a store in use.
         pod_specs: the cache of accepted specs of pods.
+        unreadable: objects that cannot be read; to be found in a store in use.
         offload: where large documents are prepared.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  everything is injected
         self,
         store: Store,
         scheme: Scheme,
@@ -175,6 +178,7 @@ class Registry:
         admission: Sequence[Plugin] = (),
         service_network: IPv4Network = DEFAULT_NETWORK,
         offload: Offload | None = None,
+        unreadable: UnreadableObjects,
     ) -> None:
         self.store = store
         self.scheme = scheme
@@ -186,6 +190,7 @@ class Registry:
         self._rng = rng.fork("registry")
         self._admission = tuple(admission)
         self.offload = offload or Inline()
+        self.unreadable = unreadable
 
     def get(self, place: Place) -> Entry:
         """The acknowledged object.
@@ -196,6 +201,7 @@ class Registry:
         entry = self.store.get(place.key)
         if entry is None:
             raise storage.not_found(place.info, place.name)
+        self._check_readable(place, entry)
         return entry
 
     async def create(
@@ -456,7 +462,10 @@ class Registry:
             Forbidden: it may not be deleted.
         Cancellation: the write may still happen.
         """
-        entry = self._latest(place)
+        entry = self._find(place)
+        if options.ignore_unreadable and self.unreadable.holds(entry.key, entry.value):
+            return await self._remove_unreadable(place, entry, dry_run=options.dry_run)
+        self._check_readable(place, entry)
         self._admit(Attempt("delete", place.info, place.namespace, place.name))
         old = storage.decode(entry.value, self.work)
         self._check_preconditions(
@@ -484,11 +493,32 @@ class Registry:
             raise storage.translate(error, place.info, place.name) from error
         return Written(gone.value, removed=True)
 
-    def _latest(self, place: Place) -> Entry:
+    async def _remove_unreadable(self, place: Place, entry: Entry, *, dry_run: bool) -> Written:
+        """Remove an object that nothing can be asked of: neither finalizers nor preconditions."""
+        self._admit(Attempt("delete", place.info, place.namespace, place.name))
+        meta: Document = {"name": place.name, "uid": ""}
+        if place.info.namespaced:
+            meta["namespace"] = place.namespace
+        gone = {"apiVersion": place.info.api_version, "kind": place.info.kind, "metadata": meta}
+        if not dry_run:
+            with storage.translated(place.info, place.name):
+                await self.store.delete(entry.key, expect=entry.revision)
+        return Written(codec.encode(gone), removed=True)
+
+    def _find(self, place: Place) -> Entry:
         entry = self.store.latest(place.key)
         if entry is None:
             raise storage.not_found(place.info, place.name)
         return entry
+
+    def _latest(self, place: Place) -> Entry:
+        entry = self._find(place)
+        self._check_readable(place, entry)
+        return entry
+
+    def _check_readable(self, place: Place, entry: Entry) -> None:
+        if self.unreadable:  # it is empty almost always, and this is on the path of every write
+            self.unreadable.check(place.info, entry)
 
     def _check_preconditions(
         self, place: Place, entry: Entry, old: Document, *, uid: str | None, version: str | None

@@ -3,8 +3,9 @@
 Whole objects are the stored bytes; nothing is decoded for them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
@@ -32,6 +33,9 @@ class _Envelope(msgspec.Struct):
 
 
 _envelopes = msgspec.json.Decoder(_Envelope)
+
+
+Skip = Callable[[int, Exception], object]
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -82,11 +86,26 @@ def one(view: View, body: bytes, *, now: datetime, work: storage.Work) -> bytes:
 
 
 async def many(
-    view: View, bodies: Sequence[bytes], list_meta: Document, *, clock: Clock, work: storage.Work
+    view: View,
+    bodies: Sequence[bytes],
+    list_meta: Document,
+    *,
+    clock: Clock,
+    work: storage.Work,
+    skip: Skip = lambda index, error: None,
 ) -> bytes:
-    """A list; others are served while a long one is made."""
+    """A list; others are served while a long one is made.
+
+    Args:
+        view: how to show them.
+        bodies: the objects.
+        list_meta: metadata of the list.
+        clock: lets others run.
+        work: counts decodes.
+        skip: called with the index and the error of an object that cannot be shown and is left out.
+    """
     if view.form is Form.TABLE:
-        return await _long_table(view, bodies, list_meta, clock, work)
+        return await _long_table(view, bodies, list_meta, clock, work, skip)
     info = view.info
     kind, api_version = f"{info.kind}List", info.api_version
     if view.form is Form.PARTIAL:
@@ -95,7 +114,11 @@ async def many(
         for at in range(0, len(bodies), _PARTIALS_AT_ONCE):
             if at:
                 await clock.sleep(0)
-            shown += [_partial(body) for body in bodies[at : at + _PARTIALS_AT_ONCE]]
+            for index, body in enumerate(bodies[at : at + _PARTIALS_AT_ONCE], at):
+                try:
+                    shown.append(_partial(body))
+                except msgspec.MsgspecError as error:
+                    skip(index, error)
         bodies = shown
     head = codec.encode({"kind": kind, "apiVersion": api_version, "metadata": list_meta})
     return b'%b,"items":[%b]}\n' % (head[:-1], b",".join(bodies))
@@ -109,7 +132,12 @@ def _partial(body: bytes) -> bytes:
 
 
 async def _long_table(
-    view: View, bodies: Sequence[bytes], list_meta: Document, clock: Clock, work: storage.Work
+    view: View,
+    bodies: Sequence[bytes],
+    list_meta: Document,
+    clock: Clock,
+    work: storage.Work,
+    skip: Skip,
 ) -> bytes:
     """A table that is made piece by piece: each has a few rows, the first one the columns, too."""
     now = clock.now()
@@ -118,10 +146,32 @@ async def _long_table(
     for at in range(0, len(bodies), _ROWS_AT_ONCE):
         if at:
             await clock.sleep(0)
-        documents = [storage.decode(body, work) for body in bodies[at : at + _ROWS_AT_ONCE]]
-        rows = tables.rows(view.info, documents, now=now.timestamp(), include=view.include)
-        pieces.append(codec.encode_any(rows)[1:-1])
+        rows = _rows(view, bodies[at : at + _ROWS_AT_ONCE], now, work, partial(_at, skip, at))
+        if rows:
+            pieces.append(codec.encode_any(rows)[1:-1])
     return b"%b%b]}" % (whole.removesuffix(_NO_ROWS), b",".join(pieces)) if pieces else whole
+
+
+def _rows(
+    view: View, bodies: Sequence[bytes], now: datetime, work: storage.Work, skip: Skip
+) -> list[Document]:
+    """Rows of a table without those of objects that cannot be shown."""
+    try:
+        documents = [storage.decode(body, work) for body in bodies]
+        return tables.rows(view.info, documents, now=now.timestamp(), include=view.include)
+    except Exception as error:  # noqa: BLE001  cells trust the shape that the schema promises
+        if len(bodies) == 1:
+            skip(0, error)
+            return []
+    made: list[Document] = []
+    for index in range(len(bodies)):  # one of them is at fault: which?
+        made += _rows(view, bodies[index : index + 1], now, work, partial(_at, skip, index))
+    return made
+
+
+def _at(skip: Skip, start: int, index: int, error: Exception) -> object:
+    """Call with an index that counts from another start."""
+    return skip(start + index, error)
 
 
 def _table(view: View, documents: list[Document], list_meta: Document, now: datetime) -> bytes:

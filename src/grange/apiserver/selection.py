@@ -16,6 +16,8 @@ from grange.api.scheme import AnyKind
 from grange.api.selectors import Fields, Labels, SelectorError
 from grange.api.status import BadRequest
 from grange.apiserver import storage
+from grange.apiserver.unreadable import UnreadableObjects
+from grange.store.interface import Entry
 
 _PLAIN_PATH = re.compile(r"[A-Za-z][A-Za-z0-9]*(\.[A-Za-z][A-Za-z0-9]*)*")
 _LABELS = "metadata.labels"
@@ -38,14 +40,24 @@ class Reader:
     Args:
         info: the kind.
         work: counts the partial decodes.
+        unreadable: objects that are left out; those of the wrong shape are counted there.
     """
 
-    def __init__(self, info: AnyKind, work: storage.Work) -> None:
+    def __init__(self, info: AnyKind, work: storage.Work, unreadable: UnreadableObjects) -> None:
         self._info = info
+        self.unreadable = unreadable
         self._work = work
         plain = all(_PLAIN_PATH.fullmatch(path) for path in info.fields)
         partial = _partial_type((_LABELS, *info.fields)) if plain else dict[str, Any]
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(partial)
+
+    def selects(self, chosen: "Selection", entry: Entry) -> bool:
+        """Whether an object is in the selection; one that cannot be read is not."""
+        try:
+            return chosen.matches(self.read(entry.key, entry.value))
+        except Exception as error:  # noqa: BLE001  fields may have any shape, and readers trust it
+            self.unreadable.skip(entry, error)
+            return False
 
     def read(self, key: str, body: bytes) -> Facts:
         """The facts of stored bytes."""

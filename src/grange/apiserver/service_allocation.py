@@ -12,7 +12,7 @@ deletion of its holder is on disk.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
@@ -85,8 +85,13 @@ class ServiceAllocator:
         self._holders: dict[Held, dict[str, None]] = {}  # keys of Services that may hold it
         self._holdings: dict[str, _Holding] = {}
 
-    async def load(self) -> Sequence[tuple[str, str]]:
+    async def load(
+        self, skip: Callable[[str, int, Exception], object]
+    ) -> Sequence[tuple[str, str]]:
         """Take note of what is there already; once, before the first write.
+
+        Args:
+            skip: called with key, revision and error of what cannot be read: it has nothing.
 
         Returns:
             Namespaces and names of Services that lack an address.
@@ -96,9 +101,13 @@ class ServiceAllocator:
         """
         lacking = []
         for entry in (await self._store.list(storage.prefix(SERVICE))).entries:
+            try:
+                spec = _decoder.decode(entry.value).spec
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                skip(entry.key, entry.revision, error)
+                continue
             for held in self._holding(entry):
                 self._note(held, entry.key)
-            spec = _decoder.decode(entry.value).spec
             if not spec.cluster_ip and spec.type != EXTERNAL_NAME:
                 lacking.append(storage.names_of(entry.key, SERVICE))
         return lacking

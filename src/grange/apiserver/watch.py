@@ -21,10 +21,11 @@ from grange.apiserver.negotiation import Form
 from grange.apiserver.representation import View
 from grange.apiserver.request_info import is_true
 from grange.apiserver.selection import Facts, Selection
+from grange.apiserver.unreadable import UnreadableObjects
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.store.errors import Compacted, FutureRevision, StoreError
-from grange.store.interface import Event, Page, Store, Subscription
+from grange.store.interface import Entry, Event, Page, Store, Subscription
 
 BOOKMARK_EVERY_S = 60.0
 _LIFETIME_S = (1800.0, 3600.0)  # spread, so that watchers do not all come back at once
@@ -122,13 +123,23 @@ class Watches:
         clock: for bookmarks and ends.
         rng: spreads the lifetimes.
         work: counts encodings and evaluations.
+        unreadable: objects that are left out.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, rng: Stream, work: storage.Work) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        rng: Stream,
+        work: storage.Work,
+        unreadable: UnreadableObjects,
+    ) -> None:
         self._store = store
         self.clock = clock
         self._rng = rng.fork("watches")
         self.work = work
+        self.unreadable = unreadable
         self._readers: dict[tuple[str, str], selection.Reader] = {}
         self._facts: Recent[tuple[int, bool], Facts] = Recent(_CACHED_EVENTS)
         self._lines: Recent[tuple[int, str, object], bytes] = Recent(
@@ -151,7 +162,7 @@ class Watches:
         """The kind's reader of facts."""
         found = self._readers.get((info.group, info.plural))
         if found is None:
-            found = selection.Reader(info, self.work)
+            found = selection.Reader(info, self.work, self.unreadable)
             self._readers[info.group, info.plural] = found
         return found
 
@@ -198,18 +209,22 @@ class Watches:
         if line is None:
             self.work.event_encodes += 1
             if view.form is not Form.OBJECT:
-                body = representation.one(view, body, now=self.clock.now(), work=self.work)
+                try:
+                    body = representation.one(view, body, now=self.clock.now(), work=self.work)
+                except Exception:  # noqa: BLE001  its initial event was left out and counted
+                    return b""
             line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (_TYPES[kind], body))
         return line
 
     def change(self, view: View, chosen: Selection, event: Event) -> bytes:
         """What a watcher is told of a change; nothing if it is outside the selection."""
+        previous = event.previous
+        if previous is not None and self.unreadable.holds(event.key, previous):
+            previous = None  # it was not shown
         if chosen.empty:
-            was, is_in = event.previous is not None, not event.deleted
+            was, is_in = previous is not None, not event.deleted
         else:
-            was = event.previous is not None and chosen.matches(
-                self._facts_of(view.info, event, event.previous, before=True)
-            )
+            was = previous is not None and self._was_in(view.info, chosen, event, previous)
             is_in = not event.deleted and chosen.matches(
                 self._facts_of(view.info, event, event.value, before=False)
             )
@@ -218,10 +233,16 @@ class Watches:
         if not was:
             return b""
         body = event.value
-        if not event.deleted and event.previous is not None:
+        if not event.deleted and previous is not None:
             # It left the selection: the watcher gets it as it last saw it, at the new revision.
-            body = storage.at_revision(view.info, event.previous, event.revision)
+            body = storage.at_revision(view.info, previous, event.revision)
         return self.line(view, "DELETED", event.revision, body)
+
+    def _was_in(self, info: AnyKind, chosen: Selection, event: Event, previous: bytes) -> bool:
+        try:
+            return chosen.matches(self._facts_of(info, event, previous, before=True))
+        except Exception:  # noqa: BLE001  fields may have any shape; it was not in the state either
+            return False
 
     def _facts_of(self, info: AnyKind, event: Event, body: bytes, *, before: bool) -> Facts:
         identity = (event.revision, before)
@@ -320,19 +341,25 @@ class WatchStream:
         for at in range(0, len(page.entries), at_once):
             if at:
                 yield _PAUSE
-            entries = page.entries[at : at + at_once]
+            entries = reader.unreadable.readable(page.entries[at : at + at_once])
             yield from _chunks(
-                self._added(entry.value)
+                self._added(entry)
                 for entry in entries
-                if chosen.empty or chosen.matches(reader.read(entry.key, entry.value))
+                if chosen.empty or reader.selects(chosen, entry)
             )
         if self._asked.send_initial and self._asked.bookmarks:
             yield self._bookmark(page.revision, _INITIAL_EVENTS_END)
 
-    def _added(self, body: bytes) -> bytes:
-        shared = self._shared
+    def _added(self, entry: Entry) -> bytes:
+        """The event of an object; nothing for one that cannot be shown."""
+        shared, body = self._shared, entry.value
         if self._view.form is not Form.OBJECT:
-            body = representation.one(self._view, body, now=shared.clock.now(), work=shared.work)
+            now = shared.clock.now()
+            try:
+                body = representation.one(self._view, body, now=now, work=shared.work)
+            except Exception as error:  # noqa: BLE001  cells trust the shape that schemas promise
+                shared.unreadable.skip(entry, error)
+                return b""
         return b'{"type":"ADDED","object":%b}\n' % body
 
     def _bookmark(self, revision: int, annotations: Mapping[str, str] | None = None) -> bytes:

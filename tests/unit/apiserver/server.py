@@ -14,10 +14,13 @@ from grange.apiserver.explain import Explainer
 from grange.apiserver.logs import LogSource
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
+from grange.apiserver.unreadable import UnreadableObjects
 from grange.apiserver.watch import WatchStream
+from grange.base import metrics
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.base.supervision import SkippedObjects
 from grange.store.interface import Store
 from grange.store.memory import MemoryStore
 
@@ -38,6 +41,11 @@ def pod(name: str = "web", **spec: Any) -> Document:
 def configmap(name: str = "settings", **data: str) -> Document:
     """A ConfigMap."""
     return {"metadata": {"name": name}, "data": data}
+
+
+def nothing_unreadable(log: Logger) -> UnreadableObjects:
+    """For parts that are tested without a server, on a store that can be read."""
+    return UnreadableObjects(SkippedObjects("api server", log=log, registry=metrics.registry()))
 
 
 class Answer:

@@ -1,7 +1,7 @@
 """Many bindings in one request: what the server makes of the list, and what that costs."""
 
 import pytest
-from tests.unit.apiserver.server import PODS, Server, configmap, pod
+from tests.unit.apiserver.server import PODS, Server, configmap, nothing_unreadable, pod
 
 from grange.api import bindings, codec
 from grange.api.http import ADMIN, ANONYMOUS, YAML, User
@@ -14,6 +14,7 @@ from grange.apiserver.admission import Attempt
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry, Rewrite, Written
 from grange.base.clock import Clock
+from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.store.memory import MemoryStore
 
@@ -142,7 +143,7 @@ async def test_only_who_may_bind_everywhere_may_bind_many(
     assert bound == (code == 200)
 
 
-async def test_admission_is_asked_about_each(clock: Clock, rng: Stream) -> None:
+async def test_admission_is_asked_about_each(clock: Clock, rng: Stream, log: Logger) -> None:
     """As about a single one: what a rule refuses is not written, the others are."""
     seen: list[str] = []
 
@@ -154,7 +155,14 @@ async def test_admission_is_asked_about_each(clock: Clock, rng: Stream) -> None:
                     raise Forbidden("not this one")
 
     store = MemoryStore()
-    registry = Registry(store, Scheme(BUILT_IN), clock=clock, rng=rng, admission=(Rule(),))
+    registry = Registry(
+        store,
+        Scheme(BUILT_IN),
+        clock=clock,
+        rng=rng,
+        admission=(Rule(),),
+        unreadable=nothing_unreadable(log),
+    )
     rewrites = []
     for name in ("a", "b"):
         await registry.create(CONFIGMAP, "default", configmap(name), WriteOptions())

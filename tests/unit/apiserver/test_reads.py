@@ -13,6 +13,7 @@ from tests.unit.apiserver.server import (
     TABLE,
     Server,
     configmap,
+    nothing_unreadable,
     pod,
 )
 
@@ -20,6 +21,7 @@ from grange.api.kinds import BUILT_IN, POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.apiserver import selection, storage
+from grange.base.log import Logger
 
 
 async def filled(server: Server, names: str = "abcde") -> None:
@@ -280,7 +282,7 @@ async def test_list_of_metadata_only(server: Server) -> None:
 
 
 @pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.plural)
-def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind) -> None:
+def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind, log: Logger) -> None:
     """The readers of a kind are run on a part of the document; they must not miss the rest."""
     document: Document = {"metadata": {"name": "x", "labels": {"a": "b"}}}
     for path in info.fields:
@@ -290,7 +292,9 @@ def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind) -> None:
             level = level.setdefault(part, {})
         level.setdefault(leaf, {"component": "c"} if path == "source" else f"value of {path}")
     key = storage.key(info, "ns", "x")
-    facts = selection.Reader(info, storage.Work()).read(key, json.dumps(document).encode())
+    facts = selection.Reader(info, storage.Work(), nothing_unreadable(log)).read(
+        key, json.dumps(document).encode()
+    )
     assert facts.labels == {"a": "b"}
     assert facts.fields["metadata.name"] == "x"
     for path, reader in info.fields.items():
@@ -300,8 +304,10 @@ def test_partial_reading_sees_what_whole_reading_sees(info: AnyKind) -> None:
 @pytest.mark.parametrize(
     "body", [b'{"metadata":{}}', b'{"metadata":{"labels":null},"spec":null,"status":{}}', b"{}"]
 )
-def test_partial_reading_takes_what_is_missing_as_empty(body: bytes) -> None:
-    facts = selection.Reader(POD, storage.Work()).read("/core/pods/ns/x", body)
+def test_partial_reading_takes_what_is_missing_as_empty(body: bytes, log: Logger) -> None:
+    facts = selection.Reader(POD, storage.Work(), nothing_unreadable(log)).read(
+        "/core/pods/ns/x", body
+    )
     assert facts.labels == {}
     assert facts.fields["spec.nodeName"] == ""
 

@@ -7,7 +7,7 @@ decision to delete it and the disk's confirmation.
 import msgspec
 
 from grange.api.scheme import AnyKind
-from grange.api.status import Cause, Forbidden, NotFound
+from grange.api.status import Cause, Forbidden, InternalError, NotFound
 from grange.apiserver.admission import Attempt
 from grange.apiserver.deletion import is_namespace
 from grange.store.interface import Store
@@ -64,7 +64,12 @@ class NamespaceLifecycle:
         if known is None or known[0] != entry.revision:
             if len(self._going) >= _REMEMBERED_MAX:
                 self._going.clear()
-            going = _decoder.decode(entry.value).metadata.deletion_timestamp is not None
+            try:
+                going = _decoder.decode(entry.value).metadata.deletion_timestamp is not None
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise InternalError(
+                    f'namespaces "{namespace}" cannot be read from the store: {error}'
+                ) from error
             known = self._going[namespace] = (entry.revision, going)
         if known[1]:
             raise Forbidden(

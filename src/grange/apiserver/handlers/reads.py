@@ -27,8 +27,14 @@ async def list_objects(call: Call) -> Response:
         call.clock,
     )
     bodies = [entry.value for entry in listed.entries]
+    unreadable, entries = call.watches.unreadable, listed.entries
     body = await representation.many(
-        view, bodies, listed.meta, clock=call.clock, work=registry.work
+        view,
+        bodies,
+        listed.meta,
+        clock=call.clock,
+        work=registry.work,
+        skip=lambda index, error: unreadable.skip(entries[index], error),
     )
     return Response(200, body)
 

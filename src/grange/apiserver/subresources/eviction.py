@@ -172,7 +172,8 @@ async def _budgets(call: Call, pod: Document) -> list[tuple[Place, Document]]:
         return []
     labels = pod["metadata"].get("labels") or {}
     found = []
-    for entry in (await registry.store.list(storage.prefix(info, namespace))).entries:
+    listed = await registry.store.list(storage.prefix(info, namespace))
+    for entry in call.watches.unreadable.readable(listed.entries):
         budget = storage.decode(entry.value, registry.work)
         try:
             chosen = Labels.of(lookup(budget, "spec.selector")).matches(labels)
