@@ -6,15 +6,10 @@ import pytest
 from tests.unit.controllers import builders
 
 from grange.base.clock import Clock
-from grange.controllers.replication.machinepool import (
-    MachinePool,
-    MachinePoolScheduler,
-    PoolExhausted,
-    StaleRequest,
-    epoch_of,
-)
+from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
-from grange.sim.machinepool import SimulatedPool
+from grange.reconcile.machine_pool import MachinePool, PoolExhausted, StaleRequest, epoch_of
+from grange.sim.simulated_pool import SimulatedPool
 
 MakePool = Callable[[list[str]], MachinePool]
 WEB = builders.controller("web", uid="u-web")

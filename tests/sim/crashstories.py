@@ -38,7 +38,6 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.machinepool import MachinePool
 from grange.controllers.rollingupdate.controller import RollingUpdateService
 from grange.controllers.rollingupdate.pending_steps import REVOKED_ANNOTATION
 from grange.reconcile.deps import Deps
@@ -46,12 +45,13 @@ from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leader_election import Singletons
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
+from grange.reconcile.machine_pool import MachinePool
 from grange.sim import simulated_nodes
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints
 from grange.sim.faults import NetworkFaults
 from grange.sim.invariants import Change
-from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH
+from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 MEMBERS = ("one", "two")

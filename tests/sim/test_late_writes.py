@@ -21,8 +21,8 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.shared.pod_identity import DELETION_COST
 from grange.sim.faults import NetworkFaults
-from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 REPLICAS, LAST = 3, 9

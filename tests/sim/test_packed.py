@@ -28,8 +28,8 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.sim import simulated_nodes
 from grange.sim.invariants import Change
-from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 NODES = ("n0", "n1", "n2", "n3")

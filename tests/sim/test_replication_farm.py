@@ -44,8 +44,8 @@ from grange.sim import simulated_nodes
 from grange.sim.chaos import Misfortune
 from grange.sim.faults import LATE
 from grange.sim.invariants import Change
-from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 MEMBERS = ("one", "two", "three")

@@ -21,8 +21,8 @@ from grange.controllers.replication.controller import ReplicationService
 from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
 from grange.sim.invariants import Change
-from grange.sim.machinepool import SimulatedPool
 from grange.sim.pytest_plugin import EPOCH, Records
+from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 OWN = ("n0", "n1", "n2", "n3")

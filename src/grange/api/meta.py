@@ -83,6 +83,15 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+def preconditions(meta: ObjectMeta) -> Document:
+    """The metadata of a patch, or of delete options, that fails unless the object is as it was read.
+
+    The server answers 409 where the UID or the version differ (Kubernetes API conventions,
+    "Concurrency control and consistency").
+    """
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
+
+
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     """The owner that controls the object, if any."""
     for owner in meta.owner_references:

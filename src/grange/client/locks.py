@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from grange.api import timestamps
-from grange.api.meta import ObjectKey, Resource
+from grange.api.meta import ObjectKey, Resource, preconditions
 from grange.api.scheme import KindInfo
 from grange.api.status import Conflict
 from grange.api.timestamps import TimestampError
@@ -116,8 +116,7 @@ class ObjectLock:
                 raise LockHeld(f"{self._kind.singular} {self._key.name!r} is locked by {held}")
             meta = found.metadata
             change = {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
+                **preconditions(meta),
                 "annotations": {self._annotation: text},
             }
             try:

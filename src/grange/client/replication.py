@@ -12,7 +12,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.kinds.replicationcontroller import NAME_LABEL, ReplicationController
 from grange.api.kinds.transfer_status import DRAINED_NODES, drained_nodes
-from grange.api.meta import Document, controller_of
+from grange.api.meta import Document, controller_of, preconditions
 from grange.api.names import label_value
 from grange.api.replication import (
     PROTECT_ANNOTATION,
@@ -392,10 +392,7 @@ class ReplicationControllers:
         self, name: str, change: Document, seen: ReplicationController | None
     ) -> ReplicationController:
         if seen is not None:
-            fence = {
-                "uid": seen.metadata.uid,
-                "resourceVersion": seen.metadata.resource_version,
-            }
+            fence = preconditions(seen.metadata)
             change = {**change, "metadata": {**(change.get("metadata") or {}), **fence}}
         return await self._client.patch(REPLICATIONCONTROLLER, name, self._namespace, patch=change)
 

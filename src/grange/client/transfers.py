@@ -17,7 +17,7 @@ import msgspec
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Document
+from grange.api.meta import Document, preconditions
 from grange.api.replication import (
     GIVEN_ANNOTATION,
     GIVEN_UP_ANNOTATION,
@@ -260,8 +260,7 @@ async def _write(
     meta = seen.metadata
     patch: Document = {
         "metadata": {
-            "uid": meta.uid,
-            "resourceVersion": meta.resource_version,
+            **preconditions(meta),
             "annotations": dict(annotations),
         }
     }

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from grange.api.meta import Document, OwnerReference, Resource, controller_of
+from grange.api.meta import Document, OwnerReference, Resource, controller_of, preconditions
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import ApiError, Invalid, NotFound
 from grange.base.errors import GrangeError
@@ -204,7 +204,7 @@ class RefManager(Generic[R]):
         the version that was judged: a late one must not undo what somebody has decided since.
         """
         meta = obj.metadata
-        fence: Document = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        fence: Document = preconditions(meta)
         if labels:
             fence["labels"] = dict(labels)
         if "." not in self._kind.group:

@@ -13,7 +13,7 @@ import msgspec
 from grange.api import conditions, timestamps
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
-from grange.api.meta import Condition
+from grange.api.meta import Condition, preconditions
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
@@ -188,7 +188,7 @@ class Reporter:
         mine = conditions.find(whole, POD_SCHEDULED)
         patch = {
             # Fenced: between the decision and this write the pod may have been bound or replaced.
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "metadata": preconditions(meta),
             "status": {"conditions": [msgspec.to_builtins(mine)]},
         }
         await self._client.patch(

@@ -17,7 +17,7 @@ from grange.api.http import Request, Response
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.status import ServiceUnavailable
 from grange.client.transport import Transport
-from grange.controllers.replication.machinepool import MachinePool
+from grange.reconcile.machine_pool import MachinePool
 from grange.sim.faults import close_chunks
 from grange.sim.world import World
 

@@ -17,7 +17,7 @@ from grange.base.rng import Stream
 from grange.controllers.replication import alerts, status
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.condition_alerts import ConditionAlerts
-from grange.sim.machinepool import SimulatedPool
+from grange.sim.simulated_pool import SimulatedPool
 
 WEB = ObjectKey("default", "web")
 

@@ -30,10 +30,10 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, transfer
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.machinepool import MachinePoolScheduler
+from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.scheduling import NodeSelectorScheduler
 from grange.controllers.replication.transfer import Event, Phase
-from grange.sim.machinepool import SimulatedPool
+from grange.sim.simulated_pool import SimulatedPool
 
 
 def down(*requests: str) -> Callable[[str], None]:

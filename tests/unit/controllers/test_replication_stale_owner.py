@@ -25,9 +25,9 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.machinepool import StaleRequest
 from grange.controllers.replication.transfer import Phase
-from grange.sim.machinepool import SimulatedPool
+from grange.reconcile.machine_pool import StaleRequest
+from grange.sim.simulated_pool import SimulatedPool
 
 
 class Slow:

@@ -29,7 +29,7 @@ from grange.client.locks import ObjectLock
 from grange.controllers.replication import logic, transfer
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.transfer import TRANSITIONS, Event, Phase
-from grange.sim.machinepool import SimulatedPool
+from grange.sim.simulated_pool import SimulatedPool
 
 DYNAMIC: dict[str, Any] = {"strategy": "Dynamic", "nodeSelector": {"matchLabels": {"web": "y"}}}
 FITS = {"web": "y"}

@@ -36,7 +36,7 @@ from grange.base.rng import Stream
 from grange.cli.verbs.rc import objects
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.transfer import Phase
-from grange.sim.machinepool import SimulatedPool
+from grange.sim.simulated_pool import SimulatedPool
 
 __all__ = ["tools"]
 

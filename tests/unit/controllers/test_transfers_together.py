@@ -29,7 +29,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication import logic, orders, podtemplate, transfer
 from grange.controllers.replication.controller import ReplicationService
-from grange.sim.machinepool import SimulatedPool
+from grange.sim.simulated_pool import SimulatedPool
 
 
 async def begun(there: World, at: int, phase: str, old: str, new: str) -> NodeTransfer:

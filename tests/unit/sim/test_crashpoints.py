@@ -11,7 +11,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.reconcile.deps import Deps
 from grange.sim.crashpoints import Asked, Crashed, CrashPoint, CrashPoints, Side, every_point
-from grange.sim.machinepool import SimulatedPool
+from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
 NAMES = ("a", "b", "c")

@@ -8,7 +8,7 @@ from grange.api.kinds import BUILT_IN, POD, PODDISRUPTIONBUDGET, REPLICATIONCONT
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetStatus
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import ObjectKey, controller_of
+from grange.api.meta import ObjectKey, controller_of, preconditions
 from grange.api.scheme import AnyKind
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import NotFound
@@ -140,7 +140,7 @@ class DisruptionController:
         meta = budget.metadata
         gone = dict.fromkeys(before.disrupted_pods.keys() - status.disrupted_pods.keys())
         patch = {
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "metadata": preconditions(meta),
             "status": {
                 "observedGeneration": status.observed_generation,
                 "disruptionsAllowed": status.disruptions_allowed,

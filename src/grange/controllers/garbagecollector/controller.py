@@ -1,12 +1,13 @@
 """The shell of the garbage collector: one look at one object, by uid."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
 
 from grange.api.kinds import BUILT_IN
-from grange.api.meta import ObjectKey, OwnerReference, Resource
+from grange.api.meta import ObjectKey, OwnerReference, Resource, preconditions
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
@@ -15,6 +16,7 @@ from grange.controllers.garbagecollector import graph, logic
 from grange.controllers.garbagecollector.config import GarbageCollectorConfig
 from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
 from grange.controllers.garbagecollector.logic import State
+from grange.reconcile import finalizers
 from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer
@@ -243,10 +245,9 @@ class GarbageCollector:
 
     async def _drop_finalizer(self, entry: Entry, finalizer: str) -> None:
         obj = await self._live(entry)
-        if obj is None or finalizer not in obj.metadata.finalizers:
-            return
-        left = [item for item in obj.metadata.finalizers if item != finalizer]
-        await self._patch(entry.kind, obj, {"finalizers": left})
+        if obj is not None:
+            with suppress(NotFound):
+                await finalizers.remove(self._client, _metadata_of(entry.kind), obj, finalizer)
 
     async def _drop_owners(self, kind: AnyKind, obj: Resource, uids: Sequence[str]) -> None:
         references = obj.metadata.owner_references
@@ -256,7 +257,7 @@ class GarbageCollector:
 
     async def _patch(self, kind: AnyKind, obj: Resource, change: dict[str, object]) -> None:
         meta = obj.metadata
-        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        fence = preconditions(meta)
         try:
             await self._client.patch(
                 _metadata_of(kind),

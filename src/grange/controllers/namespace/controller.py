@@ -10,7 +10,7 @@ from grange.api import timestamps
 from grange.api.kinds import BUILT_IN, NAMESPACE, POD
 from grange.api.kinds.namespace import FINALIZER, Namespace
 from grange.api.kinds.pod import Pod
-from grange.api.meta import ObjectKey, Resource
+from grange.api.meta import ObjectKey, Resource, preconditions
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.controllers.namespace import logic
@@ -152,7 +152,7 @@ class NamespaceController:
             return
         meta = namespace.metadata
         patch = {
-            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "metadata": preconditions(meta),
             "status": {"conditions": [msgspec.to_builtins(item) for item in wanted]},
         }
         try:

@@ -11,7 +11,7 @@ from grange.api.kinds import LEASE, NODE, POD
 from grange.api.kinds.lease import NODE_LEASES, Lease
 from grange.api.kinds.node import Node, Taint
 from grange.api.kinds.pod import Pod, is_disruption_target, is_finished
-from grange.api.meta import Document, ObjectKey
+from grange.api.meta import Document, ObjectKey, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import TokenBucket
 from grange.base.tasks import Nursery
@@ -211,7 +211,7 @@ class NodeLifecycle:
             NODE,
             meta.name,
             patch={
-                "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+                "metadata": preconditions(meta),
                 "status": {"conditions": [ready]},
             },
             type="strategic",
@@ -233,7 +233,7 @@ class NodeLifecycle:
             wanted = taints.lifted(wanted)
         if wanted != held:
             patch = {
-                "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+                "metadata": preconditions(meta),
                 "spec": {"taints": [msgspec.to_builtins(taint) for taint in wanted]},
             }
             await self._client.patch(NODE, meta.name, patch=patch)

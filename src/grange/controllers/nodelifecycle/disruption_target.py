@@ -13,7 +13,7 @@ import msgspec
 
 from grange.api import conditions, timestamps
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
-from grange.api.meta import Condition, Document
+from grange.api.meta import Condition, Document, preconditions
 
 BY_TAINT = "DeletionByTaintManager"
 BY_POD_GC = "DeletionByPodGC"
@@ -64,6 +64,6 @@ def _patch(pod: Pod, status: str, reason: str, message: str, now: datetime) -> D
         last_transition_time=timestamps.rfc3339(now),
     )
     return {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+        "metadata": preconditions(meta),
         "status": {"conditions": [msgspec.to_builtins(condition)]},
     }

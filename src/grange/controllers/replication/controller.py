@@ -14,12 +14,13 @@ from grange.controllers.replication import scheduling
 from grange.controllers.replication.caches import Caches
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.lent import Lent
-from grange.controllers.replication.machinepool import MachinePool, MachinePoolScheduler
+from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.memory import Memory
 from grange.controllers.replication.news import News
 from grange.controllers.replication.passes import Passes
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
+from grange.reconcile.machine_pool import MachinePool
 from grange.reconcile.recorder import Recorder
 from grange.reconcile.workqueue import WorkQueue
 

@@ -15,7 +15,7 @@ from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.controllers.replication.machinepool import MachinePoolScheduler
+from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 
 
 class Lent:

@@ -25,7 +25,6 @@ from grange.controllers.replication import (
     audit,
     budget,
     evictions,
-    farewell,
     logic,
     namesakes,
     orders,
@@ -46,13 +45,16 @@ from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
 from grange.controllers.shared import audit_failures, audit_records, availability, pod_identity
 from grange.controllers.shared.event_reasons import FAILURES, Reason
 from grange.controllers.shared.rollout_metrics import instruments
-from grange.reconcile import unanswered
+from grange.reconcile import finalizers, unanswered
 from grange.reconcile.controller import Done, Requeue, Result, Terminal
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.errors import DeletionsHeld
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
 _WRITTEN = {"": POD}  # what expectations are about
+FINALIZER = "grange.dev/replication-audit"
+"""Keeps a controller that has announced changes until their records are written."""
+
 _AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
 
 
@@ -106,7 +108,7 @@ class Passes:
         controller = self._caches.controllers.store.get(key)
         if controller is None:
             return Done()
-        if controller.metadata.deletion_timestamp and farewell.is_held(controller):
+        if controller.metadata.deletion_timestamp and finalizers.has(controller, FINALIZER):
             return await self._leave(controller)
         try:
             return await self._pass(controller)
@@ -221,7 +223,10 @@ class Passes:
                 last = {"outbox": [], "audited": recorded}
                 patch = {**status.fence_of(controller), "status": last}
                 controller = await self._patch_status(controller, patch)
-            self._memory.echoes.wrote(await farewell.let_go(self._client, controller))
+            released = await finalizers.remove(
+                self._client, REPLICATIONCONTROLLER, controller, FINALIZER
+            )
+            self._memory.echoes.wrote(released)
         return Done()
 
     async def _last_records(self, controller: ReplicationController) -> str:
@@ -382,8 +387,10 @@ class Passes:
         ):
             return decision.controller
         meta = controller.metadata
-        if entries and not meta.deletion_timestamp and not farewell.is_held(controller):
-            controller = await farewell.hold(self._client, controller)
+        if entries and not meta.deletion_timestamp and not finalizers.has(controller, FINALIZER):
+            controller = await finalizers.add(
+                self._client, REPLICATIONCONTROLLER, controller, FINALIZER
+            )
             self._memory.echoes.wrote(controller)
         intent = {
             "nodeTransfers": msgspec.to_builtins(transfers),

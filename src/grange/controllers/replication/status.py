@@ -20,7 +20,7 @@ from grange.api.kinds.replicationcontroller import (
     selector_of,
 )
 from grange.api.kinds.transfer_status import PendingDeletion
-from grange.api.meta import Condition, Document
+from grange.api.meta import Condition, Document, preconditions
 from grange.controllers.replication import backoffs, budget, logic, transfer
 from grange.controllers.replication.advance import Advance
 from grange.controllers.shared import audit_failures, availability, pod_identity
@@ -361,7 +361,7 @@ def _tells_of_skip(item: Condition) -> bool:
 def fence_of(controller: ReplicationController) -> Document:
     """The part of a patch that makes it fail if the controller changed meanwhile."""
     meta = controller.metadata
-    return {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}}
+    return {"metadata": preconditions(meta)}
 
 
 def patch_of(controller: ReplicationController, status: ReplicationControllerStatus) -> Document:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import Document
+from grange.api.meta import Document, preconditions
 from grange.api.status import (
     AlreadyExists,
     ApiError,
@@ -256,7 +256,7 @@ class Writes:
     async def _repair(self, controller: ReplicationController, item: logic.Repair) -> None:
         meta = item.pod.metadata
         # A late repair must not put a pod back that was taken out of service meanwhile.
-        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        fence = preconditions(meta)
         change = {**fence, "labels": dict(item.labels)}
         try:
             await self._client.patch(POD, meta.name, meta.namespace, patch={"metadata": change})
@@ -278,7 +278,7 @@ class Writes:
 def _eviction(pod: Pod) -> Document:
     """An Eviction of this very version of a pod."""
     meta = pod.metadata
-    fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    fence = preconditions(meta)
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

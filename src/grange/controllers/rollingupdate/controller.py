@@ -26,7 +26,7 @@ from grange.api.kinds import (
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
-from grange.api.meta import Document, ObjectKey, controller_of
+from grange.api.meta import Document, ObjectKey, controller_of, preconditions
 from grange.api.replication import GIVEN_ANNOTATION, BadIntent, check_orders
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
@@ -273,7 +273,7 @@ class RollingUpdateService:
         # rollout is not what it was.
         if status != update.status or decision.split is not None:
             meta = update.metadata
-            fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            fence = preconditions(meta)
             await self._client.patch(
                 ROLLINGUPDATE,
                 meta.name,
@@ -363,8 +363,7 @@ class RollingUpdateService:
             meta.namespace,
             patch={
                 "metadata": {
-                    "uid": meta.uid,
-                    "resourceVersion": meta.resource_version,
+                    **preconditions(meta),
                     "annotations": {GIVEN_ANNOTATION: str(replicas)},
                 },
                 "spec": {"replicas": replicas},

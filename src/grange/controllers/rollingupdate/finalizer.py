@@ -21,12 +21,13 @@ from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.kinds.transfer_status import Member, OutboxEntry
-from grange.api.meta import Document, controller_of
+from grange.api.meta import Document, controller_of, preconditions
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.controllers.shared import audit_failures, audit_records
 from grange.controllers.shared.event_reasons import Reason
+from grange.reconcile import finalizers
 from grange.reconcile.recorder import WARNING, Recorder
 
 FINALIZER = "grange.dev/rollout-audit"
@@ -115,10 +116,7 @@ class Endings:
         Raises:
             ApiError: it changed meanwhile, or is not there any more.
         """
-        held = update.metadata.finalizers
-        if FINALIZER in held:
-            return update
-        return await self._patch(update, {"metadata": {"finalizers": [*held, FINALIZER]}})
+        return await finalizers.add(self._client, ROLLINGUPDATE, update, FINALIZER)
 
     async def publish(
         self,
@@ -186,7 +184,7 @@ class Endings:
         if update.status.began is not None and not over:
             told.append(_entry(update, pair, auditevents.ROLLOUT_CANCELLED, self._clock.now()))
         await self.publish(update, pair.new, told)
-        await self._let_go(update)
+        await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
 
     async def finish(self, update: RollingUpdate, new: ReplicationController | None) -> float:
         """Record the end of a rollout that is over; remove it when it has been over long enough.
@@ -203,7 +201,7 @@ class Endings:
             said = msgspec.to_builtins(update.status.conditions)
             change = {"status": {"outbox": [], "finishedAt": at, "conditions": said}}
             update = await self._patch(update, change, subresource="status")
-        update = await self._let_go(update)
+        update = await finalizers.remove(self._client, ROLLINGUPDATE, update, FINALIZER)
         ended = timestamps.parse_or(update.status.finished_at, timestamps.EPOCH)
         due = timestamps.shift(ended, update.spec.ttl_seconds_after_finished)
         left_s = (due - self._clock.now()).total_seconds()
@@ -216,19 +214,12 @@ class Endings:
                 )
         return max(0.0, left_s)
 
-    async def _let_go(self, update: RollingUpdate) -> RollingUpdate:
-        held = update.metadata.finalizers
-        if FINALIZER not in held:
-            return update
-        left = [item for item in held if item != FINALIZER]
-        return await self._patch(update, {"metadata": {"finalizers": left}})
-
     async def _patch(
         self, update: RollingUpdate, change: Document, *, subresource: str = ""
     ) -> RollingUpdate:
         """Change the rollout, if it is as it was read."""
         meta = update.metadata
-        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        fence = preconditions(meta)
         patch = {**change, "metadata": {**change.get("metadata", {}), **fence}}
         return await self._client.patch(
             ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource=subresource

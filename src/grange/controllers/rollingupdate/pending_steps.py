@@ -8,6 +8,7 @@ version first: each write of a move names the version of the controller that it 
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.rollingupdate import Counts, RollingUpdate
+from grange.api.meta import preconditions
 from grange.client.client import Client
 from grange.controllers.rollingupdate.finalizer import Pair
 
@@ -41,7 +42,7 @@ async def revoke(client: Client, pair: Pair) -> Pair:
     for one in (pair.old, pair.new):
         if one is not None:
             meta = one.metadata
-            fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            fence = preconditions(meta)
             note = {REVOKED_ANNOTATION: meta.resource_version}
             change = {"metadata": {**fence, "annotations": note}}
             one = await client.patch(  # noqa: PLW2901  the same controller, newer

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from grange.api.http import Request, Response
-from grange.api.meta import Document, Resource
+from grange.api.meta import Document, Resource, preconditions
 from grange.api.scheme import KindInfo
 from grange.api.status import Timeout
 from grange.base.clock import Clock
@@ -205,7 +205,7 @@ class FencedClient(Client):
             raise ClaimNotHeld(f"{kind.qualified} {obj.key} is not what this pass is about")
         if ownership(obj) != claim.session.token:
             raise ClaimNotHeld(f"{kind.qualified} {obj.key} bears {owner_text(obj) or 'no claim'}")
-        fence = {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version}
+        fence = preconditions(obj.metadata)
         fenced = {**patch, "metadata": {**(patch.get("metadata") or {}), **fence}}
         return await self.patch(
             kind,

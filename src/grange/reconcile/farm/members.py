@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from grange.api.farm import GROUP_LABEL
 from grange.api.kinds import LEASE
 from grange.api.kinds.lease import Lease
+from grange.api.meta import preconditions
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.clock import Clock
@@ -190,7 +191,7 @@ class Members:
         """End a silent session, or delete a Lease that nobody has held for long."""
         meta = observation.lease.metadata
         token = leases.token_of(observation.lease)
-        fence = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        fence = preconditions(meta)
         try:
             async with self._clock.timeout(self._config.request_s):
                 if token is None:

@@ -7,7 +7,7 @@ nobody ever had it, or that somebody's hand removed the annotation; empty means 
 import asyncio
 
 from grange.api.farm import OWNER_ANNOTATION
-from grange.api.meta import Document, Resource
+from grange.api.meta import Document, Resource, preconditions
 from grange.base.tasks import Nursery
 from grange.reconcile.farm.errors import ClaimNotHeld
 from grange.reconcile.farm.leases import Token
@@ -31,8 +31,7 @@ def claim_patch(obj: Resource, owner: Token | None) -> Document:
     meta = obj.metadata
     return {
         "metadata": {
-            "uid": meta.uid,
-            "resourceVersion": meta.resource_version,
+            **preconditions(meta),
             "annotations": {OWNER_ANNOTATION: RELEASED if owner is None else str(owner)},
         }
     }

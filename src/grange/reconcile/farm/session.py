@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from grange.api import timestamps
 from grange.api.kinds import LEASE
 from grange.api.kinds.lease import Lease
-from grange.api.meta import Document
+from grange.api.meta import Document, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -240,7 +240,7 @@ class SessionKeeper:
             }
             written = await self._client.create(LEASE, document, self._config.namespace)
         else:
-            fence = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
+            fence = preconditions(lease.metadata)
             patch = {"metadata": {**fence, **marks}, "spec": spec}
             written = await self._client.patch(
                 LEASE, self._name, self._config.namespace, patch=patch
@@ -313,7 +313,7 @@ class SessionKeeper:
             lease = await self._read()
             if lease is None or leases.token_of(lease) != token:
                 return
-            fence = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
+            fence = preconditions(lease.metadata)
             patch = {"metadata": fence, "spec": {"holderIdentity": ""}}
             await self._client.patch(LEASE, self._name, self._config.namespace, patch=patch)
         except ApiError as error:

@@ -13,7 +13,7 @@ from grange.api import conditions, timestamps
 from grange.api.kinds import PODGROUP, QUEUE, podgroup
 from grange.api.kinds.podgroup import PodGroup, PodGroupStatus
 from grange.api.kinds.queue import Queue, QueueStatus
-from grange.api.meta import Condition, ObjectKey
+from grange.api.meta import Condition, ObjectKey, preconditions
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
@@ -237,7 +237,7 @@ def _name(what: Gang | str) -> str:
 def _fence(what: PodGroup | Queue) -> dict[str, object]:
     """Only the very object that was read: a merge patch replaces all conditions at once."""
     meta = what.metadata
-    return {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return preconditions(meta)
 
 
 def _whole(status: msgspec.Struct, blank: msgspec.Struct) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.controllers.replication.machinepool import PoolExhausted, StaleRequest
+from grange.reconcile.machine_pool import PoolExhausted, StaleRequest
 
 
 def _anything(demand: ReplicationController, name: str) -> bool:

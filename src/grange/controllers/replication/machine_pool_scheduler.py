@@ -1,16 +1,13 @@
-"""Nodes from a pool of machines: what a controller is given belongs to it until it gives it back.
+"""Eligibility of nodes by node selectors, and further nodes from a pool of machines."""
 
-``MachinePool`` is the least that a pool must do; the contract suite in ``tests/contract`` says what
-that means, and every implementation passes it.
-"""
-
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
 
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.controllers.replication.scheduling import AllocationRefused, Look, Scheduler
+from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
 T = TypeVar("T")
 
@@ -20,71 +17,6 @@ _PAUSE_S = 5.0  # after silence; thousands of controllers would wait one after a
 
 class PoolSilent(GrangeError):
     """The pool does not answer in time: it is asked again later."""
-
-
-class PoolExhausted(GrangeError):
-    """The pool has no machine that fits and may not make one: add machines or raise its limit."""
-
-
-class StaleRequest(GrangeError):
-    """The pool has heard from a later owner of the holder: whoever asks owns it no more."""
-
-
-class MachinePool(Protocol):
-    """Lends machines, which are known by the names of their nodes.
-
-    Every request carries an id. What was lent under an id stays lent under it until it is released,
-    and asking again under the same id gives the same machines.
-
-    Every request that changes something carries an epoch, too. The pool remembers the highest that it
-    has heard for each holder and refuses lower ones: a request of an owner that is no longer the
-    owner, or that was long on its way, changes nothing once its successor has spoken.
-    """
-
-    async def claim(
-        self,
-        request_id: str,
-        *,
-        holder: str,
-        demand: ReplicationController,
-        count: int,
-        epoch: int,
-    ) -> Sequence[str]:
-        """Lend machines; they may still be on their way to becoming nodes.
-
-        Args:
-            request_id: idempotency key.
-            holder: uid of who gets them.
-            demand: whose node selector and template they must fit.
-            count: how many; all or none.
-            epoch: of whoever asks on the holder's behalf.
-
-        Returns:
-            Names of the nodes, sorted.
-
-        Raises:
-            PoolExhausted: not so many can be lent; nothing is.
-            StaleRequest: the epoch is over; nothing is lent.
-        """
-
-    async def release(self, names: Collection[str], *, holder: str, epoch: int) -> None:
-        """Take machines back that the holder has; others are left alone.
-
-        Raises:
-            StaleRequest: the epoch is over; nothing is taken back.
-        """
-
-    async def holders(self) -> Mapping[str, str]:
-        """Every machine of the pool by node name: uid of its holder, or empty."""
-
-
-def epoch_of(version: str) -> int:
-    """The epoch of a request: the version of the controller that it was decided on.
-
-    An owner takes a controller over by writing to it, so versions rise from owner to owner. Zero for one
-    that is not a number: such requests are fenced by nothing.
-    """
-    return int(version) if version.isdecimal() else 0
 
 
 class MachinePoolScheduler:
