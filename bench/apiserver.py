@@ -75,14 +75,14 @@ async def serve(directory: Path) -> None:
     from grange.apiserver.application import Application
     from grange.apiserver.authn import StaticTokens
     from grange.apiserver.listener import Listener
-    from grange.app import keymaking
+    from grange.app import certificates
     from grange.base.clock import LoopClock
     from grange.base.log import Logger
     from grange.base.rng import Stream
     from grange.store.sqlite import SQLiteStore
 
     clock, log = LoopClock(), Logger("bench")
-    keys = keymaking.ensure(directory / "pki", names=("127.0.0.1",), now=clock.now())
+    keys = certificates.ensure(directory / "pki", names=("127.0.0.1",), now=clock.now())
     store = await SQLiteStore.open(directory / "store", log=log)
     application = Application(
         store, Scheme(BUILT_IN), clock=clock, rng=Stream.from_system(), log=log
@@ -107,9 +107,9 @@ async def serve(directory: Path) -> None:
 def run_server(directory: Path, profile: str) -> None:
     import uvloop
 
-    from grange.app import collector
+    from grange.app import gc_tuning
 
-    collector.tune()  # as ``grange up`` does
+    gc_tuning.tune()  # as ``grange up`` does
     if not profile:
         uvloop.run(serve(directory))
         return

@@ -31,7 +31,7 @@ from grange.api.kinds import BUILT_IN, NODE, POD
 from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.apiserver.application import Application
-from grange.app import collector
+from grange.app import gc_tuning
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.metrics import registry
@@ -165,7 +165,7 @@ def steady(seen: list[tuple[int, float]], pods: int) -> float:
 
 def measure() -> dict[str, float]:
     """All cases."""
-    collector.tune()
+    gc_tuning.tune()
     return {name: uvloop.run(bound(case)) for name, case in CASES.items()}
 
 
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--profile", type=Path)
     options = parser.parse_args()
-    collector.tune()
+    gc_tuning.tune()
     for name in options.cases or CASES:
         profiler = cProfile.Profile() if options.profile is not None else None
         print(json.dumps({name: round(uvloop.run(bound(CASES[name], profiler)))}), flush=True)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench.scheduler import NODES
-from grange.app import collector
+from grange.app import gc_tuning
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler import plugins
@@ -116,7 +116,7 @@ def rate(
 
 
 def measure() -> dict[str, float]:
-    collector.tune()  # as a server does
+    gc_tuning.tune()  # as a server does
     return {
         "preemption_per_s": rate(NODES, 2_000, all_first=False),
         "preemption_crowd_per_s": rate(NODES, 1_000, all_first=True),

@@ -15,7 +15,7 @@ import msgspec
 from bench.scheduler import shape
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.app import collector
+from grange.app import gc_tuning
 from grange.reconcile.sharding import Sharing
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
@@ -125,7 +125,7 @@ def memory(nodes: int = LARGE, pods: int = 500_000) -> float:
 
 
 def measure() -> dict[str, float]:
-    collector.tune()  # as a server does
+    gc_tuning.tune()  # as a server does
     resident = memory()  # first, while the process holds nothing else
     small, large = rate(1_000, 1), rate(LARGE, 1)
     return {

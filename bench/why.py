@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from grange.api.kinds.pod import Pod
-from grange.app import collector
+from grange.app import gc_tuning
 from grange.base.clock import LoopClock
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
@@ -88,7 +88,7 @@ class Scene:
 
 def measure(nodes: int = NODES) -> dict[str, float]:
     """Milliseconds a question."""
-    collector.tune()
+    gc_tuning.tune()
     scene = Scene(nodes)
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": "a1"}}}
     apart = {"podAntiAffinity": {MUST: [term]}}

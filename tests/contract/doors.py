@@ -9,7 +9,7 @@ from pathlib import Path
 from grange.api.http import ADMIN, Request, Response
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
-from grange.app import keymaking, pki
+from grange.app import certificates, pki
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client.transport import Transport
@@ -50,4 +50,4 @@ async def listening(
 
 def keys(directory: Path, *names: str) -> pki.Keys:
     """A CA and a server certificate for these names."""
-    return keymaking.ensure(directory, names=names, now=datetime.now(UTC))
+    return certificates.ensure(directory, names=names, now=datetime.now(UTC))

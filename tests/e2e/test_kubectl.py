@@ -14,7 +14,7 @@ from grange.api.meta import Document
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
 from grange.apiserver.logs import LogOptions
-from grange.app import keymaking
+from grange.app import certificates
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -72,7 +72,7 @@ async def server(clock: Clock, rng: Stream, log: Logger) -> Server:
 async def kubectl(
     server: Server, tmp_path: Path, clock: Clock, log: Logger
 ) -> AsyncIterator[Kubectl]:
-    keys = keymaking.ensure(tmp_path / "pki", names=("127.0.0.1",), now=clock.now())
+    keys = certificates.ensure(tmp_path / "pki", names=("127.0.0.1",), now=clock.now())
     async with Listener(
         server.application.handle,
         authenticator=StaticTokens({BEARER: ADMIN}),

@@ -18,7 +18,7 @@ from grange.api.status import Conflict, Forbidden
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.connections import ConnectionLimits
 from grange.apiserver.listener import BODY_MAX_BYTES, Limits, Listener
-from grange.app import keymaking
+from grange.app import certificates
 from grange.base.clock import Clock
 from grange.base.log import Logger
 
@@ -215,7 +215,7 @@ async def test_requests_arrive_decoded_and_answers_leave_whole(start: Start) -> 
 async def test_https_is_spoken_with_our_own_authority(
     start: Start, tmp_path: Path, clock: Clock
 ) -> None:
-    keys = keymaking.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
+    keys = certificates.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
     client = ssl.create_default_context(cadata=keys.ca_pem.decode())
     async with start(tls=keys.server_context()) as harness:
         assert harness.listener.url.startswith("https://127.0.0.1:")
@@ -610,7 +610,7 @@ async def test_oldest_stranger_makes_room_for_the_newest(start: Start) -> None:
 
 
 async def test_handshakes_count_as_connections(start: Start, tmp_path: Path, clock: Clock) -> None:
-    keys = keymaking.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
+    keys = certificates.ensure(tmp_path, names=("127.0.0.1",), now=clock.now())
     client = ssl.create_default_context(cadata=keys.ca_pem.decode())
     bounds = ConnectionLimits(total=10, unauthenticated=3, unauthenticated_per_peer=3)
     async with start(Limits(connections=bounds), tls=keys.server_context()) as harness:

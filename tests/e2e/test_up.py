@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.e2e.planes import GRANGE, Plane, eventually, pod, processes_with
 
-from grange.app.detach import default_interrupt
+from grange.app.daemon import default_interrupt
 
 pytestmark = pytest.mark.e2e
 

@@ -25,7 +25,7 @@ from grange.api.schema.structural import structural
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import Conflict, Forbidden, Timeout, UnsupportedMediaType
 from grange.apiserver.request_info import Target, parse
-from grange.app.install.rights import Right
+from grange.app.install.rbac import Permission
 from grange.client.transport import Transport
 
 _OURS = dict.fromkeys(crds.told(BUILT_IN))
@@ -40,13 +40,13 @@ def _schema(info: AnyKind) -> Document:
     return structural(info)
 
 
-def granted(rights: Iterable[Right]) -> set[Used]:
+def granted(rights: Iterable[Permission]) -> set[Used]:
     """Everything that a list of rights allows."""
     return {(r.namespace, r.resource, r.name, verb) for r in rights for verb in r.verbs}
 
 
 class Kubernetes:
-    """A way to the server for somebody who has some rights.
+    """A way to the server for somebody who has some permissions.
 
     Args:
         inner: the way itself.
@@ -59,7 +59,7 @@ class Kubernetes:
             comes too late (a conflict), and of the next the answer is lost.
     """
 
-    def __init__(self, rights: Iterable[Right]) -> None:
+    def __init__(self, rights: Iterable[Permission]) -> None:
         self._scheme = Scheme(BUILT_IN)
         self._rights = [*rights]
         self._troubles: Counter[tuple[str, str]] = Counter()
@@ -166,7 +166,7 @@ class Kubelet:
         await self._inner.close()
 
 
-def _allows(right: Right, target: Target, request: Request) -> bool:
+def _allows(right: Permission, target: Target, request: Request) -> bool:
     if right.kind is not target.info or right.part != target.subresource:
         return False
     if target.verb not in right.verbs or right.namespace not in ("", target.namespace):

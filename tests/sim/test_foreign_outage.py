@@ -8,7 +8,7 @@ its minimum again, and the rollout goes on.
 from dataclasses import replace
 
 import pytest
-from tests.sim.test_install_rights import Cluster
+from tests.sim.test_install_rbac import Cluster
 from tests.sim.test_rollouts import MinimumIsKept, nodes_are_back, template
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from grange.alerts.alerts import AlertSink, RunningSink, SinkTools
 from grange.alerts.sinks import LogSink, MetricSink, MultiSink
 from grange.alerts.targets import InvalidTarget, check_url, open_sink
-from grange.app.role import Role
+from grange.app.runnable import Runnable
 
 
 def checked(url: str) -> str:
@@ -38,7 +38,7 @@ class Alerting:
         self._running = [sink for sink in sinks if isinstance(sink, RunningSink)]
         self.alert_sink: AlertSink = MultiSink(sinks, tools.log)
 
-    def roles(self) -> Iterator[Role]:
+    def runnables(self) -> Iterator[Runnable]:
         """The tasks of the sinks."""
         for sink in self._running:
-            yield Role("alerts", sink.run)
+            yield Runnable("alerts", sink.run)

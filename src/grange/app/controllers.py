@@ -12,7 +12,7 @@ import click
 
 from grange.alerts.alerts import SinkTools
 from grange.alerts.targets import InvalidTarget
-from grange.app import collector, flags
+from grange.app import flags, gc_tuning
 from grange.app.alerting import Alerting
 from grange.app.settings import Settings
 from grange.base import log, metrics, supervision
@@ -68,7 +68,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     names = frozenset(filter(None, only.split(",")))
     import uvloop
 
-    collector.tune()
+    gc_tuning.tune()
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(
             _serve(
@@ -101,7 +101,7 @@ async def _serve(
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
     from grange.api.selectors import SelectorError
-    from grange.app.crew import NAMES, Crew, UnknownController, scheduler_for
+    from grange.app.manager import NAMES, Manager, UnknownController, scheduler_for
     from grange.client.transports.http import HTTP
     from grange.reconcile.deps import Deps
     from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
@@ -126,7 +126,7 @@ async def _serve(
 
     try:
         alerting = Alerting(webhook, SinkTools(clock, rng.fork("alerts"), logger, registry))
-        crew = Crew(
+        manager = Manager(
             FarmConfig(member=member),
             deps,
             names or frozenset(NAMES),
@@ -142,14 +142,14 @@ async def _serve(
         raise click.UsageError(str(error)) from error
     try:
         async with Nursery("controllers") as nursery:
-            for role in (*alerting.roles(), *crew.roles()):
+            for role in (*alerting.runnables(), *manager.runnables()):
                 services = supervision.services(registry)
                 supervised = supervise(
                     role.name, role.run, clock=clock, log=logger, services=services
                 )
                 nursery.start(supervised, name=role.name)
             nursery.start(informers.run(), name="informers")
-            collector.settle()
+            gc_tuning.settle()
             click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
             await stop.wait()
             click.echo("stopping: the others go on", err=True)

@@ -22,9 +22,9 @@ from grange.apiserver.listener import Limits, Listener
 from grange.app import descriptors, pki, roles
 from grange.app.datadir import make_directory
 from grange.app.explanations import Explanations
-from grange.app.host import Host
+from grange.app.local_nodes import LocalNodes
 from grange.app.renewal import Renewal
-from grange.app.role import Role
+from grange.app.runnable import Runnable
 from grange.app.settings import Settings
 from grange.base import metrics, supervision
 from grange.base.clock import Clock
@@ -143,14 +143,14 @@ class ControlPlane:
         try:
             self._keys = await self._make_keys(*pki.wanted(settings), self._clock.now())
             await self._check_address()  # before programs are taken over: failing ends them
-            async with Host(settings, clock=self._clock, log=self._log) as host:
-                await self._serve(store, host, ready, stop)
+            async with LocalNodes(settings, clock=self._clock, log=self._log) as nodes:
+                await self._serve(store, nodes, ready, stop)
         finally:
             self._application = None
             await store.close()
 
     async def _serve(
-        self, store: SQLiteStore, host: Host, ready: Callable[[], None], stop: asyncio.Event
+        self, store: SQLiteStore, nodes: LocalNodes, ready: Callable[[], None], stop: asyncio.Event
     ) -> None:
         keys = self._keys
         if keys is None:
@@ -165,7 +165,7 @@ class ControlPlane:
             rng=self._rng,
             log=self._log.bind(room="apiserver"),
             authn=tokens,
-            logs=host.logs,
+            logs=nodes.logs,
             explainer=self._why,
             metrics=self._metrics,
             service_network=service_range(str(self.settings.data_dir)),
@@ -197,8 +197,8 @@ class ControlPlane:
         await self._listen(listener)
         try:
             self.url = self.settings.address(listener.port)
-            host.api = _address_for_pods(self.url)
-            await application.publish(*host.api)
+            nodes.api = _address_for_pods(self.url)
+            await application.publish(*nodes.api)
             kubeconfig.write(
                 self.kubeconfig,
                 self.settings.context,
@@ -209,10 +209,10 @@ class ControlPlane:
             )
             async with Nursery("control plane") as nursery:
                 compactor = Compactor(store, clock=self._clock, log=self._log)
-                self._supervise(nursery, Role("compactor", compactor.run))
-                self._supervise(nursery, Role("certificate", certificate.run))
-                self._supervise(nursery, Role("event expiry", application.run))
-                self._supervise(nursery, Role("roles", lambda: self._roles(host)))
+                self._supervise(nursery, Runnable("compactor", compactor.run))
+                self._supervise(nursery, Runnable("certificate", certificate.run))
+                self._supervise(nursery, Runnable("event expiry", application.run))
+                self._supervise(nursery, Runnable("roles", lambda: self._roles(nodes)))
                 ready()
                 await stop.wait()
                 nursery.cancel()
@@ -250,13 +250,13 @@ class ControlPlane:
             remedy = "choose another address with --listen HOST:PORT"
         return CannotListen(f"{message}; {remedy}")
 
-    def _supervise(self, nursery: Nursery, role: Role) -> None:
+    def _supervise(self, nursery: Nursery, role: Runnable) -> None:
         """Run a service that is started again if it crashes; ``/readyz`` shows its state."""
         services = supervision.services(self._metrics)
         run = supervise(role.name, role.run, clock=self._clock, log=self._log, services=services)
         nursery.start(run, name=role.name)
 
-    async def _roles(self, host: Host) -> None:
+    async def _roles(self, nodes: LocalNodes) -> None:
         """Run the roles until cancelled."""
         informers = InformerFactory(
             self.client("informers"),
@@ -283,7 +283,7 @@ class ControlPlane:
         finally:
             beside.close()
         async with Nursery("roles") as nursery:
-            for role in roles.chosen(self.settings, host, deps, self._scheduler, self._why):
+            for role in roles.chosen(self.settings, nodes, deps, self._scheduler, self._why):
                 self._supervise(nursery, role)
             nursery.start(informers.run(), name="informers")
             self._settled()

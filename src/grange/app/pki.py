@@ -1,6 +1,6 @@
 """The keys of one control plane: its own CA, a server certificate and an admin token.
 
-Everything is made on first use, by ``keymaking``, and kept in the data directory (directory 0700,
+Everything is made on first use, by ``certificates``, and kept in the data directory (directory 0700,
 files 0600). The server certificate is made anew when it is near its end or lacks a name that is now
 needed; the CA and the token stay, so a kubeconfig that was handed out keeps working.
 """
@@ -70,9 +70,9 @@ async def in_process(directory: Path, names: Sequence[str], now: datetime) -> Ke
     Raises:
         KeysUnusable: the authority or the token is there and cannot be read as such.
     """
-    from grange.app import keymaking  # large, and needed once
+    from grange.app import certificates  # large, and needed once
 
-    return keymaking.ensure(directory, names=names, now=now)
+    return certificates.ensure(directory, names=names, now=now)
 
 
 async def in_child(directory: Path, names: Sequence[str], now: datetime) -> Keys:
@@ -88,12 +88,12 @@ async def in_child(directory: Path, names: Sequence[str], now: datetime) -> Keys
         child.end()
 
 
-def keymaker(directory: Path, names: Sequence[str]) -> list[str]:
+def certificates_command(directory: Path, names: Sequence[str]) -> list[str]:
     """The words that make keys; modules never come from the current directory.
 
     Otherwise a file secrets.py there would choose the admin's token.
     """
-    return [sys.executable, "-P", "-m", "grange.app.keymaking", str(directory), *names]
+    return [sys.executable, "-P", "-m", "grange.app.certificates", str(directory), *names]
 
 
 class Child:
@@ -121,7 +121,7 @@ class Child:
             names: DNS names and addresses that clients will use.
         """
         process = subprocess.Popen(  # noqa: S603  our own interpreter and module
-            keymaker(directory, names),
+            certificates_command(directory, names),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -11,15 +11,15 @@ from typing import Protocol
 from grange.api.explanation import Explanation
 from grange.api.kinds.pod import Pod
 from grange.app.explanations import Explanations
-from grange.app.host import Host
-from grange.app.role import Role
+from grange.app.local_nodes import LocalNodes
+from grange.app.runnable import Runnable
 from grange.app.settings import Settings
 from grange.reconcile.deps import Deps
 
 
 def load(settings: Settings) -> None:
     """Import the modules of the chosen roles; takes a good part of a second, so not on the loop."""
-    names = {"controllers": "grange.app.crew", "scheduler": "grange.scheduler.service"}
+    names = {"controllers": "grange.app.manager", "scheduler": "grange.scheduler.service"}
     for role, name in names.items():
         if settings.runs(role):
             import_module(name)
@@ -45,27 +45,27 @@ class SchedulerService(Protocol):
 
 def chosen(
     settings: Settings,
-    host: Host,
+    nodes: LocalNodes,
     deps: Callable[[str], Deps],
     scheduler: Callable[[Deps], SchedulerService],
     why: Explanations,
-) -> Iterator[Role]:
+) -> Iterator[Runnable]:
     """The roles that the settings ask for, in the order in which they start.
 
     Args:
         settings: say which.
-        host: this machine's nodes.
+        nodes: this machine's nodes.
         deps: tools for a role.
         scheduler: how the scheduler is made.
         why: learns of the scheduler, so that the API server can ask it.
     """
     if settings.runs("agent"):
-        yield from host.roles(deps)
+        yield from nodes.runnables(deps)
     if not settings.runs("controllers") and not settings.runs("scheduler"):
         return
     from grange.alerts.alerts import SinkTools
     from grange.app.alerting import Alerting
-    from grange.app.crew import NAMES, SCHEDULER, Crew
+    from grange.app.manager import NAMES, SCHEDULER, Manager
     from grange.reconcile.farm.config import FarmConfig
     from grange.reconcile.farm.leader_election import Service
 
@@ -78,16 +78,16 @@ def chosen(
     tools = deps("alerts")
     sink_tools = SinkTools(tools.clock, tools.rng, tools.log, tools.metrics)
     alerting = Alerting(settings.alert_webhook, sink_tools)
-    yield from alerting.roles()
+    yield from alerting.runnables()
 
     def started(tools: Deps) -> Service:
         made = scheduler(tools)
         why.add(made.names, made.explain)
         return made
 
-    yield from Crew(
+    yield from Manager(
         config, deps, frozenset(names), scheduler=started, alert_sink=alerting.alert_sink
-    ).roles()
+    ).runnables()
 
 
 def scheduler(settings: Settings) -> Callable[[Deps], SchedulerService]:

@@ -26,7 +26,7 @@ class SettingsError(GrangeError):
     """A setting is out of bounds; the message names it and what is allowed."""
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """A host and a TCP port; port 0 takes a free one."""
 
     host: str = "127.0.0.1"
@@ -37,14 +37,14 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-class AddressType(click.ParamType[Address]):
+class ListenAddressType(click.ParamType[ListenAddress]):
     """``HOST:PORT`` on the command line."""
 
     name = "host:port"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Address:
+    ) -> ListenAddress:
         """The address."""
         try:
             return parse_listen(value)
@@ -81,12 +81,12 @@ class Settings:
             shown_default="$GRANGE_DATA_DIR, or grange in the user's data directory",
         )
     )
-    listen: Address = field(
-        default=Address(),
+    listen: ListenAddress = field(
+        default=ListenAddress(),
         metadata=flag(
             "--listen",
             "Address of the API, over HTTPS; port 0 takes a free one.",
-            type=AddressType(),
+            type=ListenAddressType(),
             metavar="HOST:PORT",
         ),
     )
@@ -237,7 +237,7 @@ class Settings:
         return role not in self.disable
 
 
-def parse_listen(text: str) -> Address:
+def parse_listen(text: str) -> ListenAddress:
     """``HOST:PORT``, ``:PORT``, ``HOST`` or ``[V6]:PORT`` as an address.
 
     Raises:
@@ -247,7 +247,7 @@ def parse_listen(text: str) -> Address:
     if not separator or (text.endswith("]") and text.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
     try:
-        return Address(host.strip("[]") or "127.0.0.1", int(port))
+        return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
     except ValueError as error:
         raise SettingsError(
             f"--listen {text}: the port is not a number; write HOST:PORT, e.g. 127.0.0.1:6443"

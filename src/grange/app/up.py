@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from grange.alerts.targets import InvalidTarget
-from grange.app import alerting, collector, flags, pki, process
+from grange.app import alerting, flags, gc_tuning, pki, process
+from grange.app.daemon import NEXT, served_text, start_detached
 from grange.app.datadir import make_directory, remember_nodes, remembered_nodes
-from grange.app.detach import NEXT, detach_up, served_text
 from grange.app.locations import default_data_dir
 from grange.app.settings import Settings, SettingsError
 from grange.base import log
@@ -50,11 +50,11 @@ def command(around: Surroundings, /, *, detach: bool, output: str, **given: Any)
     except (SettingsError, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
     if detach:
-        raise SystemExit(around.run(detach_up(settings, around.clock, output)))
+        raise SystemExit(around.run(start_detached(settings, around.clock, output)))
     log.configure(level=settings.log_level, json_lines=settings.log_json)
     import uvloop
 
-    collector.tune()
+    gc_tuning.tune()
     merge_into = () if settings.no_context else around.kubeconfig
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(serve(settings, output, merge_into=merge_into))
@@ -113,7 +113,7 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
         clock=clock,
         rng=Stream.from_system(),
         log=log.Logger("up"),
-        settled=collector.settle,
+        settled=gc_tuning.settle,
         make_keys=keys.keys,
         renew_keys=pki.in_child,
     )

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from grange.app import collector
+from grange.app import gc_tuning
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger, TextFormatter, facts_of
 from grange.base.rng import Stream
@@ -180,7 +180,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_finish() -> None:
     """Look for garbage among the thousands of tests no more: that took a twentieth of their time."""
-    collector.settle()
+    gc_tuning.settle()
 
 
 def pytest_configure() -> None:

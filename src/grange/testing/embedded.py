@@ -19,7 +19,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import NotFound, Timeout
 from grange.app.controlplane import ControlPlane
-from grange.app.settings import Address, Settings
+from grange.app.settings import ListenAddress, Settings
 from grange.base.clock import LoopClock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
@@ -303,7 +303,7 @@ def cluster(
     thread = _Thread(
         Settings(
             data_dir=directory,
-            listen=Address(port=0),
+            listen=ListenAddress(port=0),
             nodes=nodes,
             disable=frozenset(disable),
             environment=environment or {"PATH": os.environ.get("PATH", os.defpath)},

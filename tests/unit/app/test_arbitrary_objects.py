@@ -12,8 +12,8 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.apiserver import storage
 from grange.apiserver.application import Application
-from grange.app.crew import Crew
-from grange.app.role import Role
+from grange.app.manager import Manager
+from grange.app.runnable import Runnable
 from grange.base import metrics
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -66,8 +66,12 @@ class Restarted:
 
         runtime = FakeRuntime(FakeMachine({"serve": Script()}), self.clock)
         agent = NodeAgent(deps("agent"), NodeConfig(name=NODE_NAME, capacity=CAPACITY), runtime)
-        crew = Crew(FarmConfig(member="up", sole_bearer=True, gather_s=0.0), deps)
-        roles = [Role("apiserver", self.application.run), Role("agent", agent.run), *crew.roles()]
+        manager = Manager(FarmConfig(member="up", sole_bearer=True, gather_s=0.0), deps)
+        roles = [
+            Runnable("apiserver", self.application.run),
+            Runnable("agent", agent.run),
+            *manager.runnables(),
+        ]
         async with Nursery("loops") as nursery:
             for role in roles:
                 states = services(self.metrics)

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from grange.app import pki, process
+from grange.app.daemon import command_line, default_interrupt, rotate
 from grange.app.datadir import (
     REMEMBERED,
     DataDirectoryUnusable,
@@ -17,7 +18,6 @@ from grange.app.datadir import (
     remember_nodes,
     remembered_nodes,
 )
-from grange.app.detach import command_line, default_interrupt, rotate
 from grange.app.down import meant
 from grange.app.locations import default_data_dir
 from grange.app.settings import Settings, SettingsError
@@ -116,7 +116,7 @@ def test_children_do_not_import_from_the_current_directory(tmp_path: Path) -> No
     words = command_line(Settings(data_dir=tmp_path, no_context=True, remove_nodes=True))
     assert words[1:4] == ["-P", "-m", "grange"]
     assert "--remove-nodes" in words
-    assert pki.keymaker(tmp_path, ("localhost",))[1:3] == ["-P", "-m"]
+    assert pki.certificates_command(tmp_path, ("localhost",))[1:3] == ["-P", "-m"]
 
 
 def test_children_can_be_interrupted_where_we_ignore_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from grange.app import flags
-from grange.app.detach import command_line
-from grange.app.settings import Address, Settings
+from grange.app.daemon import command_line
+from grange.app.settings import ListenAddress, Settings
 from grange.app.up import command as up
 
 
@@ -58,7 +58,7 @@ def test_new_flag_is_one_declaration() -> None:
         Settings(Path("/d")),
         Settings(
             Path("/with space"),
-            listen=Address("::1", 0),
+            listen=ListenAddress("::1", 0),
             tls_names=("a.example", "b.example"),
             insecure_listen=True,
             nodes=3,

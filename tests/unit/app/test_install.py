@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 from grange.api import crds, schema, yaml_documents
 from grange.api.kinds import AUDITRECORD, BUILT_IN, NAMESPACE, PODDISRUPTIONBUDGET, PODGROUP, QUEUE
 from grange.api.meta import Document
-from grange.app import controllers, crew
-from grange.app.install import manifests, rights, verb
-from grange.app.install.manifests import PARTS, BadPlan, Plan, documents
+from grange.app import controllers, manager
+from grange.app.install import manifests, rbac, verb
+from grange.app.install.manifests import PARTS, InstallPlan, InvalidInstallPlan, documents
 from grange.reconcile.farm.config import FarmConfig
 
 IMAGE = "registry.example:5000/grange:0.1.0"
-EVERYTHING = Plan(image=IMAGE)
+EVERYTHING = InstallPlan(image=IMAGE)
 OF_KUBERNETES = {"namespace", "garbagecollector", "nodelifecycle", "disruption"}
 ROLES = {"Role", "ClusterRole"}
 
@@ -26,11 +26,11 @@ def install(*words: str) -> Result:
     return CliRunner().invoke(verb.command, words)
 
 
-def found(kind: str, plan: Plan = EVERYTHING, part: str = "") -> list[Document]:
+def found(kind: str, plan: InstallPlan = EVERYTHING, part: str = "") -> list[Document]:
     return [one for one in documents(plan, part) if one["kind"] == kind]
 
 
-def the(kind: str, plan: Plan = EVERYTHING) -> Document:
+def the(kind: str, plan: InstallPlan = EVERYTHING) -> Document:
     [one] = found(kind, plan)
     return one
 
@@ -88,17 +88,17 @@ def test_the_kinds_are_those_that_kubernetes_does_not_know() -> None:
 
 def test_kinds_that_nobody_would_look_at_are_left_out() -> None:
     """Others bring a PodGroup along; whoever uses only our controllers keeps theirs."""
-    plan = Plan(image=IMAGE, controllers=("replication", "rollingupdate"))
+    plan = InstallPlan(image=IMAGE, controllers=("replication", "rollingupdate"))
     kinds = {one["spec"]["names"]["kind"] for one in found("CustomResourceDefinition", plan)}
     assert kinds == {"ReplicationController", "RollingUpdate", "AuditRecord"}
     assert "podgroups" not in str(documents(plan))
-    assert Plan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
-    assert Plan().kinds == crds.told(BUILT_IN)
+    assert InstallPlan(controllers=("scheduler",)).kinds == [PODGROUP, QUEUE]
+    assert InstallPlan().kinds == crds.told(BUILT_IN)
 
 
 def test_a_namespace_of_somebody_else_is_not_printed() -> None:
     """Whoever deletes what was printed would delete it."""
-    plan = Plan(namespace="tools", image=IMAGE)
+    plan = InstallPlan(namespace="tools", image=IMAGE)
     assert found("Namespace", plan) == []
     assert the("Namespace")["metadata"]["name"] == manifests.NAMESPACE
     places = {one["metadata"].get("namespace", "") for one in documents(plan)}
@@ -134,18 +134,18 @@ def test_uninstallable_part_is_a_usage_error_with_choices(
 
 
 def test_no_image_is_made_up() -> None:
-    with pytest.raises(BadPlan, match="publishes none"):
-        documents(Plan())
-    assert documents(Plan(), "crds")
-    assert documents(Plan(), "rbac")
+    with pytest.raises(InvalidInstallPlan, match="publishes none"):
+        documents(InstallPlan())
+    assert documents(InstallPlan(), "crds")
+    assert documents(InstallPlan(), "rbac")
 
 
-# --- rights ------------------------------------------------------------------------------------
+# --- permissions ------------------------------------------------------------------------------------
 
 
 def test_each_controller_has_rights_or_is_left_to_kubernetes() -> None:
-    assert {*rights.CONTROLLERS} | OF_KUBERNETES == {*crew.NAMES}
-    assert not {*rights.CONTROLLERS} & OF_KUBERNETES
+    assert {*rbac.CONTROLLERS} | OF_KUBERNETES == {*manager.NAMES}
+    assert not {*rbac.CONTROLLERS} & OF_KUBERNETES
 
 
 def test_no_rule_says_everything() -> None:
@@ -166,15 +166,15 @@ def test_no_resource_is_named_by_two_rules_of_a_role() -> None:
 
 
 def test_fewer_controllers_have_fewer_rights() -> None:
-    def said(plan: Plan) -> str:
+    def said(plan: InstallPlan) -> str:
         return yaml.safe_dump(documents(plan, "rbac"))
 
-    alone = said(Plan(controllers=("replication",)))
+    alone = said(InstallPlan(controllers=("replication",)))
     assert "pods/binding" not in alone
-    assert "pods/binding" in said(Plan(controllers=("scheduler",)))
+    assert "pods/binding" in said(InstallPlan(controllers=("scheduler",)))
     [role] = [
         one
-        for one in found("ClusterRole", Plan(controllers=("scheduler",)), "rbac")
+        for one in found("ClusterRole", InstallPlan(controllers=("scheduler",)), "rbac")
         if one["metadata"]["name"] == "grange-controllers"
     ]
     pods = next(rule for rule in role["rules"] if rule["resources"] == ["pods"])
@@ -251,7 +251,7 @@ def test_the_program_takes_its_arguments() -> None:
     name, *words = container["args"]
     assert name == "controllers"
     context = controllers.command.make_context(name, words)
-    assert context.params["only"].split(",") == [*rights.CONTROLLERS]
+    assert context.params["only"].split(",") == [*rbac.CONTROLLERS]
     assert context.params["schedulers"] == (manifests.SCHEDULER_NAME,)
     assert context.params["member"] == "$(POD_NAME)"
     assert {item["name"] for item in container["env"]} == {
@@ -262,13 +262,13 @@ def test_the_program_takes_its_arguments() -> None:
 
 
 def test_no_scheduler_is_named_where_none_runs() -> None:
-    plan = Plan(image=IMAGE, controllers=("replication",))
+    plan = InstallPlan(image=IMAGE, controllers=("replication",))
     [container] = the("Deployment", plan)["spec"]["template"]["spec"]["containers"]
     assert "scheduler" not in " ".join(container["args"])
 
 
 def test_several_share_the_work_and_stay_apart() -> None:
-    deployment = the("Deployment", Plan(image=IMAGE, replicas=3))["spec"]
+    deployment = the("Deployment", InstallPlan(image=IMAGE, replicas=3))["spec"]
     assert deployment["replicas"] == 3
     marks = deployment["template"]["metadata"]["labels"]
     budget = the("PodDisruptionBudget")["spec"]

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from grange.app import keymaking, pki
+from grange.app import certificates, pki
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ["localhost", "127.0.0.1", "::1"]
 
 
 def test_keys_are_private_and_stable(tmp_path: Path) -> None:
-    first = keymaking.ensure(tmp_path / "pki", names=NAMES, now=NOW)
-    second = keymaking.ensure(tmp_path / "pki", names=NAMES, now=NOW + timedelta(days=1))
+    first = certificates.ensure(tmp_path / "pki", names=NAMES, now=NOW)
+    second = certificates.ensure(tmp_path / "pki", names=NAMES, now=NOW + timedelta(days=1))
     assert first == second
     assert len(first.token) >= 40
     for path in (tmp_path / "pki").iterdir():
@@ -26,7 +26,7 @@ def test_keys_are_private_and_stable(tmp_path: Path) -> None:
 def test_server_certificate_is_signed_and_names_every_address(
     tmp_path: Path,
 ) -> None:
-    keys = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    keys = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     authority = x509.load_pem_x509_certificate(keys.ca_pem)
     server = x509.load_pem_x509_certificate(keys.server_certificate.read_bytes())
     server.verify_directly_issued_by(authority)
@@ -38,23 +38,23 @@ def test_server_certificate_is_signed_and_names_every_address(
 def test_server_certificate_is_renewed_and_authority_stays(
     tmp_path: Path,
 ) -> None:
-    first = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    first = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     before = first.server_certificate.read_bytes()
-    later = keymaking.ensure(tmp_path, names=NAMES, now=NOW + timedelta(days=340))
+    later = certificates.ensure(tmp_path, names=NAMES, now=NOW + timedelta(days=340))
     assert later.server_certificate.read_bytes() != before
     assert later.ca_pem == first.ca_pem
     assert later.token == first.token
 
 
 def test_a_new_name_makes_a_new_server_certificate(tmp_path: Path) -> None:
-    first = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    first = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     before = first.server_certificate.read_bytes()
-    keymaking.ensure(tmp_path, names=[*NAMES, "grange.example"], now=NOW)
+    certificates.ensure(tmp_path, names=[*NAMES, "grange.example"], now=NOW)
     assert first.server_certificate.read_bytes() != before
 
 
 def test_server_context_refuses_old_tls(tmp_path: Path) -> None:
-    context = keymaking.ensure(tmp_path, names=NAMES, now=NOW).server_context()
+    context = certificates.ensure(tmp_path, names=NAMES, now=NOW).server_context()
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
@@ -70,26 +70,26 @@ def test_server_context_refuses_old_tls(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_keys_are_named_with_the_remedy(tmp_path: Path, name: str, content: bytes) -> None:
-    keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(pki.KeysUnusable, match=rf"{name}.*restore it"):
-        keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+        certificates.ensure(tmp_path, names=NAMES, now=NOW)
     assert (tmp_path / name).read_bytes() == content
 
 
 @pytest.mark.parametrize("name", ["server.crt", "server.key"])
 def test_a_damaged_server_certificate_is_made_anew(tmp_path: Path, name: str) -> None:
-    first = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    first = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / name).write_bytes(b"no key")
-    again = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    again = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     assert again == first
     again.server_context()
 
 
 def test_a_server_certificate_of_another_authority_is_made_anew(tmp_path: Path) -> None:
-    first = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    first = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / "ca.key").unlink()
-    again = keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    again = certificates.ensure(tmp_path, names=NAMES, now=NOW)
     assert again.ca_pem != first.ca_pem
     server = x509.load_pem_x509_certificate(again.server_certificate.read_bytes())
     server.verify_directly_issued_by(x509.load_pem_x509_certificate(again.ca_pem))
@@ -103,7 +103,7 @@ async def test_keys_from_a_child_are_those_of_this_process(tmp_path: Path) -> No
 
 
 async def test_what_a_child_finds_damaged_is_told_here(tmp_path: Path) -> None:
-    keymaking.ensure(tmp_path, names=NAMES, now=NOW)
+    certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / "ca.key").write_bytes(b"not a key")
     child = pki.Child.start(tmp_path, NAMES)
     with pytest.raises(pki.KeysUnusable, match=r"ca\.key.*restore it"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from grange.app import keymaking, pki
+from grange.app import certificates, pki
 from grange.app.pki import Keys, KeysUnusable
 from grange.app.renewal import Renewal
 from grange.base.clock import Clock
@@ -39,7 +39,7 @@ async def test_certificate_is_valid_at_any_time(
 ) -> None:
     names = ["localhost"]
     long_ago = clock.now() - timedelta(days=350)
-    keys = keymaking.ensure(tmp_path, names=names, now=long_ago)
+    keys = certificates.ensure(tmp_path, names=names, now=long_ago)
     context, failures = keys.server_context(), [KeysUnusable("full"), OSError("full")]
 
     async def renew(now: datetime) -> Keys:

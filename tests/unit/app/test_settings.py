@@ -7,14 +7,14 @@ import pytest
 from grange.app import machine, pki, process, up
 from grange.app.flags import given
 from grange.app.locations import default_data_dir, kubeconfig_paths, service_account
-from grange.app.settings import Address, Settings, SettingsError, parse_listen
+from grange.app.settings import ListenAddress, Settings, SettingsError, parse_listen
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"disable": frozenset({"schedular"})}, "schedular.*scheduler, controllers"),
-        ({"listen": Address(port=70000)}, "70000"),
+        ({"listen": ListenAddress(port=70000)}, "70000"),
         ({"nodes": 0}, "--nodes 0"),
         ({"nodes": 100_000}, "between 1 and"),
     ],
@@ -43,7 +43,7 @@ def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
 def test_only_this_machine_is_served_unless_it_is_asked_for(tmp_path: Path) -> None:
     """Whoever has the token runs programs here, so no network sees the door by default."""
     assert Settings(data_dir=tmp_path).host == "127.0.0.1"
-    assert Settings(data_dir=tmp_path).listen == Address("127.0.0.1", 6443)
+    assert Settings(data_dir=tmp_path).listen == ListenAddress("127.0.0.1", 6443)
     context = up.command.make_context("up", [])
     assert "listen" not in given(Settings, context.params)
 
@@ -117,9 +117,9 @@ def test_a_pod_is_told_of_its_cluster_by_its_environment() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "host.example"])  # noqa: S104  not bound
 def test_listening_beyond_loopback_needs_a_name_or_a_stated_risk(tmp_path: Path, host: str) -> None:
     with pytest.raises(SettingsError, match=r"--tls-san NAME.*--insecure-listen"):
-        Settings(data_dir=tmp_path, listen=Address(host))
-    Settings(data_dir=tmp_path, listen=Address(host), insecure_listen=True)
-    named = Settings(data_dir=tmp_path, listen=Address(host), tls_names=("api.example",))
+        Settings(data_dir=tmp_path, listen=ListenAddress(host))
+    Settings(data_dir=tmp_path, listen=ListenAddress(host), insecure_listen=True)
+    named = Settings(data_dir=tmp_path, listen=ListenAddress(host), tls_names=("api.example",))
     assert "api.example" in pki.wanted(named)[1]
 
 
@@ -135,6 +135,6 @@ def test_listening_beyond_loopback_needs_a_name_or_a_stated_risk(tmp_path: Path,
 def test_kubeconfig_names_an_address_that_can_be_reached(
     tmp_path: Path, host: str, url: str
 ) -> None:
-    settings = Settings(data_dir=tmp_path, listen=Address(host), insecure_listen=True)
+    settings = Settings(data_dir=tmp_path, listen=ListenAddress(host), insecure_listen=True)
     assert settings.address(1) == url
     assert not {"0.0.0.0", "::"} & set(pki.wanted(settings)[1])  # noqa: S104  not bound

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from grange.app.simulate import openb, plot, policies, verb
-from grange.app.simulate.replay import Replay, Run, by_load, by_time, inflation
+from grange.app.simulate.replay import Replay, ReplayRun, by_load, by_time, inflation
 from grange.app.simulate.trace import Trace, TraceError, kinds
 from grange.base.clock import LoopClock
 from grange.base.errors import GrangeError
@@ -93,7 +93,7 @@ def test_no_device_is_ever_given_twice(log: Logger) -> None:
     workload = kinds([item.pod for item in trace.arrivals])
     for name in policies.NAMES:
         replay = Replay(trace, policies.profile(name, workload, 1), Workload(workload), log)
-        run = Run(name, 1, replay.resource)
+        run = ReplayRun(name, 1, replay.resource)
         replay.play(inflation(trace, 1, 1.3), run, by_load())
         assert run.placed > 100
         for entry in replay.cache.snapshot().nodes.values():
@@ -348,7 +348,7 @@ def test_points_by_time_are_few(log: Logger) -> None:
     trace = Trace(openb.read_nodes(EXAMPLE / "nodes.csv"), openb.read_pods(EXAMPLE / "pods.csv"))
     workload = kinds([item.pod for item in trace.arrivals])
     replay = Replay(trace, policies.profile("best-fit", workload, 1), Workload(workload), log)
-    run = Run("best-fit", 1, replay.resource)
+    run = ReplayRun("best-fit", 1, replay.resource)
     replay.play(iter(trace.arrivals), run, by_time(trace.arrivals))
     assert 50 < len(run.points) <= 202
     assert run.points[-1].allocated == 0.0

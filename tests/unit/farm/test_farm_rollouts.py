@@ -4,7 +4,7 @@ from tests.unit.farm.farmhands import NAMESPACE, create
 
 from grange.alerts.sinks import MemorySink
 from grange.api.kinds import ROLLINGUPDATE
-from grange.app.crew import Crew
+from grange.app.manager import Manager
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
@@ -17,11 +17,11 @@ class Process:
 
     def __init__(self, deps: Deps, name: str, sink: MemorySink) -> None:
         names = frozenset({"rollingupdate"})
-        self._crew = Crew(FarmConfig(member=name), lambda _: deps, names, alert_sink=sink)
+        self._crew = Manager(FarmConfig(member=name), lambda _: deps, names, alert_sink=sink)
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            for role in self._crew.roles():
+            for role in self._crew.runnables():
                 nursery.start(role.run(), name=role.name)
 
 

@@ -7,7 +7,7 @@ from grange.alerts.sinks import MemorySink
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document, ObjectMeta
-from grange.app.crew import Crew
+from grange.app.manager import Manager
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
@@ -21,7 +21,7 @@ class Process:
     """A crew that does replication alone, or what it is told."""
 
     def __init__(self, deps: Deps, sink: MemorySink, *names: str) -> None:
-        self._crew = Crew(
+        self._crew = Manager(
             FarmConfig(member="a"),
             lambda _: deps,
             frozenset(names or {"replication"}),
@@ -30,7 +30,7 @@ class Process:
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            for role in self._crew.roles():
+            for role in self._crew.runnables():
                 nursery.start(role.run(), name=role.name)
 
 

@@ -1,1 +1,1 @@
-"""What a Kubernetes cluster is given to run Grange: our kinds, rights, and a Deployment, as manifests."""
+"""What a Kubernetes cluster is given to run Grange: our kinds, permissions, and a Deployment, as manifests."""

@@ -8,7 +8,7 @@ from grange.api import crds, names
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.app.install import people, rights
+from grange.app.install import rbac, user_roles
 from grange.base.errors import GrangeError
 
 NAMESPACE = "grange-system"
@@ -25,57 +25,59 @@ _USER = 65532  # of no use to anybody; images that say nothing would run as root
 _GRACE_S = 30
 
 
-class BadPlan(GrangeError):
+class InvalidInstallPlan(GrangeError):
     """What was asked for cannot be installed; the message names the option and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InstallPlan:
     """What is to be installed.
 
     Attributes:
         namespace: where the controllers run.
         image: of a container that has ``grange`` on its path; empty where none is started.
         replicas: how many processes share the work.
-        controllers: which of ``rights.CONTROLLERS`` they run.
+        controllers: which of ``rbac.CONTROLLERS`` they run.
     """
 
     namespace: str = NAMESPACE
     image: str = ""
     replicas: int = 2
-    controllers: tuple[str, ...] = rights.CONTROLLERS
+    controllers: tuple[str, ...] = rbac.CONTROLLERS
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         problem = names.check_dns_label(self.namespace)
         if problem is not None:
-            raise BadPlan(f"--namespace {self.namespace}: {problem}")
+            raise InvalidInstallPlan(f"--namespace {self.namespace}: {problem}")
         if self.image != self.image.strip() or any(map(str.isspace, self.image)):
-            raise BadPlan(f"--image {self.image!r}: a reference to an image has no blanks")
-        known = ", ".join(rights.CONTROLLERS)
+            raise InvalidInstallPlan(
+                f"--image {self.image!r}: a reference to an image has no blanks"
+            )
+        known = ", ".join(rbac.CONTROLLERS)
         for name in self.controllers:
-            if name not in rights.CONTROLLERS:
-                raise BadPlan(
+            if name not in rbac.CONTROLLERS:
+                raise InvalidInstallPlan(
                     f"--controllers {name}: of our controllers a cluster of Kubernetes can use "
                     f"{known}; what else there is to do it does itself"
                 )
         if not self.controllers:
-            raise BadPlan(f"--controllers: name one at least of {known}")
+            raise InvalidInstallPlan(f"--controllers: name one at least of {known}")
 
     @property
     def kinds(self) -> list[AnyKind]:
         """Our kinds, but for those that only controllers which are left out would look at."""
-        wanted = {right.kind for right in self.rights}
-        left_out = {right.kind for right in rights.of(rights.CONTROLLERS)} - wanted
+        wanted = {permission.kind for permission in self.permissions}
+        left_out = {permission.kind for permission in rbac.of(rbac.CONTROLLERS)} - wanted
         return [info for info in crds.told(BUILT_IN) if info not in left_out]
 
     @property
-    def rights(self) -> list[rights.Right]:
+    def permissions(self) -> list[rbac.Permission]:
         """What the controllers may do."""
-        return [*rights.of(self.controllers)]
+        return [*rbac.of(self.controllers)]
 
 
-def documents(plan: Plan, part: str = "") -> list[Document]:
+def documents(plan: InstallPlan, part: str = "") -> list[Document]:
     """What to apply, in the order in which it is needed.
 
     Args:
@@ -83,13 +85,13 @@ def documents(plan: Plan, part: str = "") -> list[Document]:
         part: one of ``PARTS``; empty for everything.
 
     Raises:
-        BadPlan: the Deployment is asked for, and no image.
+        InvalidInstallPlan: the Deployment is asked for, and no image.
     """
     makers = [PARTS[part]] if part else PARTS.values()
     return [document for make in makers for document in make(plan)]
 
 
-def _crds(plan: Plan) -> Iterator[Document]:
+def _crds(plan: InstallPlan) -> Iterator[Document]:
     """Our kinds."""
     for info in plan.kinds:
         document = crds.definition(info)
@@ -97,28 +99,28 @@ def _crds(plan: Plan) -> Iterator[Document]:
         yield document
 
 
-def _rbac(plan: Plan) -> Iterator[Document]:
+def _rbac(plan: InstallPlan) -> Iterator[Document]:
     """Who the controllers are, and what they and the cluster's people may do."""
     if plan.namespace == NAMESPACE:  # others belong to somebody, who may delete what we print
         yield _object("v1", "Namespace", NAMESPACE)
     account = _object("v1", "ServiceAccount", _NAME, plan.namespace)
     yield {**account, "automountServiceAccountToken": False}
-    for where in rights.namespaces(plan.rights):
+    for where in rbac.namespaces(plan.permissions):
         kind = "Role" if where else "ClusterRole"
-        granted = [right for right in plan.rights if right.namespace == where]
-        yield {**_object(f"{_RBAC}/v1", kind, _NAME, where), "rules": rights.rules(granted)}
+        granted = [permission for permission in plan.permissions if permission.namespace == where]
+        yield {**_object(f"{_RBAC}/v1", kind, _NAME, where), "rules": rbac.rules(granted)}
         yield {
             **_object(f"{_RBAC}/v1", f"{kind}Binding", _NAME, where),
             "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": _NAME},
             "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": plan.namespace}],
         }
-    yield from people.roles(plan.kinds, _LABELS)
+    yield from user_roles.roles(plan.kinds, _LABELS)
 
 
-def _deployment(plan: Plan) -> Iterator[Document]:
+def _deployment(plan: InstallPlan) -> Iterator[Document]:
     """The controllers."""
     if not plan.image:
-        raise BadPlan(
+        raise InvalidInstallPlan(
             "--image: name the image to run. Grange publishes none: build one of this version "
             f"({__version__}) as docs/install.md says, push it where your nodes can fetch it, and "
             "name it here; --only crds and --only rbac need none"
@@ -145,7 +147,7 @@ def _deployment(plan: Plan) -> Iterator[Document]:
     }
 
 
-PARTS: Mapping[str, Callable[[Plan], Iterator[Document]]] = {
+PARTS: Mapping[str, Callable[[InstallPlan], Iterator[Document]]] = {
     "crds": _crds,
     "rbac": _rbac,
     "deployment": _deployment,
@@ -159,7 +161,7 @@ def _object(version: str, kind: str, name: str, namespace: str = "") -> Document
     return {"apiVersion": version, "kind": kind, "metadata": meta}
 
 
-def _pod(plan: Plan) -> Document:
+def _pod(plan: InstallPlan) -> Document:
     """One member of the farm."""
     return {
         "serviceAccountName": _NAME,
@@ -196,7 +198,7 @@ def _pod(plan: Plan) -> Document:
     }
 
 
-def _container(plan: Plan) -> Document:
+def _container(plan: InstallPlan) -> Document:
     arguments = ["controllers", f"--only={','.join(plan.controllers)}"]
     if "scheduler" in plan.controllers:
         arguments.append(f"--scheduler-name={SCHEDULER_NAME}")

@@ -5,8 +5,8 @@ from typing import Any
 import click
 import yaml
 
-from grange.app.install import manifests, rights
-from grange.app.install.manifests import BadPlan, Plan
+from grange.app.install import manifests, rbac
+from grange.app.install.manifests import InstallPlan, InvalidInstallPlan
 from grange.cli import options
 from grange.cli.command import Command
 from grange.cli.printers import documents
@@ -40,7 +40,7 @@ from grange.cli.printers import documents
 )
 @click.option(
     "--controllers",
-    default=",".join(rights.CONTROLLERS),
+    default=",".join(rbac.CONTROLLERS),
     show_default=True,
     metavar="NAME,…",
     help="What they run; it decides what they may do, and which kinds are printed.",
@@ -62,9 +62,9 @@ def command(
     """
     chosen = tuple(dict.fromkeys(filter(None, controllers.split(","))))
     try:
-        plan = Plan(namespace=namespace, image=image, replicas=replicas, controllers=chosen)
+        plan = InstallPlan(namespace=namespace, image=image, replicas=replicas, controllers=chosen)
         found = manifests.documents(plan, only or "")
-    except BadPlan as error:
+    except InvalidInstallPlan as error:
         raise click.UsageError(str(error)) from error
     if output == "json":
         whole = {"apiVersion": "v1", "kind": "List", "items": found}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from grange.api.gpus import GPU_MILLI
-from grange.app.simulate.replay import Point, Run
+from grange.app.simulate.replay import ReplayPoint, ReplayRun
 from grange.app.simulate.report import policies
 
 # Told apart also by those who do not see all colours (after Okabe and Ito, 2008).
@@ -17,7 +17,7 @@ _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _Pairs = list[tuple[float, float]]
 
 
-def draw(runs: Sequence[Run], title: str, *, by_load: bool) -> str:
+def draw(runs: Sequence[ReplayRun], title: str, *, by_load: bool) -> str:
     """The picture.
 
     Args:
@@ -27,7 +27,7 @@ def draw(runs: Sequence[Run], title: str, *, by_load: bool) -> str:
     """
     gpus = bool(runs) and runs[0].resource == GPU_MILLI
     what = "GPUs" if gpus else "CPUs"
-    panels: list[tuple[str, Callable[[Point], float]]] = [
+    panels: list[tuple[str, Callable[[ReplayPoint], float]]] = [
         (f"{what} allocated, % of capacity", lambda point: 100 * point.allocated)
     ]
     if gpus:
@@ -66,7 +66,9 @@ def _dashed(at: int) -> str:
     return ' stroke-dasharray="6 3"' if at >= len(_COLOURS) else ""
 
 
-def _axis(runs: Sequence[Run], *, by_load: bool) -> tuple[Callable[[Point], float], str]:
+def _axis(
+    runs: Sequence[ReplayRun], *, by_load: bool
+) -> tuple[Callable[[ReplayPoint], float], str]:
     if by_load:
         return lambda point: 100 * point.requested, "requested, % of capacity"
     last = max((point.at_s for run in runs for point in run.points), default=0.0)

@@ -35,7 +35,7 @@ _TURNS_MAX = 1_000_000  # of the scheduler at one moment, as a guard against a c
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ReplayPoint:
     """The cluster at one moment; shares are of what all nodes offer, 1.0 being all of it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Point:
 
 
 @dataclass(slots=True)
-class Run:
+class ReplayRun:
     """What came of a run.
 
     Attributes:
@@ -74,7 +74,7 @@ class Run:
     policy: str
     seed: int
     resource: str
-    points: list[Point] = field(default_factory=list)
+    points: list[ReplayPoint] = field(default_factory=list)
     pods: int = 0
     placed: int = 0
     unplaced: int = 0
@@ -169,7 +169,7 @@ class Replay:
     def play(
         self,
         arrivals: Iterator[Arrival],
-        run: Run,
+        run: ReplayRun,
         sample: Callable[["Replay"], bool],
     ) -> None:
         """Until nobody comes or leaves any more.
@@ -209,7 +209,7 @@ class Replay:
         """What the pods that are there ask for, as a share."""
         return self._asked / self._total if self._total else 0.0
 
-    def point(self) -> Point:
+    def point(self) -> ReplayPoint:
         """The cluster now."""
         fragmented = 0.0
         if self._workload is not None and self._total:
@@ -221,7 +221,7 @@ class Replay:
             lost = int(self._workload.fragmentation_rows(cpu, left).sum())
             fragmented = lost / self._workload.number / self._total
         given = self._given / self._total if self._total else 0.0
-        return Point(self.now, self.requested, given, fragmented, len(self._waiting))
+        return ReplayPoint(self.now, self.requested, given, fragmented, len(self._waiting))
 
     def _advance(self, coming: Arrival | None) -> bool:
         """To the next event; False when nothing can happen any more."""
@@ -238,7 +238,7 @@ class Replay:
         self.now = max(self.now, min(moments))
         return True
 
-    def _come(self, arrival: Arrival, run: Run) -> None:
+    def _come(self, arrival: Arrival, run: ReplayRun) -> None:
         pod = arrival.pod
         if pod.spec.scheduler_name not in self._names:
             spec = msgspec.structs.replace(pod.spec, scheduler_name=min(self._names))
@@ -253,7 +253,7 @@ class Replay:
         self._given -= amount(pod, self.resource)
         self._handlers.pod_deleted(pod)
 
-    def _decide(self, run: Run) -> None:
+    def _decide(self, run: ReplayRun) -> None:
         for _ in range(_TURNS_MAX):
             outcome = self._cycle.run_one(self.now)
             if outcome is None:
@@ -263,7 +263,7 @@ class Replay:
             elif isinstance(outcome, Unschedulable):
                 self._last[outcome.queued.uid] = _summary(outcome)
 
-    def _settle(self, placed: Assumed, run: Run) -> None:
+    def _settle(self, placed: Assumed, run: ReplayRun) -> None:
         pod = placed.info.pod
         arrival, since = self._waiting.pop(placed.uid)
         self._last.pop(placed.uid, None)

@@ -5,21 +5,21 @@ from statistics import fmean
 
 from grange.api.gpus import GPU_MILLI
 from grange.api.meta import Document
-from grange.app.simulate.replay import Point, Run
+from grange.app.simulate.replay import ReplayPoint, ReplayRun
 from grange.cli.printers import table
 
 
-def policies(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def policies(runs: Sequence[ReplayRun]) -> dict[str, list[ReplayRun]]:
     """The runs of each policy, policies in the order in which they were asked for."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[ReplayRun]] = {}
     for run in runs:
         found.setdefault(run.policy, []).append(run)
     return found
 
 
-def peak(run: Run) -> Point:
+def peak(run: ReplayRun) -> ReplayPoint:
     """The moment when most was allocated; nothing at all for a run without points."""
-    nothing = Point(0.0, 0.0, 0.0, 0.0, 0)
+    nothing = ReplayPoint(0.0, 0.0, 0.0, 0.0, 0)
     return max(run.points, key=lambda point: (point.allocated, -point.at_s), default=nothing)
 
 
@@ -37,7 +37,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def as_table(runs: Sequence[Run]) -> str:
+def as_table(runs: Sequence[ReplayRun]) -> str:
     """One line a policy: means over its runs."""
     header = ["POLICY", "LOAD", "ALLOCATED", "FRAGMENTED", "PLACED", "UNPLACED", "WAIT P99"]
     rows = []
@@ -58,7 +58,7 @@ def as_table(runs: Sequence[Run]) -> str:
     return "\n".join(table.render([header, *rows]))
 
 
-def as_document(runs: Sequence[Run], *, nodes: int) -> Document:
+def as_document(runs: Sequence[ReplayRun], *, nodes: int) -> Document:
     """Everything, for other programs. Shares are of what all nodes offer."""
     return {
         "nodes": nodes,

@@ -8,7 +8,7 @@ import click
 
 from grange.api import codec
 from grange.app.simulate import manifests, openb, plot, policies, report
-from grange.app.simulate.replay import Replay, Run, by_load, by_time, inflation
+from grange.app.simulate.replay import Replay, ReplayRun, by_load, by_time, inflation
 from grange.app.simulate.trace import Arrival, Trace, TraceError, kinds
 from grange.base.clock import Clock
 from grange.cli.command import Command
@@ -93,7 +93,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
         for number in range(seed, seed + seeds):
             configured = policies.profile(name, workload, number)
             replay = Replay(trace, configured, Workload(workload), around.log)
-            run = Run(name, number, replay.resource)
+            run = ReplayRun(name, number, replay.resource)
             if inflate is None:
                 arrivals: Iterator[Arrival] = iter(trace.arrivals)
                 sample = by_time(trace.arrivals)

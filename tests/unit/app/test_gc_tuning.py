@@ -2,14 +2,14 @@
 
 import gc
 
-from grange.app import collector
+from grange.app import gc_tuning
 
 
 def test_tuning_makes_the_collector_look_less_often() -> None:
     """A server that looks after every 700 allocations spends a sixth of its time looking."""
     before = gc.get_threshold()
     try:
-        collector.tune()
+        gc_tuning.tune()
         assert gc.isenabled()
         assert gc.get_threshold()[0] >= 10 * before[0]
     finally:
@@ -32,7 +32,7 @@ def test_settling_keeps_no_garbage_and_skips_old_objects() -> None:
     """Garbage that is frozen would stay for ever."""
     Ring()
     frozen = gc.get_freeze_count()
-    collector.settle()  # not undone: the tests were frozen before, and are to stay so
+    gc_tuning.settle()  # not undone: the tests were frozen before, and are to stay so
     assert Ring.gone
     assert gc.get_freeze_count() > frozen
     assert len(gc.get_objects()) < gc.get_freeze_count() / 10

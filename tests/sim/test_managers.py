@@ -7,7 +7,7 @@ from tests.sim.test_replication import BAD_NETWORK, MOST, NODES, crashes, kept, 
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
 from grange.api.status import ApiError
-from grange.app.crew import Crew
+from grange.app.manager import Manager
 from grange.base.clock import LoopClock, SkewedClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -28,11 +28,11 @@ class Process:
 
     def __init__(self, deps: Deps, name: str) -> None:
         self._deps = deps
-        self._crew = Crew(FarmConfig(member=name), lambda _: deps)
+        self._manager = Manager(FarmConfig(member=name), lambda _: deps)
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            for role in self._crew.roles():
+            for role in self._manager.runnables():
                 clock, log = self._deps.clock, self._deps.log
                 nursery.start(supervise(role.name, role.run, clock=clock, log=log))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class Runnable:
     """One service.
 
     Attributes:

@@ -30,9 +30,9 @@ from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.meta import Document, controller_of
-from grange.app.crew import Crew, scheduler_for
-from grange.app.install import rights
+from grange.app.install import rbac
 from grange.app.install.manifests import SCHEDULER_NAME
+from grange.app.manager import Manager, scheduler_for
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -58,7 +58,7 @@ class Process:
 
     def __init__(self, deps: Deps, member: str, names: frozenset[str], group: str) -> None:
         self._deps = deps
-        self._crew = Crew(
+        self._manager = Manager(
             FarmConfig(member=member, group=group),
             lambda _: deps,
             names,
@@ -67,7 +67,7 @@ class Process:
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            for role in self._crew.roles():
+            for role in self._manager.runnables():
                 clock, log = self._deps.clock, self._deps.log
                 nursery.start(supervise(role.name, role.run, clock=clock, log=log))
 
@@ -78,7 +78,7 @@ class Cluster:
     def __init__(self, world: World, names: frozenset[str]) -> None:
         self.world = world
         self.client = world.client
-        self.server = Kubernetes(rights.of(names))
+        self.server = Kubernetes(rbac.of(names))
         self.kubelets: list[Kubelet] = []
         self._names = names
         world.taps.append(self._way)
@@ -97,8 +97,8 @@ class Cluster:
         self.world.add("kube-controller-manager", GarbageCollector)
         self.world.add("kube-disruption-controller", DisruptionController)
         simulated_nodes.add_scheduler(self.world, KUBE_SCHEDULER)
-        others = frozenset(rights.CONTROLLERS) - self._names
-        if others:  # somebody has to do it, with all rights
+        others = frozenset(rbac.CONTROLLERS) - self._names
+        if others:  # somebody has to do it, with all permissions
             process = partial(Process, member="other", names=others, group="others")
             self.world.add("others", process)
         for member in ("one", "two"):
@@ -329,7 +329,7 @@ STORIES: Mapping[str, tuple[int, Story]] = {
 }
 
 
-@pytest.mark.parametrize("name", rights.CONTROLLERS)
+@pytest.mark.parametrize("name", rbac.CONTROLLERS)
 async def test_each_controller_uses_its_rights_and_asks_for_no_more(
     name: str, clock: LoopClock, rng: Stream, log: Logger
 ) -> None:
@@ -342,8 +342,8 @@ async def test_each_controller_uses_its_rights_and_asks_for_no_more(
         server = cluster.server
         assert sorted({*server.wrongs}) == []
         assert all(kubelet.silenced for kubelet in cluster.kubelets), "plain Leases were judged by"
-        unseen = granted(right for right in rights.of({name}) if right.unseen)
-        unused = sorted(granted(rights.of({name})) - server.used - unseen)
+        unseen = granted(permission for permission in rbac.of({name}) if permission.unseen)
+        unused = sorted(granted(rbac.of({name})) - server.used - unseen)
         assert unused == [], f"never used: {unused}"
         assert sorted(unseen & server.used) == [], "a story shows it after all"
 
@@ -353,7 +353,7 @@ async def test_all_of_them_together_ask_for_no_more(
 ) -> None:
     """As the Deployment runs them."""
     async with simulated(clock=LoopClock(EPOCH), rng=rng, log=log) as world:
-        cluster = Cluster(world, frozenset(rights.CONTROLLERS))
+        cluster = Cluster(world, frozenset(rbac.CONTROLLERS))
         await cluster.populate(MANY)
         await hand_over(cluster)
         assert sorted({*cluster.server.wrongs}) == []

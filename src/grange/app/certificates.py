@@ -1,7 +1,7 @@
 """Making keys: an authority, a server certificate that it signs, and a token.
 
 Apart from ``pki`` because the library behind it is large: a server that serves for weeks needs it
-for a tenth of a second. Run as a program (``python -m grange.app.keymaking DIRECTORY NAME…``) it makes
+for a tenth of a second. Run as a program (``python -m grange.app.certificates DIRECTORY NAME…``) it makes
 what is missing and exits; what is wrong is said on standard error, with exit code 1.
 """
 

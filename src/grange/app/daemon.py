@@ -48,7 +48,7 @@ def served_text(data_dir: Path, served: process.Served) -> str:
     return terminal.json_text(facts)
 
 
-async def detach_up(settings: Settings, clock: Clock, output: str = "") -> int:
+async def start_detached(settings: Settings, clock: Clock, output: str = "") -> int:
     """Start it in a session of its own and wait until it is ready.
 
     Args:

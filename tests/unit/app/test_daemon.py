@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grange.app import process
-from grange.app.detach import AlreadyServed, command_line, detach_up
+from grange.app.daemon import AlreadyServed, command_line, start_detached
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 
@@ -16,7 +16,7 @@ async def test_a_directory_that_is_served_is_refused_and_its_log_stays(
     (tmp_path / "up.log").write_text("what the server says\n")
     process.record(tmp_path, "https://127.0.0.1:1")
     with pytest.raises(AlreadyServed, match=r"https://127\.0\.0\.1:1.*grange down --data-dir"):
-        await detach_up(Settings(data_dir=tmp_path, no_context=True), clock)
+        await start_detached(Settings(data_dir=tmp_path, no_context=True), clock)
     assert (tmp_path / "up.log").read_text() == "what the server says\n"
 
 

@@ -14,7 +14,7 @@ from grange.agent.service import NodeAgent, end_other_nodes
 from grange.api.kinds import NODE
 from grange.api.status import NotFound
 from grange.app import machine
-from grange.app.role import Role
+from grange.app.runnable import Runnable
 from grange.app.settings import Settings
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -26,7 +26,7 @@ MACHINE_LABEL = "grange.dev/machine"  # on every node that this program presents
 _STOP_GRACE_S = 30.0  # the usual grace period of a pod; programs that end sooner cost no waiting
 
 
-class Host(AbstractAsyncContextManager["Host"]):
+class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
     """Runs pods on this machine.
 
     Entering takes over the processes that an earlier control plane on the same data directory left
@@ -85,11 +85,11 @@ class Host(AbstractAsyncContextManager["Host"]):
         finally:
             self._offload.close()
 
-    def roles(self, deps: Callable[[str], Deps]) -> Iterator[Role]:
+    def runnables(self, deps: Callable[[str], Deps]) -> Iterator[Runnable]:
         """An agent for each node that the machine is presented as."""
         if self._runtime is None:
             return
-        yield Role("former nodes", lambda: self._delete_former_nodes(deps("nodes").client))
+        yield Runnable("former nodes", lambda: self._delete_former_nodes(deps("nodes").client))
         variables = service_account.api_variables(*self.api) if self.api is not None else {}
         for share in self._shares:
             config = NodeConfig(
@@ -99,7 +99,7 @@ class Host(AbstractAsyncContextManager["Host"]):
                 environment={**self._settings.environment, **variables},
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
-            yield Role(f"agent {share.name}", agent.run)
+            yield Runnable(f"agent {share.name}", agent.run)
 
     async def _delete_former_nodes(self, client: Client) -> None:
         """Delete the nodes that an earlier run with a larger ``--nodes`` left behind."""

@@ -14,7 +14,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, controller_of
 from grange.api.scheme import KindInfo
-from grange.app.role import Role
+from grange.app.runnable import Runnable
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
@@ -32,7 +32,7 @@ from grange.reconcile.farm.member import Member
 
 SCHEDULER = "scheduler"
 NAMES = (*(name for name, _ in TABLE), SCHEDULER)
-"""What a crew can do."""
+"""The controllers that a manager can run."""
 
 # The services carry out what the API has accepted already: a namespace or an owner is gone. Their
 # budget stops what runs away, and not the deletion of something large.
@@ -67,7 +67,7 @@ def scheduler_for(names: frozenset[str]) -> Callable[[Deps], Service]:
     return made
 
 
-class Crew:
+class Manager:
     """What one process does for the cluster.
 
     Args:
@@ -101,10 +101,10 @@ class Crew:
         tools = deps("farm")
         self._pods = tools.informers.informer(POD)
         self.member = Member(tools, config, alert_sink=alert_sink)
-        self._roles: list[Role] = []
+        self._runnables: list[Runnable] = []
         for name in SHARED:
             if name in names:
-                self._roles.append(Role(name, self._shared(name, selector).run))
+                self._runnables.append(Runnable(name, self._shared(name, selector).run))
         services = dict(self._services())
         if services:
             bereft: dict[Danger, Callable[[], int | None]] = {}
@@ -113,14 +113,14 @@ class Crew:
             if NODES in services:  # deletes what has lost its node
                 bereft[Danger.NODELESS] = self._stranded_seen_by(tools)
             singletons = Singletons(self.member, config, deps, services, _SERVICES, bereft=bereft)
-            self._roles.append(Role("services", singletons.run))
+            self._runnables.append(Runnable("services", singletons.run))
             if ROLLOUTS in services:
                 self._watch_rollouts(singletons, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}"))
 
-    def roles(self) -> Iterator[Role]:
+    def runnables(self) -> Iterator[Runnable]:
         """What is to be run, in this order."""
-        yield from self._roles
-        yield Role("farm", self.member.run)
+        yield from self._runnables
+        yield Runnable("farm", self.member.run)
 
     def _shared(self, name: str, selector: str) -> ReplicationService:
         sharing = SHARED[name]
@@ -145,7 +145,7 @@ class Crew:
         )
         farm.on_gain(reporter.gained)
         farm.on_loss(reporter.lost)
-        self._roles.append(Role(f"{name} alerts", reporter.run))
+        self._runnables.append(Runnable(f"{name} alerts", reporter.run))
         return service
 
     def _watch_rollouts(self, singletons: Singletons, bears: ObjectKey) -> None:

@@ -1,0 +1,159 @@
+"""What the programs that run in a cluster may ask of its API: no more than they do ask.
+
+One table, by controller. ``tests/sim/test_install_rbac.py`` plays stories in which every other
+request is refused, and finds each permission used in one of them, or told here why it is there.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from grange.api.farm import NAMESPACE as FARM_LEASES, RESUME_CONFIGMAP
+from grange.api.kinds import (
+    AUDITRECORD,
+    CONFIGMAP,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    POD,
+    PODDISRUPTIONBUDGET,
+    PODGROUP,
+    QUEUE,
+    REPLICATIONCONTROLLER,
+    ROLLINGUPDATE,
+    SERVICE,
+)
+from grange.api.kinds.lease import NODE_LEASES
+from grange.api.kinds.workloads import CORE_REPLICATIONCONTROLLER, REPLICASET, STATEFULSET
+from grange.api.meta import Document
+from grange.api.scheme import AnyKind
+
+FARM = "farm"
+_FOLLOW = ("list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What may be done with the objects of one kind.
+
+    Attributes:
+        kind: of the objects.
+        verbs: what may be done.
+        part: a subresource, instead of the objects themselves.
+        namespace: where; empty for the whole cluster.
+        name: of the only object; empty for all.
+        unseen: why a permission is given that no story needs; empty where one does.
+    """
+
+    kind: AnyKind
+    verbs: tuple[str, ...]
+    part: str = ""
+    namespace: str = ""
+    name: str = ""
+    unseen: str = ""
+
+    @property
+    def resource(self) -> str:
+        """As rules name it."""
+        return f"{self.kind.plural}/{self.part}" if self.part else self.kind.plural
+
+
+_EVENTS = Permission(EVENT, ("create", "patch"))
+_ELSEWHERE = "default spreading follows controllers that our server does not serve"
+
+PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
+    # What every process needs to be a member of the farm; see docs/farm.md.
+    FARM: (
+        Permission(LEASE, ("get", *_FOLLOW, "create", "patch", "delete"), namespace=FARM_LEASES),
+        Permission(CONFIGMAP, _FOLLOW, namespace=FARM_LEASES, name=RESUME_CONFIGMAP),
+        Permission(POD, _FOLLOW),  # the failsafe counts those that were made for the farm's objects
+    ),
+    "replication": (
+        Permission(REPLICATIONCONTROLLER, ("get", *_FOLLOW, "patch")),
+        Permission(REPLICATIONCONTROLLER, ("patch",), "status"),
+        Permission(
+            REPLICATIONCONTROLLER,
+            ("update",),
+            "finalizers",
+            unseen="clusters that guard owner references (OwnerReferencesPermissionEnforcement) "
+            "ask for it of whoever makes pods that hold up the deletion of their owner",
+        ),
+        Permission(POD, ("get", *_FOLLOW, "create", "patch", "delete")),
+        Permission(POD, ("create",), "eviction"),
+        Permission(PODDISRUPTIONBUDGET, ("get", *_FOLLOW)),
+        Permission(PODDISRUPTIONBUDGET, ("patch",), "status"),  # where several cover a pod
+        Permission(NODE, _FOLLOW),
+        Permission(LEASE, ("get", "list"), namespace=NODE_LEASES),
+        Permission(AUDITRECORD, ("create",)),
+        _EVENTS,
+    ),
+    "rollingupdate": (
+        Permission(ROLLINGUPDATE, (*_FOLLOW, "patch", "delete")),
+        Permission(ROLLINGUPDATE, ("patch",), "status"),
+        Permission(REPLICATIONCONTROLLER, ("get", *_FOLLOW, "patch", "delete")),
+        Permission(POD, _FOLLOW),
+        Permission(NODE, _FOLLOW),
+        Permission(LEASE, ("get", "list"), namespace=NODE_LEASES),
+        Permission(AUDITRECORD, ("create",)),
+        _EVENTS,
+    ),
+    "audit": (Permission(AUDITRECORD, ("list", "delete")),),
+    "scheduler": (
+        Permission(POD, ("get", *_FOLLOW, "delete")),
+        Permission(POD, ("create",), "binding"),
+        Permission(POD, ("patch",), "status"),
+        Permission(NODE, _FOLLOW),
+        Permission(NAMESPACE, _FOLLOW),
+        Permission(SERVICE, _FOLLOW),
+        Permission(REPLICASET, _FOLLOW, unseen=_ELSEWHERE),
+        Permission(STATEFULSET, _FOLLOW, unseen=_ELSEWHERE),
+        Permission(CORE_REPLICATIONCONTROLLER, _FOLLOW, unseen=_ELSEWHERE),
+        Permission(PODDISRUPTIONBUDGET, _FOLLOW),
+        Permission(PODGROUP, _FOLLOW),
+        Permission(PODGROUP, ("patch",), "status"),
+        Permission(QUEUE, _FOLLOW),
+        Permission(QUEUE, ("patch",), "status"),
+        _EVENTS,
+    ),
+}
+"""By controller, and what all of them need. Those that are not named belong to Kubernetes itself,
+which has its own: two of one sort in a cluster would contradict each other."""
+
+CONTROLLERS = tuple(name for name in PERMISSIONS if name != FARM)
+"""What may run in a cluster of Kubernetes."""
+
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+
+def of(controllers: Collection[str]) -> Iterator[Permission]:
+    """The permissions of a process that runs these controllers.
+
+    Args:
+        controllers: some of ``CONTROLLERS``.
+    """
+    for name, permissions in PERMISSIONS.items():
+        if name == FARM or name in controllers:
+            yield from permissions
+
+
+def namespaces(permissions: Iterable[Permission]) -> list[str]:
+    """Where permissions are given: the whole cluster (an empty name) first."""
+    return sorted({permission.namespace for permission in permissions})
+
+
+def rules(permissions: Iterable[Permission]) -> list[Document]:
+    """Rights, all of one namespace or of the cluster, as the rules of a role: one for each resource."""
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for permission in permissions:
+        found.setdefault(
+            (permission.kind.group, permission.resource, permission.name), set()
+        ).update(permission.verbs)
+    return [
+        {
+            "apiGroups": [group],
+            "resources": [resource],
+            **({"resourceNames": [name]} if name else {}),
+            "verbs": [verb for verb in _VERBS if verb in verbs],
+        }
+        for (group, resource, name), verbs in sorted(found.items())
+    ]
