@@ -26,16 +26,16 @@ from grange.scheduler.framework import (
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.preemption.budgets import Budget
 from grange.scheduler.preemption.candidates import (
-    BREAKING,
-    HARMLESS,
-    NOBODY,
+    CLEAN,
+    UNHELPFUL,
     UNKNOWN,
+    VIOLATING,
     CandidateSettings,
     dry_run,
     first_candidates,
 )
 from grange.scheduler.preemption.evaluator import was_preempted
-from grange.scheduler.preemption.rank_index import RankIndex
+from grange.scheduler.preemption.victim_cache import RankIndex
 from grange.scheduler.preemption.victims import Rank, Victims
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
@@ -303,14 +303,14 @@ def test_existing_anti_affinity_is_asked_once_per_label_set() -> None:
     world.put(pod("low", 1, "4"), "a").put(refusing("db", 20, "100m"), "b")
     for name in ("one", "two", "three"):
         assert world.victims(pod(name, 9, labels={"app": "web"})) == ("a", ["low"])
-    (kept,) = world.evaluator._kept.values()
-    assert [*kept.by_kin.values()] == [True]
+    (kept,) = world.evaluator._classes.values()
+    assert [*kept.by_label_set.values()] == [True]
     world.put(refusing("web", 20, "0"), "a")
     for name in ("four", "five"):
         assert world.victims(pod(name, 9, labels={"app": "web"})) == (None, [])
-    assert [*kept.by_kin.values()] == [False]
+    assert [*kept.by_label_set.values()] == [False]
     assert world.victims(pod("six", 9, labels={"app": "other"})) == ("a", ["low"])
-    assert [*kept.by_kin.values()] == [False, True]
+    assert [*kept.by_label_set.values()] == [False, True]
 
 
 def refusing(app: str, priority: int, cpu: str) -> PodInfo:
@@ -346,7 +346,7 @@ def test_whom_a_nominated_pod_refuses_is_asked_of_each_pod() -> None:
 def test_the_first_candidates_are_those_of_the_loop(
     drawn: list[str], wanted: int, known: int, start: int, luck: Any
 ) -> None:
-    truth = {"0": NOBODY, "b": BREAKING, "h": HARMLESS}
+    truth = {"0": UNHELPFUL, "b": VIOLATING, "h": CLEAN}
     size = len(drawn)
     start = start % size if size else 0
     states = bytearray(truth[one] for one in drawn)
@@ -560,6 +560,6 @@ def test_equal_loads_are_asked_about_once() -> None:
     """A thousand nodes alike cost a few questions, not a thousand."""
     world = crowded(200)
     room(world, 0)
-    (kept,) = world.evaluator._kept.values()
+    (kept,) = world.evaluator._classes.values()
     assert world.evaluator.tried == 100  # as many as are wanted
     assert kept.loads.asked <= 8

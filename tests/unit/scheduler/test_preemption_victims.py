@@ -16,8 +16,7 @@ from grange.scheduler.framework import Code, CycleState, Profile, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.preemption.budgets import Budget, Budgets
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
-from grange.scheduler.preemption.choice import pick_one
-from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -194,16 +193,6 @@ def test_victims_have_to_make_room_beside_nominated_pods() -> None:
     assert names(cluster.select(pod("p", 9, "1"), "n", pod("other", 9, "1"))) == ["b", "c"]
     refused = cluster.select(pod("p", 9, "1"), "n", pod("other", 9, "4"))
     assert isinstance(refused, Status)
-
-
-def test_pods_may_be_spared_whatever_their_priority() -> None:
-    cluster = Cluster().put(pod("a", 1, "2"), pod("b", 2, "2"))
-    trial = cluster.trial(pod("p", 9, "2"))
-    node = cluster.snapshot.node_info_map["n"]
-    found = select_victims(
-        trial, node, cluster.budgets, spared=lambda info: info.pod.metadata.name == "a"
-    )
-    assert names(found) == ["b"]
 
 
 def test_without_any_need_it_says_so() -> None:

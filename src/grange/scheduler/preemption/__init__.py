@@ -1,10 +1,10 @@
-"""Preemption: whose pods make room when a more important pod finds none.
+"""Preemption: which pods are deleted to make room for a more important one.
 
-Owns: the choice of a node and of the victims on it (``victims``, ``candidates``, ``choice``), what
-    disruption budgets say about that (``budgets``), and carrying it out (``evictor``).
+Owns: the choice of a node and of the victims on it (``victims``, ``candidates``), disruption budgets
+    in that choice (``budgets``), and carrying it out (``evictor``).
 Never: a victim of equal or higher priority; a write while deciding. A pod that preempts is not
     placed by it: it is *nominated* to the node, and tried there first once its victims are gone.
-Flow: no node → candidates → victims by node → the best → nomination → deletions, beside deciding.
+Flow: no node → candidates → victims by node → the best → nomination → deletions, concurrently.
 Concurrency: everything but ``evictor`` is synchronous and belongs to one scheduling loop.
-Start reading at: ``victims``.
+Start reading at: ``victims``, then ``evaluator``.
 """

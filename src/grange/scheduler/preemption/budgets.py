@@ -1,6 +1,6 @@
-"""Disruption budgets as the choice of victims sees them: how many more pods may go.
+"""Disruption budgets in the choice of victims: how many more pods may be disrupted.
 
-Budgets are honoured as far as possible, not beyond: a node whose victims break none is preferred to
+Budgets are honoured as far as possible, not beyond: a node whose victims violate none is preferred to
 one whose victims do, but a more important pod is not kept waiting by a budget.
 """
 
@@ -13,7 +13,7 @@ from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import PodInfo
 
-_KIN_MAX = 10_000
+_LABEL_SETS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Budget:
     Attributes:
         namespace, name: which.
         selector: of its pods; one that is empty covers none here.
-        allowed: how many of them may go now.
-        disrupted: names of pods whose going has been counted already.
+        allowed: how many of them may be disrupted now.
+        disrupted: names of pods whose disruption is counted already.
     """
 
     namespace: str
@@ -34,7 +34,7 @@ class Budget:
     disrupted: frozenset[str] = frozenset()
 
     def selects(self, info: PodInfo) -> bool:
-        """Whether the pod is one of those that it is about."""
+        """Whether it covers the pod."""
         labels = info.pod.metadata.labels
         return bool(self.selector.requirements) and bool(labels) and self.selector.matches(labels)
 
@@ -43,20 +43,20 @@ class Budgets:
     """The budgets of a cluster, by namespace.
 
     Attributes:
-        moves: which budgets changed, as (namespace, name); one that came, went or is about other
-            pods from now on makes all readers start anew.
+        moves: which budgets changed, as (namespace, name); one that is added, is removed or covers
+            other pods from now on makes all readers start over.
     """
 
     def __init__(self, budgets: Iterable[Budget] = ()) -> None:
         self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
         self._by_namespace: dict[str, dict[str, Budget]] = {}
-        # The names of those that are about pods of a kin, as long as no selector changes.
-        self._by_kin: dict[LabelSet, tuple[str, ...]] = {}
+        # The names of those that cover pods of a label set, as long as no selector changes.
+        self._by_label_set: dict[LabelSet, tuple[str, ...]] = {}
         for budget in budgets:
             self.put(budget)
 
     def put(self, budget: Budget) -> None:
-        """A budget appeared or changed."""
+        """Add or update a budget."""
         there = self._by_namespace.setdefault(budget.namespace, {})
         known = there.get(budget.name)
         if known == budget:
@@ -68,7 +68,7 @@ class Budgets:
             self._reset()
 
     def remove(self, namespace: str, name: str) -> None:
-        """A budget is gone; an unknown one is fine."""
+        """Remove a budget; an unknown one is fine."""
         there = self._by_namespace.get(namespace, {})
         if there.pop(name, None) is not None:
             self._reset()
@@ -76,7 +76,7 @@ class Budgets:
                 del self._by_namespace[namespace]
 
     def update(self, budget: PodDisruptionBudget) -> None:
-        """The API shows a budget."""
+        """Take a budget from the API."""
         meta, status = budget.metadata, budget.status
         self.put(
             Budget(
@@ -89,7 +89,7 @@ class Budgets:
         )
 
     def delete(self, budget: PodDisruptionBudget) -> None:
-        """The API shows that a budget is gone."""
+        """Remove a budget that was deleted in the API."""
         self.remove(budget.metadata.namespace, budget.metadata.name)
 
     def of(self, namespace: str) -> Iterable[Budget]:
@@ -97,26 +97,26 @@ class Budgets:
         return self._by_namespace.get(namespace, {}).values()
 
     def covering(self, pods: Iterable[PodInfo]) -> dict[tuple[str, str], None]:
-        """The budgets, as (namespace, name), that are about any of these pods."""
+        """The budgets, as (namespace, name), that cover any of these pods."""
         return {
             (info.pod.metadata.namespace, name): None for info in pods for name in self._names(info)
         }
 
     def _names(self, info: PodInfo) -> tuple[str, ...]:
-        """The names of the budgets that are about a pod."""
+        """The names of the budgets that cover a pod."""
         kin = info.kin or info.kinship()
-        found = self._by_kin.get(kin)
+        found = self._by_label_set.get(kin)
         if found is None:
-            if len(self._by_kin) >= _KIN_MAX:
-                self._by_kin.clear()
+            if len(self._by_label_set) >= _LABEL_SETS_MAX:
+                self._by_label_set.clear()
             there = self.of(info.pod.metadata.namespace)
             found = tuple([budget.name for budget in there if budget.selects(info)])
-            self._by_kin[kin] = found
+            self._by_label_set[kin] = found
         return found
 
     def _reset(self) -> None:
-        """Budgets are about other pods than before."""
-        self._by_kin.clear()
+        """Forget which budgets cover which pods."""
+        self._by_label_set.clear()
         self.moves.forget()
 
     def __bool__(self) -> bool:
@@ -124,24 +124,24 @@ class Budgets:
         return bool(self._by_namespace)
 
     def split(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Those whose going would break a budget, and the others, each in the given order.
+        """Those whose disruption would violate a budget, and the others, each in the given order.
 
-        Every pod whose going was not counted yet is charged to all budgets that are about it, one
-        after another: of two pods of a budget that allows one, the second breaks it.
+        Every pod that is not counted as disrupted yet is charged to all budgets that cover it, one
+        after another: of two pods of a budget that allows one, the second violates it.
         """
         if not self._by_namespace:
             return [], list(pods)
-        breaking: list[PodInfo] = []
+        violating: list[PodInfo] = []
         others: list[PodInfo] = []
         left: dict[tuple[str, str], int] = {}
         for info in pods:
-            broken = False
+            violates = False
             meta = info.pod.metadata
             for name in self._names(info):
                 budget = self._by_namespace[meta.namespace][name]
                 if meta.name not in budget.disrupted:
                     key = (meta.namespace, name)
                     left[key] = left.get(key, budget.allowed) - 1
-                    broken = broken or left[key] < 0
-            (breaking if broken else others).append(info)
-        return breaking, others
+                    violates = violates or left[key] < 0
+            (violating if violates else others).append(info)
+        return violating, others

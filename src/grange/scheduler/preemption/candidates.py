@@ -2,7 +2,7 @@
 
 Looking at every node of a large cluster costs more than the best of all nodes is worth, so the
 search starts somewhere and stops when it has a share of them; but it goes on until one is found
-that breaks no disruption budget, if there is any.
+that violates no disruption budget, if there is any.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from grange.scheduler.preemption.victims import Victims
 
 T = TypeVar("T")
 
-UNKNOWN, NOBODY, BREAKING, HARMLESS = range(4)  # what is known of a node
+UNKNOWN, UNHELPFUL, VIOLATING, CLEAN = range(4)  # what is known of a node
 _STEP = 64  # nodes at a time, when few more are wanted
 
 
@@ -47,29 +47,29 @@ class CandidateSettings:
 
 
 def dry_run(
-    nodes: Sequence[T], wanted: int, judge: Callable[[T], Victims | Status]
+    nodes: Sequence[T], wanted: int, evaluate: Callable[[T], Victims | Status]
 ) -> list[Victims]:
-    """The candidates: first those that break no budget, then the others, as they were found.
+    """The candidates: first those that violate no budget, then the others, as they were found.
 
     Args:
         nodes: the nodes where preemption might help, in the order in which they are tried.
         wanted: how many candidates are enough.
-        judge: the victims on a node, or why there are none.
+        evaluate: the victims on a node, or why there are none.
     """
-    harmless: list[Victims] = []
+    clean: list[Victims] = []
     others: list[Victims] = []
     for node in nodes:
-        found = judge(node)
+        found = evaluate(node)
         if isinstance(found, Status):
             continue
-        (others if found.violations else harmless).append(found)
-        if harmless and len(harmless) + len(others) >= wanted:
+        (others if found.violations else clean).append(found)
+        if clean and len(clean) + len(others) >= wanted:
             break
-    return harmless + others
+    return clean + others
 
 
 def first_candidates(
-    states: bytearray, start: int, wanted: int, judge: Callable[[int], None]
+    states: bytearray, start: int, wanted: int, evaluate: Callable[[int], None]
 ) -> int:
     """How many places hold the same candidates as ``dry_run`` finds, from what is known by place.
 
@@ -77,26 +77,26 @@ def first_candidates(
         states: what is known of each place; they stand in the order in which nodes are tried.
         start: where the search starts; after the last place comes the first.
         wanted: how many candidates are enough.
-        judge: finds out about a place that is unknown. It may be asked about a few more than
+        evaluate: finds out about a place that is unknown. It may be called for a few more than
             needed, which is not lost where what it finds is kept.
     """
     size = len(states)
     looked = found = 0
-    harmless = 0  # how many places it takes to come by the first such one
+    clean = 0  # how many places it takes to come by the first such one
     while looked < size:
         at = (start + looked) % size
         end = min(at + max(_STEP, wanted - found), size if at >= start else start)
         unknown = states.find(UNKNOWN, at, end)
         while unknown >= 0:
-            judge(unknown)
+            evaluate(unknown)
             unknown = states.find(UNKNOWN, unknown + 1, end)
-        if not harmless:
-            first = states.find(HARMLESS, at, end)
+        if not clean:
+            first = states.find(CLEAN, at, end)
             if first >= 0:
-                harmless = looked + first - at + 1
-        here = end - at - states.count(NOBODY, at, end)
-        if harmless and found + here >= wanted:
-            return max(harmless, looked + _stretch(states, at, end, wanted - found))
+                clean = looked + first - at + 1
+        here = end - at - states.count(UNHELPFUL, at, end)
+        if clean and found + here >= wanted:
+            return max(clean, looked + _stretch(states, at, end, wanted - found))
         found += here
         looked += end - at
     return looked
@@ -108,7 +108,7 @@ def _stretch(states: bytearray, at: int, end: int, wanted: int) -> int:
     high = end - at
     while low < high:
         middle = (low + high) // 2
-        if middle - states.count(NOBODY, at, at + middle) < wanted:
+        if middle - states.count(UNHELPFUL, at, at + middle) < wanted:
             low = middle + 1
         else:
             high = middle

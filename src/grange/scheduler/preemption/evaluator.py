@@ -1,14 +1,14 @@
-"""The evaluator: whether a pod without a node may preempt, on which node, and whom.
+"""The evaluator: whether a pod without a node may preempt, on which node, and which victims.
 
 Theory of operation. Nodes that the pod refuses whatever runs there, and nodes that are too small
 for it, cannot be helped. The others are tried in the order of the node tree from a drawn offset on,
 until there are enough candidates; the best of those is chosen.
 
-Where node objects and loads decide alone, what is known of each node is kept for pods of one class
-and priority (``verdicts``): a hundred pods of one kind that preempt one after another do not try the
+Where node objects and loads decide alone, what is known of each node is known for pods of one class
+and priority (``victim_cache``): a hundred pods of one kind that preempt one after another do not try the
 same nodes a hundred times. Nothing is kept where rules about other nodes have a say; there columns
-rule out at once the nodes that would be too small even if everybody less important were gone
-(``removable``).
+rule out at once the nodes that would be too small even without any less important pod
+(``lower_priority``).
 """
 
 from collections import Counter, OrderedDict
@@ -34,36 +34,35 @@ from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
-from grange.scheduler.preemption.choice import pick_one
 from grange.scheduler.preemption.lower_priority import LowerPriority
 from grange.scheduler.preemption.victim_cache import VictimCache
-from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, select_victims
+from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
 
 BY_SCHEDULER = "PreemptionByScheduler"
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 _EXPLAINED_MAX = 100  # nodes that are tried again for the sake of the message
-_KEPT_CLASSES = 64
-_KEPT_KIN = 1_000
+_CLASSES_MAX = 64
+_LABEL_SETS_MAX = 1_000
 _NOTHING = Nominated()
 
 _Pods = tuple[PodInfo, ...]
 
 
-class _Kept:
+class _ClassState:
     """What is known for pods of one class and priority."""
 
-    __slots__ = ("by_kin", "by_load", "layout", "loads", "nodes", "order", "terms", "verdicts")
+    __slots__ = ("by_label_set", "by_load", "layout", "loads", "nodes", "order", "terms", "victims")
 
     def __init__(self, trial: DryRun) -> None:
         self.layout = self.nodes = -1
         self.order: Integers = np.zeros(0, np.int64)  # rows that the pod does not refuse
         self.loads = LoadDryRun(trial)
-        self.verdicts: VictimCache | None = None
-        # Whether loads decide alone as long as no placed pod has anything to say about others.
+        self.victims: VictimCache | None = None
+        # Whether loads decide alone as long as no placed pod has terms about others.
         self.by_load: bool | None = None
-        # The same among pods that have; what concerns a pod follows from its kin and their terms.
-        self.by_kin: dict[LabelSet, bool] = {}
+        # The same among pods that have; which terms matter to a pod follows from its labels.
+        self.by_label_set: dict[LabelSet, bool] = {}
         self.terms = (-1, -1)
 
 
@@ -78,10 +77,10 @@ class Evaluator:
     def __init__(self, handle: Handle, settings: CandidateSettings) -> None:
         self._handle = handle
         self._settings = settings
-        self._removable = LowerPriority(handle.snapshot)
-        # Without that plugin nobody asks for amounts, so they rule nothing out.
+        self._lower = LowerPriority(handle.snapshot)
+        # Without that plugin amounts are not counted, so they rule nothing out.
         self._counts_amounts = "NodeResourcesFit" in handle.profile.plugins
-        self._kept: OrderedDict[tuple[int, int], _Kept] = OrderedDict()
+        self._classes: OrderedDict[tuple[int, int], _ClassState] = OrderedDict()
         self.tried = 0
         """How many nodes were tried (a work counter)."""
 
@@ -128,8 +127,8 @@ class Evaluator:
     ) -> Victims | None:
         """The best candidate, if there is any; ``refused`` takes the rows that were tried in vain."""
         handle, snapshot = self._handle, self._handle.snapshot
-        kept = self._of(trial, pod)
-        order = kept.order
+        known = self._of(trial, pod)
+        order = known.order
         if not len(order):
             return None
         offset = handle.offset(len(order))
@@ -142,17 +141,17 @@ class Evaluator:
                 refused[row] = found
             return found
 
-        if self._by_load(kept, trial):
-            verdicts = kept.verdicts
-            if verdicts is None:
+        if self._by_load(known, trial):
+            cache = known.victims
+            if cache is None:
                 priority = pod.pod.spec.priority
-                verdicts = kept.verdicts = VictimCache(handle, kept.loads, priority, order)
-            judged = verdicts.judged
-            best = verdicts.best(offset, wanted, nominated, trying)
-            self.tried += verdicts.judged - judged
+                cache = known.victims = VictimCache(handle, known.loads, priority, order)
+            evaluated = cache.evaluated
+            best = cache.best(offset, wanted, nominated, trying)
+            self.tried += cache.evaluated - evaluated
             return best
         order = np.concatenate([order[offset:], order[:offset]])
-        found = dry_run(order[self._hopeful(pod)[order]].tolist(), wanted, trying)
+        found = dry_run(order[self._may_fit(pod)[order]].tolist(), wanted, trying)
         return pick_one(found) if found else None
 
     def _diagnose(
@@ -162,12 +161,12 @@ class Evaluator:
         snapshot, priority = self._handle.snapshot, pod.pod.spec.priority
         rows = self._of(trial, pod).order
         counts = Counter({NOT_HELPFUL: snapshot.num_nodes - len(rows)})
-        removable = self._removable.any_on(rows, priority)
+        removable = self._lower.any_on(rows, priority)
         counts[NO_VICTIMS] = int(np.count_nonzero(~removable))
         left = rows[removable]
         if self._counts_amounts:
             short = np.zeros(len(left), np.bool_)
-            for reason, mask in self._removable.shortages(pod.request, priority, left):
+            for reason, mask in self._lower.shortages(pod.request, priority, left):
                 counts[reason] = int(np.count_nonzero(mask))
                 short |= mask
             left = left[~short]
@@ -184,28 +183,28 @@ class Evaluator:
         )
         return f"0/{snapshot.num_nodes} nodes are available: {reasons}."
 
-    def _by_load(self, kept: _Kept, trial: DryRun) -> bool:
+    def _by_load(self, known: _ClassState, trial: DryRun) -> bool:
         """Whether loads decide alone about this pod."""
         index = self._handle.snapshot.index
         if index.silent:
-            if kept.by_load is None:
-                kept.by_load = LoadDryRun.suits(trial)
-            return kept.by_load
+            if known.by_load is None:
+                known.by_load = LoadDryRun.suits(trial)
+            return known.by_load
         terms = (index.epoch, index.known)
-        if kept.terms != terms or len(kept.by_kin) >= _KEPT_KIN:
-            kept.terms = terms
-            kept.by_kin.clear()
+        if known.terms != terms or len(known.by_label_set) >= _LABEL_SETS_MAX:
+            known.terms = terms
+            known.by_label_set.clear()
         kin = trial.pod.kinship()
-        found = kept.by_kin.get(kin)
+        found = known.by_label_set.get(kin)
         if found is None:
-            found = kept.by_kin[kin] = LoadDryRun.suits(trial)
+            found = known.by_label_set[kin] = LoadDryRun.suits(trial)
         return found
 
-    def _hopeful(self, pod: PodInfo) -> Mask:
-        """By row, whether the pod might fit with everybody less important gone."""
+    def _may_fit(self, pod: PodInfo) -> Mask:
+        """By row, whether the pod might fit without any less important pod."""
         if not self._counts_amounts:
             return np.ones(self._handle.snapshot.table.size, np.bool_)
-        return self._removable.may_fit(pod.request, pod.pod.spec.priority)
+        return self._lower.may_fit(pod.request, pod.pod.spec.priority)
 
     def _try(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         self.tried += 1
@@ -213,33 +212,33 @@ class Evaluator:
 
     def _judge(self, trial: DryRun, node: NodeInfo, nominated: _Pods) -> Victims | Status:
         if trial.rules:
-            # What a rule about company refuses is not to be had by taking pods away.
+            # What a rule about other nodes refuses is not resolved by taking pods away.
             with trial.on(node) as what_if:
                 status = what_if.status(nominated)
             if status.code is Code.UNRESOLVABLE:
                 return status
         return select_victims(trial, node, self._handle.budgets, nominated=nominated)
 
-    def _of(self, trial: DryRun, pod: PodInfo) -> _Kept:
+    def _of(self, trial: DryRun, pod: PodInfo) -> _ClassState:
         """What is known for pods of this class, brought up to date."""
         snapshot = self._handle.snapshot
         key = (self._handle.profile.sign(pod), pod.pod.spec.priority)
-        kept = self._kept.get(key)
-        if kept is None:
-            kept = self._kept[key] = _Kept(trial)
-            while len(self._kept) > _KEPT_CLASSES:
-                self._kept.popitem(last=False)
+        known = self._classes.get(key)
+        if known is None:
+            known = self._classes[key] = _ClassState(trial)
+            while len(self._classes) > _CLASSES_MAX:
+                self._classes.popitem(last=False)
         else:
-            self._kept.move_to_end(key)
-        moved = kept.layout != snapshot.layout
-        if moved or kept.nodes != snapshot.index.nodes:
-            kept.layout, kept.nodes = snapshot.layout, snapshot.index.nodes
+            self._classes.move_to_end(key)
+        moved = known.layout != snapshot.layout
+        if moved or known.nodes != snapshot.index.nodes:
+            known.layout, known.nodes = snapshot.layout, snapshot.index.nodes
             order = self._open_rows(trial, pod)
-            # Even where the order stays, there may be a row that nobody has heard of.
-            if kept.verdicts is not None and (moved or not np.array_equal(order, kept.order)):
-                kept.verdicts.follow(order)
-            kept.order = order
-        return kept
+            # Even where the order stays, there may be a new row.
+            if known.victims is not None and (moved or not np.array_equal(order, known.order)):
+                known.victims.follow(order)
+            known.order = order
+        return known
 
     def _open_rows(self, trial: DryRun, pod: PodInfo) -> Integers:
         """The rows that might take the pod, in the order of the node tree."""
@@ -259,7 +258,7 @@ class Evaluator:
 
 
 def _makes_room(info: PodInfo, pod: PodInfo) -> bool:
-    """Whether a pod is on its way out to make room for more important ones."""
+    """Whether a pod is terminating to make room for more important ones."""
     return (
         info.pod.spec.priority < pod.pod.spec.priority
         and bool(info.pod.metadata.deletion_timestamp)
@@ -268,6 +267,6 @@ def _makes_room(info: PodInfo, pod: PodInfo) -> bool:
 
 
 def was_preempted(pod: Pod) -> bool:
-    """Whether the pod says that the scheduler chose it as a victim."""
-    told = conditions.find(pod.status.conditions, DISRUPTION_TARGET)
-    return told is not None and told.status == "True" and told.reason == BY_SCHEDULER
+    """Whether the pod's conditions mark it as a victim of the scheduler."""
+    found = conditions.find(pod.status.conditions, DISRUPTION_TARGET)
+    return found is not None and found.status == "True" and found.reason == BY_SCHEDULER

@@ -1,9 +1,10 @@
-"""The evictor: carries out preemptions beside deciding.
+"""The evictor: carries out preemptions, concurrently with scheduling.
 
-For each pod that preempts: its nomination is written into its status, then its victims are told why
-and deleted, each fenced by its UID. Before every write it is asked again whether it is still wanted:
-a pod that was deleted, or placed, or nominated elsewhere meanwhile needs no victims any more. What
-fails is tried again for a while; then the pod looks for room anew.
+For each pod that preempts: its nomination is written into its status, then its victims get a
+condition with the reason and are deleted, each fenced by its UID. Before every write it is checked
+that the preemption is still wanted: a pod that was deleted, or placed, or nominated elsewhere
+meanwhile needs no victims any more. A write that fails is retried for a while; then the pod is
+scheduled again.
 """
 
 from collections import deque
@@ -30,7 +31,7 @@ from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 
 _BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)
 _TRIES = 6
-_WORKERS = 8
+_WORKERS_MAX = 8
 
 
 class _Job(msgspec.Struct, frozen=True, gc=False):
@@ -39,8 +40,8 @@ class _Job(msgspec.Struct, frozen=True, gc=False):
     victims: tuple[PodInfo, ...] = ()
     lent: frozenset[str] = frozenset()
 
-    def why(self, victim: Pod) -> str:
-        """What a victim is told: for whom it goes, and why that concerns it."""
+    def reason(self, victim: Pod) -> str:
+        """For the victim's condition and event: for which pod it is deleted, and why it is a victim."""
         by = f"by pod {self.pod.pod.key}"
         if victim.metadata.uid in self.lent:
             return f"{by}, whose queue wants back the quota that it lent"
@@ -55,10 +56,9 @@ class Evictor:
     Args:
         client: where to.
         recorder: for the victims' events; run by its owner.
-        nominator: knows what is still wanted.
-        activate: has a pod tried again.
-        clock: for timestamps and waiting.
-        log: what went wrong.
+        nominator: knows which nominations still hold.
+        activate: moves a pod to the active queue, by UID.
+        clock, log: the tools.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Evictor:
         self._log = log
         self._waiting: deque[_Job] = deque()
         self._nursery: Nursery | None = None
-        self._at_work = 0
+        self._workers = 0
         self.evicted = 0
         """How many victims were deleted."""
 
     def start(self, nursery: Nursery) -> None:
-        """Work in this nursery from now on; what was put in before is forgotten."""
+        """Run workers in this nursery from now on; what was put in before is dropped."""
         self._waiting.clear()
-        self._nursery, self._at_work = nursery, 0
+        self._nursery, self._workers = nursery, 0
 
     def put(self, pod: PodInfo, room: PostFilterResult) -> None:
         """Carry out what a pod's preemption asks for; returns at once."""
@@ -95,16 +95,16 @@ class Evictor:
         self.withdraw(room.cleared)
 
     def withdraw(self, pods: Iterable[PodInfo]) -> None:
-        """Take back what was written of these pods' nominations; returns at once."""
+        """Remove these pods' nominations from the API; returns at once."""
         self._waiting.extend(_Job(pod, "") for pod in pods)
-        while self._nursery is not None and self._at_work < min(_WORKERS, len(self._waiting)):
-            self._at_work += 1
+        while self._nursery is not None and self._workers < min(_WORKERS_MAX, len(self._waiting)):
+            self._workers += 1
             self._nursery.start(self._work(), name="scheduler evictor")
 
     async def _work(self) -> None:
         while self._waiting:
             await self._carry_out(self._waiting.popleft())
-        self._at_work -= 1
+        self._workers -= 1
 
     async def _carry_out(self, job: _Job) -> None:
         uid = job.pod.uid
@@ -120,7 +120,7 @@ class Evictor:
         return self._nominator.node_of(job.pod.uid) == job.nominated
 
     async def _persist(self, job: _Job, write: Callable[[], Awaitable[None]]) -> bool:
-        """Write until it is done; False if it cannot be, or is not wanted any more."""
+        """Retry a write until it succeeds; False if it fails for good or is not wanted any more."""
         tries = 0
         while self._wanted(job):
             try:
@@ -143,8 +143,13 @@ class Evictor:
         """Write the nomination, unless the pod has a node by now."""
         meta = job.pod.pod.metadata
         pod: Pod = await self._client.get(POD, meta.name, meta.namespace)
-        told = pod.status.nominated_node_name == job.nominated
-        if pod.metadata.uid != meta.uid or pod.spec.node_name or told or not self._wanted(job):
+        is_written = pod.status.nominated_node_name == job.nominated
+        if (
+            pod.metadata.uid != meta.uid
+            or pod.spec.node_name
+            or is_written
+            or not self._wanted(job)
+        ):
             return
         version = pod.metadata.resource_version
         patch = {
@@ -156,7 +161,7 @@ class Evictor:
                 POD, meta.name, meta.namespace, patch=patch, subresource="status"
             )
         except Conflict:
-            await self._nominate(job)  # somebody wrote the pod in between
+            await self._nominate(job)  # the pod was written in between
 
     async def _evict(self, job: _Job, victim: Pod) -> None:
         meta = victim.metadata
@@ -164,7 +169,7 @@ class Evictor:
             type=DISRUPTION_TARGET,
             status="True",
             reason=BY_SCHEDULER,
-            message=f"preempted {job.why(victim)}",
+            message=f"preempted {job.reason(victim)}",
             last_transition_time=timestamps.rfc3339(self._clock.now()),
         )
         patch = {
@@ -178,7 +183,7 @@ class Evictor:
             if not self._wanted(job):
                 return
             try:
-                # Of this version: a late one must not take a pod that has got further since.
+                # Of this version: a late delete must not hit a pod whose status has changed since.
                 await self._client.delete(
                     POD,
                     meta.name,
@@ -191,4 +196,6 @@ class Evictor:
                 if attempt == _TRIES:
                     raise
         self.evicted += 1
-        self._recorder.event(victim, NORMAL, "Preempted", f"Preempted {job.why(victim)}", kind=POD)
+        self._recorder.event(
+            victim, NORMAL, "Preempted", f"Preempted {job.reason(victim)}", kind=POD
+        )

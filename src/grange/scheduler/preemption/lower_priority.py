@@ -1,7 +1,7 @@
-"""How much of each node's load less important pods make up: sums by row, kept current.
+"""How much of each node's load pods of lower priority make up: sums by row, kept current.
 
-They tell at once, for all nodes, where a pod cannot fit even if everybody less important were gone.
-That is a bound and not a verdict: it looks at amounts only, so what it leaves still has to be tried.
+They show at once, for all nodes, where a pod cannot fit even without any less important pod. That is a
+bound only: it looks at amounts, so the nodes that it leaves still have to be tried.
 """
 
 from collections import OrderedDict

@@ -1,15 +1,18 @@
-"""What is known of every node for pods of one class and priority: the victims there, kept by place.
+"""The victims on every node for pods of one class and priority, kept by place.
 
 Where node objects and loads decide alone, the victims on a node follow from its pods, the pods
-nominated to it and the budgets that are about any of them. So a node is judged when a search first
+nominated to it and the budgets that cover any of them. So a node is evaluated when a search first
 comes by, and again only when one of these changed: the snapshot, the nominator and the budgets each
-keep a log of that. Nodes stand in the order in which searches go; what is known of them lies side by
-side, and a search is a look at one stretch of it.
+keep a log of that. A node's place is its number in the order in which searches go; a search is a look
+at one stretch of places.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grange.api.pod_requests import Request
 from grange.placement.columns import Integers
@@ -19,24 +22,30 @@ from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged, discharged
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import (
-    BREAKING,
-    HARMLESS,
-    NOBODY,
+    CLEAN,
+    UNHELPFUL,
     UNKNOWN,
+    VIOLATING,
     first_candidates,
 )
-from grange.scheduler.preemption.rank_index import RankIndex
-from grange.scheduler.preemption.victims import Standing, Victims, rank_of, standings
+from grange.scheduler.preemption.victims import (
+    Rank,
+    RankedPod,
+    Victims,
+    lower_priority_pods,
+    rank_of,
+)
 
 _PATTERNS_MAX = 4096
+_RANKS_MAX = 4096  # numbered ranks beyond those of the places
 
 _Pods = tuple[PodInfo, ...]
-_NOBODY: tuple[_Pods, int] = (), 0
+_NONE: tuple[_Pods, int] = (), 0
 _PatternKey = tuple[Load, tuple[int, ...], tuple[int, ...]]
 
 
 class VictimCache:
-    """The victims on each node, for one class and priority, as long as nodes stay what they are.
+    """The victims on each node, for one class and priority.
 
     Args:
         handle: the parts of the scheduling loop; its snapshot follows versions.
@@ -45,24 +54,24 @@ class VictimCache:
         order: the rows whose nodes do not refuse the class, in the order in which they are tried.
 
     Attributes:
-        judged: how many nodes with pods of lower priority were judged (a work counter).
+        evaluated: how many nodes with pods of lower priority were evaluated (a work counter).
     """
 
     def __init__(self, handle: Handle, loads: LoadDryRun, priority: int, order: Integers) -> None:
         self._handle = handle
         self._loads = loads
         self._priority = priority
-        self.judged = 0
+        self.evaluated = 0
         self._rows: list[int] = []
         self._places: list[int] = []  # by row; -1 for those that are not tried
         self._lay_out(order)
         self._states = bytearray(len(order))
-        self._ranking = RankIndex(len(order))
-        # Who has to go and how many of them break a budget.
-        self._victims: list[tuple[_Pods, int]] = [_NOBODY] * len(order)
-        # By load, what the candidates ask and what the nominated ask: who has to go.
+        self._ranks = RankIndex(len(order))
+        # The victims, and how many of them violate a budget.
+        self._victims: list[tuple[_Pods, int]] = [_NONE] * len(order)
+        # By load, what the candidates ask and what the nominated ask: which candidates have to go.
         self._patterns: dict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = {}
-        self._about: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
+        self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
         self._changes = handle.snapshot.changes
         self._versions = handle.snapshot.follow_versions()
         self._moves = handle.nominator.moves
@@ -70,12 +79,12 @@ class VictimCache:
         self._note_positions()
 
     def follow(self, order: Integers) -> None:
-        """There are other rows, or those that are tried stand otherwise; what is known goes along."""
+        """Take other rows, or another order of them; what is known is kept."""
         known, states, victims = self._places, self._states, self._victims
         sources = [known[row] if row < len(known) else -1 for row in order.tolist()]
         self._states = bytearray([states[at] if at >= 0 else UNKNOWN for at in sources])
-        self._victims = [victims[at] if at >= 0 else _NOBODY for at in sources]
-        self._ranking.move(sources)
+        self._victims = [victims[at] if at >= 0 else _NONE for at in sources]
+        self._ranks.move(sources)
         self._lay_out(order)
 
     def _lay_out(self, order: Integers) -> None:
@@ -95,13 +104,13 @@ class VictimCache:
 
         Args:
             start: the place where the search starts.
-            wanted: how many candidates are enough, if one of them breaks no budget.
-            nominated: what a pod of the class has to know of nominations.
+            wanted: how many candidates are enough, if one of them violates no budget.
+            nominated: the nominations that matter to the pod.
             fallback: the victims on a row where loads do not decide alone.
         """
         self._catch_up()
         snapshot, states, level = self._handle.snapshot, self._states, nominated.level
-        passing: list[int] = []  # places whose verdict is good for this pod alone
+        passing: list[int] = []  # places whose victims are those of this pod alone
         own = -1
         if nominated.first in snapshot.table.rows:
             own = self._places[snapshot.table.rows[nominated.first]]
@@ -109,7 +118,7 @@ class VictimCache:
                 states[own] = UNKNOWN
                 passing.append(own)
 
-        def judge(place: int) -> None:
+        def evaluate(place: int) -> None:
             row = self._rows[place]
             node = snapshot.by_row[row]
             beside = level.get(node.name, ()) if place != own else nominated.on(node.name)
@@ -118,14 +127,14 @@ class VictimCache:
                     passing.append(place)
                     found = fallback(row)
                     if isinstance(found, Victims):
-                        self._keep(place, found)
+                        self._put(place, found.pods, found.violations, found.rank)
                     else:
                         self._clear(place)
                     return
-            self._judge(place, node, beside)
+            self._evaluate(place, node, beside)
 
-        count = first_candidates(states, start, wanted, judge)
-        place = self._ranking.least(start, count)
+        count = first_candidates(states, start, wanted, evaluate)
+        place = self._ranks.least(start, count)
         for at in passing:
             states[at] = UNKNOWN
         if place < 0:
@@ -135,65 +144,54 @@ class VictimCache:
 
     # --- one node ----------------------------------------------------------------------------
 
-    def _keep(self, place: int, victims: Victims) -> None:
-        self._victims[place] = victims.pods, victims.violations
-        self._states[place] = BREAKING if victims.violations else HARMLESS
-        self._ranking.put(place, victims.rank)
+    def _put(self, place: int, pods: _Pods, violations: int, rank: Rank) -> None:
+        self._victims[place] = pods, violations
+        self._states[place] = VIOLATING if violations else CLEAN
+        self._ranks.put(place, rank)
 
     def _clear(self, place: int) -> None:
-        self._victims[place] = _NOBODY
-        self._states[place] = NOBODY
-        self._ranking.drop(place)
+        self._victims[place] = _NONE
+        self._states[place] = UNHELPFUL
+        self._ranks.drop(place)
 
-    def _judge(self, place: int, node: NodeInfo, nominated: _Pods) -> None:
-        candidates = standings(node.pods, self._priority)
-        if not candidates:
+    def _evaluate(self, place: int, node: NodeInfo, nominated: _Pods) -> None:
+        ordered = lower_priority_pods(node.pods, self._priority)
+        if not ordered:
             self._clear(place)
             return
-        self.judged += 1
-        if len(candidates) > 1:
-            candidates.sort()
-        if self._handle.budgets:
-            self._judge_by_budgets(place, node.load, candidates, nominated)
-            return
-        at = self._pattern(node.load, candidates, nominated)
+        self.evaluated += 1
+        if len(ordered) > 1:
+            ordered.sort()
+        budgets, violating = self._handle.budgets, 0
+        if budgets:
+            pods = [one[3] for one in ordered]
+            for key in budgets.covering(pods):
+                self._covered.setdefault(key, {})[self._rows[place]] = None
+            first, others = budgets.split(pods)
+            if first:
+                violating = len(first)
+                ranked = {one[2]: one for one in ordered}
+                ordered = [ranked[info.uid] for info in (*first, *others)]
+        at = self._pattern(node.load, ordered, nominated)
         if not at:
             self._clear(place)
             return
-        gone = [candidates[number] for number in at]
-        self._victims[place] = tuple([one[3] for one in gone]), 0
-        self._states[place] = HARMLESS
-        self._ranking.put(place, rank_of(gone, 0))
+        gone = [ordered[number] for number in at]
+        violations = 0
+        if violating:
+            gone.sort()
+            violations = sum(number < violating for number in at)
+        self._put(place, tuple([one[3] for one in gone]), violations, rank_of(gone, violations))
 
-    def _judge_by_budgets(
-        self, place: int, load: Load, candidates: list[Standing], nominated: _Pods
-    ) -> None:
-        budgets = self._handle.budgets
-        pods = [one[3] for one in candidates]
-        for key in budgets.covering(pods):
-            self._about.setdefault(key, {})[self._rows[place]] = None
-        breaking, others = budgets.split(pods)
-        standing = {one[2]: one for one in candidates}
-        ordered = [standing[info.uid] for info in (*breaking, *others)]
-        at = self._pattern(load, ordered, nominated)
-        if not at:
-            self._clear(place)
-            return
-        gone = sorted([ordered[number] for number in at])
-        violations = sum(number < len(breaking) for number in at)
-        self._victims[place] = tuple([one[3] for one in gone]), violations
-        self._states[place] = BREAKING if violations else HARMLESS
-        self._ranking.put(place, rank_of(gone, violations))
-
-    def _pattern(self, load: Load, ordered: list[Standing], nominated: _Pods) -> tuple[int, ...]:
-        """Who has to go, by number in the order in which they are spared; nobody if it is no use."""
+    def _pattern(self, load: Load, ordered: list[RankedPod], nominated: _Pods) -> tuple[int, ...]:
+        """The victims by number, in the order in which pods are reprieved; none if it does not help."""
         held = load.usage
         if held.ports or held.devices.tenants:  # perhaps of one of these pods
-            return self._spare(load, ordered, nominated)
+            return self._reprieve(load, ordered, nominated)
         for info in nominated:
             if info.ports or info.disks or info.devices:
-                return self._spare(load, ordered, nominated)
-        # Pods that ask the same mostly share one object, which is kept along with its number.
+                return self._reprieve(load, ordered, nominated)
+        # Pods that ask the same mostly share one object, which is kept with its number.
         key = (
             load,
             tuple([id(one[3].request) for one in ordered]),
@@ -203,12 +201,12 @@ class VictimCache:
         if known is None:
             if len(self._patterns) >= _PATTERNS_MAX:
                 self._patterns.clear()
-            at = self._spare(load, ordered, nominated)
+            at = self._reprieve(load, ordered, nominated)
             requests = [one[3].request for one in ordered] + [info.request for info in nominated]
             known = self._patterns[key] = (at, requests)
         return known[0]
 
-    def _spare(self, load: Load, ordered: list[Standing], nominated: _Pods) -> tuple[int, ...]:
+    def _reprieve(self, load: Load, ordered: list[RankedPod], nominated: _Pods) -> tuple[int, ...]:
         loads = self._loads
         for one in ordered:
             load = discharged(load, one[3])
@@ -234,7 +232,7 @@ class VictimCache:
         )
 
     def _catch_up(self) -> None:
-        """Forget what is known of nodes where something changed."""
+        """Forget the victims on nodes where something changed."""
         changes, versions, moves, allowances = self._seen
         self._note_positions()
         changed, exchanged = self._changes.tail(changes), self._versions.tail(versions)
@@ -242,14 +240,98 @@ class VictimCache:
         states, places = self._states, self._places
         if changed is None or exchanged is None or moved is None or allowed is None:
             states[:] = bytes(len(states))
-            self._about.clear()
+            self._covered.clear()
             return
         rows = [entry >> 1 for entry in (*changed, *exchanged)]
         known = self._handle.snapshot.table.rows
         rows += [known[name] for name in moved if name in known]
         for key in allowed:
-            rows += self._about.pop(key, ())
+            rows += self._covered.pop(key, ())
         for row in rows:
             place = places[row]
             if place >= 0:
                 states[place] = UNKNOWN
+
+
+class RankIndex:
+    """The rank of each place, as one number each, so that the least of many is found at once.
+
+    Equal ranks have equal numbers, and a smaller rank a smaller number: one that is new gets a number
+    between those of its neighbours. When there is none left between two, all are renumbered.
+
+    Args:
+        size: how many places; none of them has a rank.
+    """
+
+    __slots__ = ("_by_place", "_numbers", "_order", "_ranks")
+
+    def __init__(self, size: int) -> None:
+        self._by_place: NDArray[np.float64] = np.full(size, inf)
+        self._ranks: list[Rank | None] = [None] * size
+        self._order: list[Rank] = []  # every rank that has a number, ascending
+        self._numbers: dict[Rank, float] = {}
+
+    def put(self, place: int, rank: Rank) -> None:
+        """Set the rank of a place."""
+        number = self._numbers.get(rank)
+        self._ranks[place] = rank
+        if number is None:
+            number = self._new(rank)
+        self._by_place[place] = number
+
+    def drop(self, place: int) -> None:
+        """Remove the rank of a place."""
+        self._ranks[place] = None
+        self._by_place[place] = inf
+
+    def move(self, sources: list[int]) -> None:
+        """Take other places.
+
+        Args:
+            sources: by place, which one it was before; -1 for one that has no rank yet.
+        """
+        ranks, numbers = self._ranks, self._by_place.tolist()
+        self._ranks = [ranks[at] if at >= 0 else None for at in sources]
+        self._by_place = np.array([numbers[at] if at >= 0 else inf for at in sources])
+
+    def least(self, start: int, count: int) -> int:
+        """Which of some places has the least rank; among equals the first; -1 if none has any.
+
+        Args:
+            start: the first of them.
+            count: how many; after the last place comes the first.
+        """
+        if not count:
+            return -1
+        numbers, end = self._by_place, start + count
+        best = start + int(numbers[start:end].argmin())
+        if end > len(numbers):
+            other = int(numbers[: end - len(numbers)].argmin())
+            if numbers[other] < numbers[best]:
+                best = other
+        return -1 if numbers[best] == inf else best
+
+    def _new(self, rank: Rank) -> float:
+        order, numbers = self._order, self._numbers
+        at = bisect_left(order, rank)
+        left = numbers[order[at - 1]] if at else None
+        right = numbers[order[at]] if at < len(order) else None
+        if left is None:
+            number = 0.0 if right is None else right - 1.0
+        else:
+            number = left + 1.0 if right is None else (left + right) / 2
+        if number in (left, right) or len(order) > len(self._ranks) + _RANKS_MAX:
+            self._renumber()
+        else:
+            order.insert(at, rank)
+            numbers[rank] = number
+        return numbers[rank]
+
+    def _renumber(self) -> None:
+        """Number the ranks of the places from 0 on; others are forgotten."""
+        self._order = sorted({rank for rank in self._ranks if rank is not None})
+        self._numbers.clear()
+        self._numbers.update({rank: float(at) for at, rank in enumerate(self._order)})
+        for place, rank in enumerate(self._ranks):
+            if rank is not None:
+                self._by_place[place] = self._numbers[rank]

@@ -1,10 +1,10 @@
 """Victims: which pods of one node would have to go for a pod to fit.
 
-All that are less important go first; then as many as possible are spared again, the most important
-first, and before all others those whose going would break a disruption budget.
+All that are less important are removed first; then as many as possible are reprieved, the most
+important first, and before all others those whose eviction would violate a disruption budget.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import inf
 
@@ -19,19 +19,19 @@ from grange.scheduler.preemption.budgets import Budgets
 NO_VICTIMS = "No preemption victims found for incoming pod"
 Rank = tuple[int, int, int, int, float]
 # A pod and its ``importance``; the UID is unique, so the pods themselves are never compared.
-Standing = tuple[int, float, str, PodInfo]
+RankedPod = tuple[int, float, str, PodInfo]
 
 _OFFSET = 1 << 31  # makes every priority positive, so that fewer victims never sum to more
 _NONE = Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
 
 class Victims(msgspec.Struct, frozen=True):
-    """Who would have to go.
+    """The pods of one node that would have to go.
 
     Attributes:
         node_name: from which node.
         pods: the victims, the most important first; at least one.
-        violations: how many of them break a disruption budget.
+        violations: how many of them violate a disruption budget.
     """
 
     node_name: str
@@ -42,7 +42,7 @@ class Victims(msgspec.Struct, frozen=True):
     def rank(self) -> Rank:
         """For the choice of the node; the least is the best.
 
-        Fewest broken budgets; the least important of the most important victims; the smallest sum
+        Fewest violations; the least important of the most important victims; the smallest sum
         of priorities; fewest victims; of the most important victims' earliest starts, the latest.
         """
         gone = sorted(self.pods, key=importance)
@@ -63,10 +63,10 @@ def started(info: PodInfo) -> float:
     return _seconds(since) if since else inf
 
 
-def rank_of(gone: Sequence[Standing], violations: int) -> Rank:
+def rank_of(gone: Sequence[RankedPod], violations: int) -> Rank:
     """The ``Victims.rank`` of pods, the most important first."""
     count = len(gone)
-    # Of the most important ones, who started earliest stands first.
+    # Of the most important ones, the one that started earliest is the first.
     priority, since, _, _ = gone[0]
     # Mostly they are equally important.
     alike = gone[-1][0] == priority
@@ -74,17 +74,26 @@ def rank_of(gone: Sequence[Standing], violations: int) -> Rank:
     return violations, -priority, count * _OFFSET - total, count, -since
 
 
+def pick_one(candidates: Sequence[Victims]) -> Victims:
+    """The best by ``Victims.rank``; among equals the first.
+
+    Args:
+        candidates: at least one, in the order in which they were found.
+    """
+    return min(candidates, key=lambda victims: victims.rank)
+
+
 def importance(info: PodInfo) -> tuple[int, float, str]:
-    """A sort key: the most important pod first. Priority, then who has run for longer.
+    """A sort key: the most important pod first. Priority, then the longer run time.
 
     The UID decides between equals, since the order of a node's pods carries no meaning.
     """
     return -info.pod.spec.priority, started(info), info.uid
 
 
-def standings(pods: Iterable[PodInfo], limit: int) -> list[Standing]:
-    """The pods whose priority is below a limit, as they stand; in the given order."""
-    found: list[Standing] = []
+def lower_priority_pods(pods: Iterable[PodInfo], limit: int) -> list[RankedPod]:
+    """The pods whose priority is below a limit, with their importance, in the given order."""
+    found: list[RankedPod] = []
     for info in pods:
         pod = info.pod
         priority = pod.spec.priority
@@ -100,7 +109,6 @@ def select_victims(
     budgets: Budgets,
     *,
     nominated: Sequence[PodInfo] = (),
-    spared: Callable[[PodInfo], bool] | None = None,
 ) -> Victims | Status:
     """The victims on one node, or why preemption there does not help.
 
@@ -109,18 +117,13 @@ def select_victims(
         node: an entry of the trial's snapshot.
         budgets: what may be disrupted.
         nominated: pods that will come to the node and must fit beside this one.
-        spared: pods that are no victims, whatever their priority.
 
     Returns:
         The victims; or the refusal that stays when all of them are gone (``UNRESOLVABLE`` when there
         is nobody to go). An entry that has room without anybody going is an ``ERROR``.
     """
     limit = trial.pod.pod.spec.priority
-    candidates = [
-        info
-        for info in node.pods
-        if info.pod.spec.priority < limit and not (spared is not None and spared(info))
-    ]
+    candidates = [info for info in node.pods if info.pod.spec.priority < limit]
     if not candidates:
         return _NONE
     with trial.on(node) as what_if:
@@ -130,19 +133,19 @@ def select_victims(
         if not status.ok:
             return status
         candidates.sort(key=importance)
-        breaking, others = budgets.split(candidates)
-        broken = _reprieve(what_if, breaking, nominated)
-        gone = broken + _reprieve(what_if, others, nominated)
+        first, others = budgets.split(candidates)
+        violating = _reprieve(what_if, first, nominated)
+        gone = violating + _reprieve(what_if, others, nominated)
     if not gone:
         return Status(Code.ERROR, (f"nobody needs to go from node {node.name}",))
     gone.sort(key=importance)
-    return Victims(node.name, tuple(gone), len(broken))
+    return Victims(node.name, tuple(gone), len(violating))
 
 
 def _reprieve(
     what_if: WhatIf, pods: Sequence[PodInfo], nominated: Sequence[PodInfo]
 ) -> list[PodInfo]:
-    """Let those stay that can, in this order; the others."""
+    """Add pods again that can stay, in this order; return the others."""
     gone = []
     for info in pods:
         what_if.add(info)
