@@ -50,6 +50,9 @@ _PATH_MAX = 1_024
 
 def member(path: str, name: str) -> str:
     """The path of a member, as messages show it; what is long is cut, as all paths below repeat it."""
+    at = f"{path}.{name}" if path else name
+    if len(at) <= _NAME_MAX:
+        return at
     return _cut(f"{path}.{_cut(name, _NAME_MAX)}" if path else _cut(name, _NAME_MAX), _PATH_MAX)
 
 

@@ -268,6 +268,12 @@ def test_strategic_merge_is_linear(patch: Callable[[int], Document]) -> None:
     assert growth(apply) < 15
 
 
+def test_plain_members_are_merged_in_few_steps() -> None:
+    """Neither paths for messages nor directives are looked for where there are none."""
+    patch = {"data": {f"k{number}": "v" for number in range(1_000)}}
+    assert lines_of(lambda: strategic.apply({"data": {}}, patch, CONFIGMAP.schema)) < 7_000
+
+
 def test_retained_keys_are_compared_once() -> None:
     keys = [Compared(f"k{number}") for number in range(500)]
     patch = {"data": {"$retainKeys": keys, **{str(key): "v" for key in keys}}}

@@ -85,21 +85,23 @@ class _Merger:
         if retained is not None:
             _retain(target, patch, retained, path)
         schema = self._definitions.resolve(schema)
+        has_directives = False
         for name, change in patch.items():
             if name.startswith("$"):
-                continue
-            part = self._member(schema, name)
-            at = member(path, name)
-            if change is None:
+                has_directives = True
+            elif change is None:
                 target.pop(name, None)
             elif isinstance(change, dict):
+                part, at = self._member(schema, name), member(path, name)
                 target[name] = self._merged_object(target.get(name), change, part, at)
             elif isinstance(change, list):
+                part, at = self._member(schema, name), member(path, name)
                 order = patch.get(f"{_ORDER}{name}")
                 target[name] = self._list(target.get(name), change, order, part, at)
             else:
                 target[name] = change
-        self._directed_lists(target, patch, schema, path)
+        if has_directives:
+            self._directed_lists(target, patch, schema, path)
         return target
 
     def _merged_object(self, target: Any, change: Document, schema: Schema, path: str) -> Document:
