@@ -44,6 +44,7 @@ LARGE_BYTES = 32 * 1024
 _LARGE_VALUES = 512
 _SMALL_BYTES = 1_024
 _REVISIONS_MAX = 5
+_ADMISSION_CHANGED = "what it refers to changed while it was checked; please try again"
 
 Part = Callable[[AnyKind, Document, Document], Document]
 """Which part of an object a write may touch: kind, old and new document to what is stored."""
@@ -212,7 +213,7 @@ class Registry:
         options: WriteOptions,
         sent: SentPod | None = None,
     ) -> Written:
-        """Write a new object; the document is changed.
+        """Write a new object; the document may be changed.
 
         Args:
             info: the kind.
@@ -232,8 +233,11 @@ class Registry:
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
         attempt = Attempt("create", info, namespace, meta.get("name") or "", document)
-        check = partial(self._check_new, attempt, document, options, sent)
-        checked = await self.offload.run(check) if options.large else check()
+        if options.large:
+            document, checked = await self._check_new_off_loop(attempt, document, options, sent)
+            meta = document["metadata"]
+        else:
+            checked = self._check_new(document, self._admit(attempt), info, options, sent)
         place = Place(info, namespace, meta["name"])
         if generated:
             for _ in range(_GENERATE_ATTEMPTS):
@@ -243,12 +247,41 @@ class Registry:
                 place = Place(info, namespace, meta["name"])
         return await self._create(place, document, options, checked)
 
-    def _check_new(
+    async def _check_new_off_loop(
         self, attempt: Attempt, document: Document, options: WriteOptions, sent: SentPod | None
-    ) -> "_Checked":
-        """Admit a new object, complete it and check it by its schema and its rules."""
+    ) -> tuple[Document, "_Checked"]:
+        """Check a new object while other requests are served, again if admission differs afterwards.
+
+        Returns:
+            The completed object; nothing was awaited after it was admitted.
+
+        Raises:
+            Conflict: admission differed each time.
+        """
         info = attempt.info
-        mutations = self._admit(attempt)
+        for _ in range(_REVISIONS_MAX):
+            mutations = self._admit(attempt)
+
+            def check(
+                admitted: tuple[Mutation | None, ...] = mutations,
+            ) -> tuple[Document, _Checked]:
+                copy: Document = codec.clone(document)  # admission reads the original again
+                return copy, self._check_new(copy, admitted, info, options, sent)
+
+            found = await self.offload.run(check)
+            if self._admit(attempt) == mutations:
+                return found
+        raise storage.conflict(info, attempt.name, _ADMISSION_CHANGED)
+
+    def _check_new(
+        self,
+        document: Document,
+        mutations: tuple[Mutation | None, ...],
+        info: AnyKind,
+        options: WriteOptions,
+        sent: SentPod | None,
+    ) -> "_Checked":
+        """Complete a new object that was admitted, and check it by its schema and its rules."""
         if sent is not None and sent.accepted is not None:
             if not options.duplicates and self.pod_specs.reuse(sent.accepted, mutations, document):
                 return _Checked(sent.accepted.warnings, {"spec": sent.accepted.encoded})
@@ -316,6 +349,8 @@ class Registry:
         entry = self._latest(place)
         if options.large or is_large(entry.value):
             entry, revised = await self._revise_off_loop(place, revise, change)
+            # What admission looks at may have changed while the object did not.
+            self._admit(Attempt(verb, info, place.namespace, place.name, revised.candidate))
         else:
             revised = revise(entry, change)
         old, candidate, warnings = revised

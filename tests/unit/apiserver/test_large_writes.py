@@ -146,3 +146,95 @@ async def test_requests_about_objects_are_small(server: Server, path: str) -> No
     assert (await server.delete(f"{PODS}/p", body)).code == 413
     many = {"items": [{"metadata": {"name": "x" * 2_000}}] * 600}
     assert (await server.create("/api/v1/bindings", many)).code == 413
+
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+def between(server: Server, *steps: Callable[[], Awaitable[Any]], after: int = 1) -> Meddling:
+    """Take steps, one each time, after work off the loop; the first ``after`` are not followed."""
+    registry, left = server.application.registry, [*steps]
+
+    async def step() -> None:
+        nonlocal after
+        if after:
+            after -= 1
+        elif left:
+            offload, registry.offload = registry.offload, Inline()
+            answer = await left.pop(0)()
+            assert answer.code // 100 == 2, answer.text
+            registry.offload = offload
+
+    registry.offload = made = Meddling(step, 99)
+    return made
+
+
+def large_pod() -> Document:
+    document = pod("large")
+    document["metadata"] = {**document["metadata"], "annotations": {"large": "x" * 40_000}}
+    return document
+
+
+def priority_class(name: str, value: int, **more: Any) -> Document:
+    return {"metadata": {"name": name}, "value": value, **more}
+
+
+async def test_create_is_refused_where_its_namespace_goes_meanwhile(server: Server) -> None:
+    await server.made("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    path = CONFIGMAPS.replace("/default/", "/team/")
+    between(server, lambda: server.delete("/api/v1/namespaces/team"))
+    answer = await server.create(path, configmap("large", **LARGE))
+    assert answer.code in {403, 404}, answer.text
+    assert (await server.get(f"{path}/large")).code == 404
+
+
+async def test_create_takes_the_default_class_of_the_write(server: Server) -> None:
+    first = priority_class("first", 5, globalDefault=True)
+    offload = between(server, lambda: server.create(CLASSES, first))
+    made = await server.made(PODS, large_pod())
+    assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("first", 5)
+    assert offload.runs == 3  # to read it, and to check it twice
+
+
+async def test_create_is_refused_where_its_class_goes_meanwhile(server: Server) -> None:
+    await server.made(CLASSES, priority_class("own", 5))
+    document = large_pod()
+    document["spec"]["priorityClassName"] = "own"
+    between(server, lambda: server.delete(f"{CLASSES}/own"))
+    answer = await server.create(PODS, document)
+    assert (answer.code, answer.reason) == (403, "Forbidden")
+    assert "no PriorityClass with name own" in answer.message
+
+
+async def test_create_that_is_never_admitted_alike_is_a_conflict(server: Server) -> None:
+    def replaced(number: int) -> Callable[[], Awaitable[Any]]:
+        async def replace() -> Any:
+            if number:
+                await server.delete(f"{CLASSES}/c{number - 1}")
+            return await server.create(
+                CLASSES, priority_class(f"c{number}", number, globalDefault=True)
+            )
+
+        return replace
+
+    between(server, *(replaced(number) for number in range(9)))
+    answer = await server.create(PODS, large_pod())
+    assert (answer.code, answer.reason) == (409, "Conflict")
+    assert "changed while it was checked; please try again" in answer.message
+
+
+async def test_update_is_admitted_again_before_the_write(server: Server) -> None:
+    await server.made(CLASSES, priority_class("one", 1, description="x" * 40_000))
+    other = priority_class("other", 2, globalDefault=True)
+    between(server, lambda: server.create(CLASSES, other), after=0)
+    answer = await server.patch(f"{CLASSES}/one", {"globalDefault": True})
+    assert (answer.code, answer.reason) == (403, "Forbidden")
+    assert "other is the default already" in answer.message
+
+
+async def test_large_create_with_a_generated_name_is_written_once(server: Server) -> None:
+    document = configmap("x", **LARGE)
+    document["metadata"] = {"generateName": "large-"}
+    made = await server.made(CONFIGMAPS, document)
+    assert made["metadata"]["name"].startswith("large-")
+    assert (await server.get(f"{CONFIGMAPS}/{made['metadata']['name']}")).body == made
