@@ -22,6 +22,7 @@ from grange.scheduler.gangs.queue_policies.best_effort_fifo import BestEffortFIF
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueueSettings
+from grange.scheduler.schedule_one import ScheduleOne
 from grange.sim import builders
 
 NODES = 5_000
@@ -36,10 +37,10 @@ class Loop:
         self.profile = Profile(plugins.DEFAULT)
         self.cache = Cache()
         self.queue = SchedulingQueue(self.profile, QueueSettings(backoff_max_s=0.0))
-        self.cycle = Cycle(self.profile, self.cache, self.queue)
+        self.cycle = Cycle(self.profile, self.cache)
         policy = BestEffortFIFO(overtakes=64)
         self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
-        self.cycle.units = self.units
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.units)
         for number in range(NODES):
             labels = {"rack": f"rack-{number % RACKS}"}
             node = builders.node(f"node-{number}", zone=f"zone-{number % 3}", labels=labels)
@@ -65,7 +66,7 @@ class Loop:
     def run(self) -> int:
         """How many pods were placed."""
         placed = 0
-        while (outcome := self.cycle.run_one(0.0)) is not None:
+        while (outcome := self.loop.schedule_one(0.0)) is not None:
             if isinstance(outcome, Batch):
                 placed += sum(isinstance(one, Assumed) for one in outcome.outcomes)
         return placed

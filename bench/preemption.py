@@ -21,9 +21,10 @@ from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
+from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import Profile
-from grange.scheduler.handlers import Handlers
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
 from grange.sim import builders
 
 LOW = {"cpu": "900m", "memory": "500Mi"}
@@ -39,10 +40,9 @@ class Cluster:
         self.now = 0.0
         self.cache, self.queue = Cache(), SchedulingQueue(profile)
         luck = Stream(1)
-        self.cycle = Cycle(
-            profile, self.cache, self.queue, offset=lambda count: luck.integer(0, count - 1)
-        )
-        self.handlers = Handlers(
+        self.cycle = Cycle(profile, self.cache, offset=lambda count: luck.integer(0, count - 1))
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
+        self.handlers = EventHandlers(
             profile,
             self.cache,
             self.queue,
@@ -84,11 +84,11 @@ class Cluster:
 
     def _next(self) -> object:
         self.queue.flush(self.now)
-        outcome = self.cycle.run_one(self.now)
+        outcome = self.loop.schedule_one(self.now)
         if outcome is None and len(self.queue):
             self.now += 2.0  # a backoff
             self.queue.flush(self.now)
-            outcome = self.cycle.run_one(self.now)
+            outcome = self.loop.schedule_one(self.now)
         return outcome
 
     def _evict(self, outcome: Unschedulable) -> None:

@@ -23,6 +23,7 @@ from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
 from grange.sim import builders
 
 LARGE = 100_000
@@ -40,7 +41,8 @@ class Cluster:
         self._sharing = Sharing()
         for number in range(nodes):
             self.add_node(number)
-        self.cycle = Cycle(self.profile, self.cache, self.queue)
+        self.cycle = Cycle(self.profile, self.cache)
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
         self.cache.update_node_info_snapshot(self.cycle.snapshot)
 
     def add_node(self, number: int) -> None:
@@ -72,7 +74,7 @@ class Cluster:
         if settled:
             self.cache.update_node_info_snapshot(self.cycle.snapshot)
         started = time.perf_counter()
-        while (outcome := self.cycle.run_one(0.0)) is not None:
+        while (outcome := self.loop.schedule_one(0.0)) is not None:
             assert isinstance(outcome, Assumed)
             found.append(outcome.info.pod)
         elapsed = time.perf_counter() - started

@@ -17,6 +17,7 @@ from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
 from grange.sim import builders
 
 NODES = 5_000
@@ -53,10 +54,11 @@ def engine(
         info = PodInfo.of(pod)
         profile.sign(info)
         queue.add(info, 0.0)
-    cycle = Cycle(profile, cache, queue)
+    cycle = Cycle(profile, cache)
+    loop = ScheduleOne(cycle, cache, queue)
     cache.update_node_info_snapshot(cycle.snapshot)
     started = time.perf_counter()
-    while (outcome := cycle.run_one(0.0)) is not None:
+    while (outcome := loop.schedule_one(0.0)) is not None:
         assert isinstance(outcome, Assumed)
     elapsed = time.perf_counter() - started
     assert cache.assumed_count == pods

@@ -147,9 +147,9 @@ class Judge:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._cache = scheduler.cache
-        self._decide = scheduler.cycle.run_one
+        self._decide = scheduler.schedule_one.schedule_one
         self.judged = 0
-        scheduler.cycle.run_one = self._run_one  # type: ignore[method-assign]  # it looks on
+        scheduler.schedule_one.schedule_one = self._run_one  # type: ignore[method-assign]  # it looks on
 
     def _run_one(self, now: float) -> Outcome | None:
         outcome = self._decide(now)

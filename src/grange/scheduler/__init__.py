@@ -5,10 +5,10 @@ Owns: the assumed-pod cache and its snapshots, the queue of waiting pods, the fr
     and ``explain``, which says why a pod waits.
 Never: running pods, changing nodes; it writes bindings, conditions of pods, gangs and queues, and
     events, and deletes the victims of preemption, all through the client.
-Flow: informers → ``cache`` and ``queue`` → ``cycle`` (snapshot → ``engine`` → assume) → binding →
-    informer confirms the assumption.
+Flow: informers → ``event_handlers`` → ``cache`` and ``queue`` → ``schedule_one`` (snapshot → ``engine``
+    → assume) → ``binder`` → informer confirms the assumption.
 Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one
-    event loop; ``service`` is the asynchronous shell: ``intake`` hears the informers, ``schedule_one``
-    runs the cycles, ``binding_result`` follows up the bindings, beside binders and writers.
-Start reading at: ``framework``, then ``cache`` and ``snapshot``, then ``cycle`` and ``engine``.
+    event loop; ``service`` is the asynchronous shell: ``scheduling_loop`` schedules in slices,
+    ``binding_result`` follows up the bindings, ``pod_conditions`` writes why pods wait.
+Start reading at: ``schedule_one``, then ``cycle``, ``cache`` and ``engine``; ``framework`` for plugins.
 """

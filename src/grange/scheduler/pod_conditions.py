@@ -30,13 +30,13 @@ _BACKOFF = Exponential(initial_s=0.2, cap_s=10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _Report:
     pod: Pod
     reason: str
     message: str
 
 
-class Reporter:
+class PodConditions:
     """Writes conditions; ``run`` as many writers as may be at work at once.
 
     Args:
@@ -50,10 +50,12 @@ class Reporter:
         self._recorder = recorder
         self._clock = clock
         self._log = log
-        self._said: dict[str, tuple[str, str]] = {}
-        self._waiting: dict[str, _Word] = {}
+        self._reported: dict[str, tuple[str, str]] = {}
+        self._waiting: dict[str, _Report] = {}
         self._wake = asyncio.Event()
-        self._delayed: dict[str, tuple[float, _Word]] = {}  # when on the monotonic clock, and what
+        self._delayed: dict[
+            str, tuple[float, _Report]
+        ] = {}  # when on the monotonic clock, and what
         self._is_delayed = asyncio.Event()
         self.writes = 0
 
@@ -76,15 +78,15 @@ class Reporter:
                 several such reports in a row.
         """
         uid = pod.metadata.uid
-        said = self._said.get(uid)
+        said = self._reported.get(uid)
         if said is None:
             have = conditions.find(pod.status.conditions, POD_SCHEDULED)
             if have is not None and have.status == "False":
                 said = (have.reason, have.message)
-        self._said[uid] = (reason, message)
+        self._reported[uid] = (reason, message)
         if said == (reason, message):
             return
-        self._waiting[uid] = _Word(pod, reason, message)
+        self._waiting[uid] = _Report(pod, reason, message)
         self._wake.set()
         if event_after_s:
             due = self._clock.monotonic() + event_after_s
@@ -96,7 +98,7 @@ class Reporter:
         if reason != SCHEDULING_GATED:
             self._failed(self._waiting[uid])
 
-    def _failed(self, word: _Word) -> None:
+    def _failed(self, word: _Report) -> None:
         self._recorder.event(word.pod, WARNING, "FailedScheduling", word.message, kind=POD)
 
     def scheduled(self, pods: Sequence[Pod]) -> None:
@@ -108,13 +110,13 @@ class Reporter:
                 break
             message = f"Successfully assigned {meta.namespace}/{meta.name} to {pod.spec.node_name}"
             self._recorder.event(pod, NORMAL, "Scheduled", message, kind=POD)
-        if self._said:
+        if self._reported:
             for pod in pods:
                 self.forget(pod.metadata.uid)
 
     def forget(self, uid: str) -> None:
         """Nothing more is to be said about the pod."""
-        self._said.pop(uid, None)
+        self._reported.pop(uid, None)
         self._waiting.pop(uid, None)
         self._delayed.pop(uid, None)
 
@@ -142,10 +144,10 @@ class Reporter:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _write(self, uid: str, word: _Word) -> None:
+    async def _write(self, uid: str, word: _Report) -> None:
         tries = 0
         # Only while it is the last word: another writer may have a newer one in hand.
-        while self._said.get(uid) == (word.reason, word.message):
+        while self._reported.get(uid) == (word.reason, word.message):
             try:
                 await self._patch(word)
                 return
@@ -164,7 +166,7 @@ class Reporter:
             tries += 1
             await self._clock.sleep(_BACKOFF.delay(tries))
 
-    async def _fresh(self, word: _Word) -> _Word | None:
+    async def _fresh(self, word: _Report) -> _Report | None:
         """The same word about the pod as it is now; None when it is no longer true."""
         meta = word.pod.metadata
         try:
@@ -175,9 +177,9 @@ class Reporter:
             return word
         if pod.spec.node_name or pod.metadata.uid != meta.uid:
             return None
-        return _Word(pod, word.reason, word.message)
+        return _Report(pod, word.reason, word.message)
 
-    async def _patch(self, word: _Word) -> None:
+    async def _patch(self, word: _Report) -> None:
         self.writes += 1
         meta = word.pod.metadata
         now = timestamps.rfc3339(self._clock.now())

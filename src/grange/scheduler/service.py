@@ -1,9 +1,9 @@
 """The scheduler as a service: informers in, bindings and conditions out.
 
-One task decides, in short slices so that the loop stays responsive (``schedule_one``); binders write
-what was decided (``binder``, ``binding_result``); writers tell pods why they wait (``pod_conditions``). All of
-them are children of one nursery. What the informers tell comes in by ``intake``. Everything that
-decides is synchronous and lives in ``cycle``; here all is put together, started and asked.
+One task schedules in short slices, so that the event loop stays responsive (``scheduling_loop``,
+which calls ``schedule_one``); binders write the bindings (``binder``, ``binding_result``); writers
+set conditions of pods that wait (``pod_conditions``). All of them are children of one nursery. Events
+of the informers come in by ``event_handlers``. Here all is put together, started and asked.
 """
 
 import asyncio
@@ -18,25 +18,27 @@ from grange.scheduler.binder import Binder, Limits
 from grange.scheduler.binding_result import BindingResults
 from grange.scheduler.cache import Cache
 from grange.scheduler.config import SchedulerConfig
-from grange.scheduler.cycle import Cycle
+from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.errors import NotAtWork
+from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import Profile, Profiles
 from grange.scheduler.gangs.coscheduling import GANG, HELD_BACK, QUOTA, Coscheduling
 from grange.scheduler.gangs.queue_policies import POLICIES
 from grange.scheduler.gangs.status import StatusWriter
-from grange.scheduler.handlers import Handlers
-from grange.scheduler.intake import Intake
+from grange.scheduler.informers import Informers, wait_for_bindings
 from grange.scheduler.metrics import instruments
-from grange.scheduler.parts import Informers, Parts
-from grange.scheduler.pod_conditions import Reporter
+from grange.scheduler.nominator import Nominator
+from grange.scheduler.pod_conditions import PodConditions
 from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueueStatistics
-from grange.scheduler.schedule_one import SchedulingLoop
-from grange.scheduler.wait_for_sync import catch_up
+from grange.scheduler.schedule_one import ScheduleOne
+from grange.scheduler.scheduling_loop import SchedulingLoop
+from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.waiting_pods import WaitingPods
 
 __all__ = ["Scheduler", "SchedulerConfig"]
 
@@ -55,55 +57,53 @@ class Scheduler:
     ) -> None:
         self._config = config = config or SchedulerConfig()
         self._profile: Profiles = profile or Profile(plugins.DEFAULT)
-        self._clock = deps.clock
+        self._clock = clock = deps.clock
         self._client = deps.client
-        self._log = deps.log.bind(component="scheduler")
+        self._log = log = deps.log.bind(component="scheduler")
         self._informers = Informers.of(deps.informers)
+        self._history = AttemptHistory()
         self._wake = asyncio.Event()
+        metrics = instruments(deps.metrics)
+        budgets = Budgets()
+        snapshot = NodeInfoSnapshot()
+        self._nominator = nominator = Nominator()
+        self._permits: WaitingPods[Assumed] = WaitingPods(self._wake.set)
         self.cache = Cache(ttl_s=config.assume_ttl_s)
         self.queue = SchedulingQueue(self._profile, config.queue)
-        budgets = Budgets()
-        luck = deps.rng.fork("preemption")
+        rng = deps.rng.fork("preemption")
         self.cycle = Cycle(
             self._profile,
             self.cache,
-            self.queue,
+            snapshot=snapshot,
+            nominator=nominator,
+            permits=self._permits,
             budgets=budgets,
-            offset=lambda nodes: luck.integer(0, nodes - 1),
-        )
-        handlers = Handlers(
-            self._profile,
-            self.cache,
-            self.queue,
-            config.scheduler_names,
-            now=self._clock.monotonic,
-            log=self._log,
-            nominator=self.cycle.nominator,
+            offset=lambda nodes: rng.integer(0, nodes - 1),
         )
         self._recorder = Recorder(
             deps.client,
             "default-scheduler",
-            clock=deps.clock,
+            clock=clock,
             rng=deps.rng,
-            log=self._log,
+            log=log,
             metrics=deps.metrics,
         )
-        self._reporter = Reporter(deps.client, self._recorder, clock=deps.clock, log=self._log)
+        self._conditions = PodConditions(deps.client, self._recorder, clock=clock, log=log)
         self._status = StatusWriter(
             deps.client,
             self._recorder,
             self._informers.groups.store.get,
             self._informers.quotas.store.get,
-            clock=deps.clock,
-            log=self._log,
+            clock=clock,
+            log=log,
         )
         self._evictor = Evictor(
             deps.client,
             self._recorder,
-            self.cycle.nominator,
+            nominator,
             activate=self._activate,
-            clock=deps.clock,
-            log=self._log,
+            clock=clock,
+            log=log,
         )
         self.gangs = Coscheduling(
             self._profile,
@@ -114,48 +114,77 @@ class Scheduler:
             changed=self._status.changed,
             withdrawn=self._evictor.withdraw,
         )
-        self.cycle.units = self.gangs
-        handlers.snapshot = self.cycle.snapshot
-        handlers.dress = self.gangs.handlers.transform_node
-        self._history = AttemptHistory()
-        parts = Parts(
-            config=config,
-            clock=deps.clock,
-            log=self._log,
-            metrics=instruments(deps.metrics),
+        self.schedule_one = ScheduleOne(self.cycle, self.cache, self.queue, self.gangs)
+        self._handlers = InformerEventHandlers(
+            self._profile,
+            self.cache,
+            self.queue,
+            config.scheduler_names,
+            now=clock.monotonic,
+            log=log,
+            nominator=nominator,
+            snapshot=snapshot,
             informers=self._informers,
-            cache=self.cache,
-            queue=self.queue,
-            cycle=self.cycle,
-            handlers=handlers,
-            gangs=self.gangs,
-            reporter=self._reporter,
+            budgets=budgets,
+            gangs=self.gangs.handlers,
+            permits=self._permits,
+            conditions=self._conditions,
             history=self._history,
             wake=self._wake,
+            in_progress=lambda: (*self._binder.under_way.values(), *self._permits.held()),
         )
-        self._settler = BindingResults(parts)
+        self._results = BindingResults(
+            metrics=metrics,
+            pods=self._informers.pods,
+            handlers=self._handlers,
+            cycle=self.cycle,
+            schedule_one=self.schedule_one,
+            cache=self.cache,
+            queue=self.queue,
+            gangs=self.gangs.handlers,
+            conditions=self._conditions,
+            history=self._history,
+            wake=self._wake,
+            ttl_s=config.assume_ttl_s,
+            clock=clock,
+            log=log,
+        )
         self._binder = Binder(
             deps.client,
             self._profile.bind,
             self.cache,
-            self._settler.settle,
+            self._results.complete,
             limits=Limits(config.binders, config.binding_group, config.backlog),
-            clock=deps.clock,
-            log=self._log,
+            clock=clock,
+            log=log,
         )
-        self._intake = Intake(parts, budgets, self._binder)
-        self._decider = SchedulingLoop(parts, self._settler, self._binder, self._evictor)
+        self._loop = SchedulingLoop(
+            config=config,
+            metrics=metrics,
+            schedule_one=self.schedule_one,
+            cycle=self.cycle,
+            queue=self.queue,
+            gangs=self.gangs,
+            results=self._results,
+            binder=self._binder,
+            evictor=self._evictor,
+            conditions=self._conditions,
+            history=self._history,
+            wake=self._wake,
+            clock=clock,
+            log=log,
+        )
         self._explainer = Explainer(
             self._profile_for,
             self.cache,
             self.queue,
-            self.cycle.snapshot,
+            snapshot,
             self._history,
-            clock=deps.clock,
-            nominator=self.cycle.nominator,
+            clock=clock,
+            nominator=nominator,
             waits_for=self._waits_for,
         )
-        self._running = False
+        self._registered = self._running = False
 
     async def run(self) -> None:
         """Schedule until cancelled.
@@ -171,28 +200,50 @@ class Scheduler:
             raise
 
     async def _run(self, *, fresh: bool) -> None:
-        self._intake.listen()
+        if self._registered:
+            self._start_again()
+        else:
+            self._registered = True
+            self._handlers.register()
         await self._informers.wait_synced()
         if not fresh:
-            await catch_up(self._client, self._informers.pods, clock=self._clock, log=self._log)
+            pods = self._informers.pods
+            await wait_for_bindings(self._client, pods, clock=self._clock, log=self._log)
         self._log.info(
             "scheduling", nodes=len(self._informers.nodes.store), waiting=len(self.queue)
         )
         async with Nursery("scheduler") as nursery:
             nursery.start(self._recorder.run(), name="scheduler recorder")
             for number in range(self._config.writers):
-                nursery.start(self._reporter.run(), name=f"scheduler writer {number}")
-            nursery.start(self._reporter.run_delayed_events(), name="scheduler delayed events")
+                nursery.start(self._conditions.run(), name=f"scheduler writer {number}")
+            nursery.start(self._conditions.run_delayed_events(), name="scheduler delayed events")
             if self._config.assume_ttl_s:
-                nursery.start(self._settler.sweep(), name="scheduler sweep")
+                nursery.start(self._results.sweep(), name="scheduler sweep")
             nursery.start(self._status.run(self.gangs), name="scheduler status")
             self._binder.start(nursery)
             self._evictor.start(nursery)
             self._running = True
             try:
-                await self._decider.run()
+                await self._loop.run()
             finally:
                 self._running = False
+
+    def _start_again(self) -> None:
+        """Put all together again from what the informers hold.
+
+        After a crash what is held may be the reason, and what was in flight is nowhere.
+        """
+        self.queue.clear()
+        for assumed in self._permits.held():
+            self.schedule_one.forget(assumed)
+        self._permits.clear()
+        self._nominator.clear()
+        self._handlers.rebuild()
+
+    def _activate(self, uid: str) -> None:
+        """Have a pod that waits tried again."""
+        self.queue.activate([uid], self._clock.monotonic())
+        self._wake.set()
 
     def statistics(self) -> QueueStatistics:
         """How many pods wait where."""
@@ -226,7 +277,7 @@ class Scheduler:
         gang = self.gangs.groups.containing(pod)
         if gang is not None and gang.message and not gang.started:
             return f"its gang {gang.key} ({gang.message})"
-        if uid in self.cycle.permits:
+        if uid in self._permits:
             return "a permission to be bound"
         queued = self.queue.find(uid)
         if gang is not None and queued is not None and GANG in queued.rejectors:
@@ -235,10 +286,6 @@ class Scheduler:
             told = [item.rejection.message for item in self._history.of(uid) if item.rejection]
             return f"its queue ({told[-1]})" if told else "its queue"
         return ""
-
-    def _activate(self, uid: str) -> None:
-        self.queue.activate([uid], self._clock.monotonic())
-        self._wake.set()
 
     def _profile_for(self, scheduler_name: str) -> Profile | None:
         ours = scheduler_name in self._config.scheduler_names

@@ -19,6 +19,7 @@ from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.queue_policies.best_effort_fifo import BestEffortFIFO
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
 from grange.sim import builders
 
 HOUR = 3600.0
@@ -60,10 +61,10 @@ class Bench:
     ) -> None:
         self.profile = Profile((*base, *extra))
         self.cache, self.queue = Cache(), SchedulingQueue(self.profile)
-        self.cycle = Cycle(self.profile, self.cache, self.queue)
+        self.cycle = Cycle(self.profile, self.cache)
         policy = policy or BestEffortFIFO(overtakes)
         self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
-        self.cycle.units = self.units
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.units)
         self.now = 0.0
         self.where: dict[str, str] = {}
         self.why: dict[str, str] = {}
@@ -137,7 +138,7 @@ class Bench:
         while True:
             self.queue.flush(self.now)
             self.units.handlers.tick(self.now)
-            while (outcome := self.cycle.run_one(self.now)) is not None:
+            while (outcome := self.loop.schedule_one(self.now)) is not None:
                 self._follow(outcome)
                 self.units.handlers.tick(self.now)
             if self.now >= until:

@@ -45,7 +45,7 @@ def test_trials_that_were_broken_off_are_taken_back() -> None:
         bench.run()
     snapshot = bench.cycle.snapshot
     assert snapshot.assumed == ["uid-big"]
-    outcome = bench.cycle.contain(caught.value, bench.now)
+    outcome = bench.loop.handle_bug(caught.value, bench.now)
     assert isinstance(outcome, Unschedulable)
     assert outcome.rejection.error
     assert snapshot.assumed == []

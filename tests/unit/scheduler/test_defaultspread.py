@@ -137,7 +137,7 @@ def test_workload_that_comes_late_spreads_its_waiting_pods(log: Logger) -> None:
 
     assert constraints() == [0, 0]
     stateful = workload(Workload, {"matchLabels": {"app": "a"}})
-    scene.handlers.workload_seen(stateful)
+    scene.handlers.workload_updated(stateful)
     assert sorted(constraints()) == [0, 2]
     scene.handlers.workload_deleted(stateful)
     assert constraints() == [0, 0]

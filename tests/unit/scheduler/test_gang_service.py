@@ -313,7 +313,7 @@ async def test_books_are_right_after_the_cache_was_built_anew(
         await members(made, "g", *names("p", 3))
         await made.settle()
         assert scheduler.cache.assumed_count == 3
-        scheduler._intake.rebuild()
+        scheduler._handlers.rebuild()
         assert scheduler.gangs.quotas.used("q")["cpu"] == 3_000
         assert scheduler.cache.assumed_count == 3
         made.gate = None

@@ -167,14 +167,14 @@ def test_119_bug_met_by_one_member_leaves_nothing_of_the_gang() -> None:
     bench.pods(*names("p", 4), gang="g", requests=CPU)
     with pytest.raises(RuntimeError, match="a bug") as caught:
         bench.run()
-    outcome = bench.cycle.contain(caught.value, bench.now)
+    outcome = bench.loop.handle_bug(caught.value, bench.now)
     assert isinstance(outcome, Batch)
     assert (raising.booked, bench.cache.assumed_count) == ([], 0)
     assert bench.queue.pool_of("uid-p0") is Pool.ERROR_BACKOFF
     assert {bench.queue.pool_of(f"uid-{name}") for name in ("p1", "p2", "p3")} == {
         Pool.UNSCHEDULABLE
     }
-    assert bench.cycle.contain(caught.value, bench.now) is None  # nobody is being tried
+    assert bench.loop.handle_bug(caught.value, bench.now) is None  # nobody is being tried
     raising.code = Code.SUCCESS
     assert set(bench.run(3.0)) == set(names("p", 4))
     bench.check()

@@ -10,8 +10,8 @@ from grange.base.log import Logger
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, Subject, pod_update
+from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import Profile
-from grange.scheduler.handlers import Handlers
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import Pool
@@ -24,7 +24,9 @@ OURS = frozenset({"default-scheduler"})
 class Scene:
     def __init__(self, log: Logger) -> None:
         self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)
-        self.handlers = Handlers(PROFILE, self.cache, self.queue, OURS, now=lambda: 0.0, log=log)
+        self.handlers = EventHandlers(
+            PROFILE, self.cache, self.queue, OURS, now=lambda: 0.0, log=log
+        )
 
     @property
     def state(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -41,7 +42,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)
-        self.cycle = Cycle(PROFILE, self.cache, self.queue)
+        self.cycle = Cycle(PROFILE, self.cache)
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue)
         self.plain = NodeInfoSnapshot()
         self.waiting: dict[str, Pod] = {}
         self.placed: list[Pod] = []
@@ -65,7 +67,7 @@ class Cluster:
         placed = 0
         while True:
             self.cache.update_node_info_snapshot(self.plain)
-            outcome = self.cycle.run_one(0.0)
+            outcome = self.loop.schedule_one(0.0)
             if outcome is None:
                 return placed
             assert isinstance(outcome, Assumed | Unschedulable)

@@ -7,7 +7,7 @@ from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.recorder import Recorder
-from grange.scheduler.pod_conditions import Reporter
+from grange.scheduler.pod_conditions import PodConditions
 from grange.sim import builders
 
 
@@ -20,7 +20,7 @@ async def test_burst_of_bound_pods_fills_recorder_and_counts_the_rest(
 ) -> None:
     client = Client(InProcess(nobody, ADMIN), clock=clock)
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log, limit=3)
-    reporter = Reporter(client, recorder, clock=clock, log=log)
+    reporter = PodConditions(client, recorder, clock=clock, log=log)
     waiting = builders.pod("p9")
     reporter.unschedulable(waiting, "no room")
     pods = [builders.pod(f"p{number}", nodeName="n") for number in range(10)]

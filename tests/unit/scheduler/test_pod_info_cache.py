@@ -11,8 +11,8 @@ from grange.api.quantity import QuantityError
 from grange.base.log import Logger
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
+from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import Profile
-from grange.scheduler.handlers import Handlers
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pod_info_cache import PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
@@ -78,13 +78,13 @@ def test_what_cannot_be_read_is_said_of_every_pod() -> None:
 
 def test_a_service_changes_what_its_pods_have_in_common(log: Logger) -> None:
     profile = Profile(plugins.DEFAULT)
-    handlers = Handlers(
+    handlers = EventHandlers(
         profile, Cache(), SchedulingQueue(profile), frozenset(), now=lambda: 0.0, log=log
     )
     assert handlers.info(builders.pod("a", labels=BLUE)).spread == ()
     meta = ObjectMeta(name="blue", namespace="default")
     service = Service(metadata=meta, spec=ServiceSpec(selector=BLUE))
-    handlers.service_seen(service)
+    handlers.service_updated(service)
     assert len(handlers.info(builders.pod("b", labels=BLUE)).spread) == 2
     handlers.service_deleted(service)
     assert handlers.info(builders.pod("c", labels=BLUE)).spread == ()

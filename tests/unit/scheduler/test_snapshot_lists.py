@@ -14,8 +14,8 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis, Narrowed
 from grange.scheduler.engine import reference
 from grange.scheduler.errors import CacheError
+from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import CycleState
-from grange.scheduler.handlers import Handlers
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.podindex import Query
 from grange.scheduler.queue import SchedulingQueue
@@ -35,7 +35,7 @@ def built(log: Logger, nodes: Iterable[Node], pods: Iterable[Pod]) -> NodeInfoSn
     """As the informers would bring them."""
     cache, snapshot = Cache(), NodeInfoSnapshot()
     queue = SchedulingQueue(PROFILE)
-    handlers = Handlers(
+    handlers = EventHandlers(
         PROFILE, cache, queue, frozenset({"default-scheduler"}), now=lambda: 0.0, log=log
     )
     for node in nodes:

@@ -235,7 +235,7 @@ async def test_held_pods_survive_a_cache_that_is_built_anew(
     async with world(clock, rng, log) as made:
         gate = Gatekeeper(wait_s=600.0)
         scheduler = await held(made, gate)
-        scheduler._intake.rebuild()
+        scheduler._handlers.rebuild()
         await made.settle()
         assert scheduler.cache.assumed_count == 1
         assert len(gate.asked) == 1

@@ -24,8 +24,9 @@ from grange.placement.fragmentation import Workload
 from grange.scheduler.cache import Cache
 from grange.scheduler.component_config import Configured
 from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
-from grange.scheduler.handlers import Handlers
+from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
 
 _GAP_S = 0.001  # between arrivals of an inflation, so that a run ends before anything is retried
 _SAMPLES = 200
@@ -153,8 +154,9 @@ class Replay:
         self._names = config.scheduler_names
         self.cache = Cache()
         self._queue = SchedulingQueue(profiles, config.queue)
-        self._cycle = Cycle(profiles, self.cache, self._queue)
-        self._handlers = Handlers(
+        self._cycle = Cycle(profiles, self.cache)
+        self._loop = ScheduleOne(self._cycle, self.cache, self._queue)
+        self._handlers = EventHandlers(
             profiles, self.cache, self._queue, self._names, now=lambda: self.now, log=log
         )
         for node in trace.nodes:
@@ -255,7 +257,7 @@ class Replay:
 
     def _decide(self, run: ReplayRun) -> None:
         for _ in range(_TURNS_MAX):
-            outcome = self._cycle.run_one(self.now)
+            outcome = self._loop.schedule_one(self.now)
             if outcome is None:
                 return
             if isinstance(outcome, Assumed):

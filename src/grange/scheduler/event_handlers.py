@@ -1,16 +1,19 @@
-"""From the informers' events to the cache and the queue.
+"""Event handlers: what events change in cache, queue, gangs and quotas, and what they wake.
 
 Every handler looks at what the cache and the queue already hold rather than at what the event
 claims, because events can be missed, merged or repeated.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from grange.api.kinds.namespace import Namespace
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, is_finished
+from grange.api.kinds.podgroup import PodGroup
+from grange.api.kinds.queue import Queue
 from grange.api.kinds.service import Service
 from grange.api.kinds.workloads import CoreReplicationController, Workload
 from grange.api.meta import Resource, controller_of
@@ -28,16 +31,24 @@ from grange.scheduler.clusterevents import (
     node_update,
     pod_update,
 )
+from grange.scheduler.cycle import Assumed
 from grange.scheduler.defaultspread import DefaultSpread
+from grange.scheduler.errors import CacheCorrupted, CacheError
+from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.framework import Profiles
+from grange.scheduler.gangs.event_handlers import GangEventHandlers
+from grange.scheduler.informers import Informers
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.pod_conditions import SCHEDULING_GATED, PodConditions
 from grange.scheduler.pod_info_cache import PodInfoCache
+from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
+from grange.scheduler.waiting_pods import WaitingPods
 
 
-class Handlers:
+class EventHandlers:
     """Keeps cache and queue up to date.
 
     Args:
@@ -47,14 +58,11 @@ class Handlers:
         names: the ``schedulerName``s that are ours.
         now: monotonic seconds.
         log: for objects that cannot be understood; they are left out.
-        nominator: who was promised room; one of its own by default.
-
-    Attributes:
-        dress: what of a node the cache is to see.
-        snapshot: of the cache, perhaps; follows the confirmations if it lacks nothing else.
+        nominator: which pods are nominated; a new one by default.
+        snapshot: of the cache; follows the confirmations of pods if it lacks nothing else.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that an event may change
         self,
         profiles: Profiles,
         cache: Cache,
@@ -64,10 +72,10 @@ class Handlers:
         now: Callable[[], float],
         log: Logger,
         nominator: Nominator | None = None,
+        snapshot: NodeInfoSnapshot | None = None,
     ) -> None:
         self._nominator = Nominator() if nominator is None else nominator
-        self.dress: Callable[[Node], Node] = lambda node: node
-        self.snapshot: NodeInfoSnapshot | None = None
+        self._snapshot = snapshot
         self._log = log
         self._profiles = profiles
         self._cache = cache
@@ -75,7 +83,7 @@ class Handlers:
         self._names = names
         self._now = now
         self._spread = DefaultSpread()
-        self._templates = PodInfoCache(self._compute)
+        self._infos = PodInfoCache(self._compute)
 
     # --- pods --------------------------------------------------------------------------------
 
@@ -114,7 +122,7 @@ class Handlers:
             if event is not None:
                 self._queue.move(event, self._now(), known.pod, pod)
             return
-        self._cache.add_pod(info, self.snapshot)
+        self._cache.add_pod(info, self._snapshot)
         self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
 
     def _waiting(self, pod: Pod, old: Pod | None) -> None:
@@ -136,18 +144,18 @@ class Handlers:
         self._queue.update(info, event, self._now())
 
     def _withdraw(self, pod: Pod) -> None:
-        """The pod needs no promised room any more; others may have it."""
+        """Drop the pod's nomination; others may use the room."""
         if self._nominator and self._nominator.remove(pod.metadata.uid):
             self._queue.move(ASSIGNED_POD_DELETE, self._now(), pod, None)
 
     def info(self, pod: Pod) -> PodInfo:
-        """What is to be known of a waiting pod, signed.
+        """The signed PodInfo of a waiting pod.
 
         Raises:
             QuantityError: a request is no quantity.
             SelectorError: a selector about other pods cannot be read.
         """
-        return self._templates.info(pod)
+        return self._infos.info(pod)
 
     def _compute(self, pod: Pod) -> PodInfo:
         info = PodInfo.of(pod)
@@ -178,11 +186,15 @@ class Handlers:
 
     def _put(self, old: Node | None, new: Node) -> bool:
         try:
-            self._cache.update_node(old, self.dress(new))
+            self._cache.update_node(old, self._transform_node(new))
         except QuantityError as error:
             self._log.warning("node left as it was", node=new.metadata.name, error=error)
             return False
         return True
+
+    def _transform_node(self, node: Node) -> Node:
+        """The node as the cache is to hold it."""
+        return node
 
     def node_deleted(self, node: Node) -> None:
         """A node went away; its pods are the concern of others."""
@@ -193,7 +205,7 @@ class Handlers:
 
     # --- services ----------------------------------------------------------------------------
 
-    def service_seen(self, service: Service) -> None:
+    def service_updated(self, service: Service) -> None:
         """A Service appeared or changed; only which pods it selects matters."""
         if self._spread.put(service):
             self._renew_spread(service)
@@ -203,7 +215,7 @@ class Handlers:
         if self._spread.remove(service):
             self._renew_spread(service)
 
-    def workload_seen(self, workload: Workload | CoreReplicationController) -> None:
+    def workload_updated(self, workload: Workload | CoreReplicationController) -> None:
         """A controller of pods appeared or changed; only which pods it selects matters."""
         try:
             if self._spread.put_workload(workload):
@@ -221,7 +233,7 @@ class Handlers:
 
         Preferences rule no node out, so no pod has to be tried again.
         """
-        self._templates.clear()
+        self._infos.clear()
         for queued in self._queue.waiting():
             pod = queued.info.pod
             meta = pod.metadata
@@ -239,7 +251,7 @@ class Handlers:
 
     # --- namespaces --------------------------------------------------------------------------
 
-    def namespace_seen(self, namespace: Namespace) -> None:
+    def namespace_updated(self, namespace: Namespace) -> None:
         """A namespace appeared or changed; only its labels matter."""
         if self._cache.set_namespace(namespace.metadata.name, namespace.metadata.labels):
             self._queue.move(NAMESPACE_CHANGE, self._now())
@@ -247,3 +259,193 @@ class Handlers:
     def namespace_deleted(self, namespace: Namespace) -> None:
         """A namespace is gone, and so are its pods."""
         self._cache.remove_namespace(namespace.metadata.name)
+
+
+class InformerEventHandlers(EventHandlers):
+    """The handlers of a running scheduler: for gangs and held pods too; they wake its loop.
+
+    Args:
+        informers: what is followed.
+        budgets: the PodDisruptionBudgets.
+        gangs: gangs and quotas.
+        permits: the pods that Permit plugins hold back.
+        conditions: of waiting pods.
+        history: the last attempts.
+        wake: set when there may be something to decide.
+        in_progress: the assumed pods that are held back or being bound.
+    """
+
+    def __init__(  # noqa: PLR0913  all that an event may change
+        self,
+        profiles: Profiles,
+        cache: Cache,
+        queue: SchedulingQueue,
+        names: frozenset[str],
+        *,
+        now: Callable[[], float],
+        log: Logger,
+        nominator: Nominator,
+        snapshot: NodeInfoSnapshot,
+        informers: Informers,
+        budgets: Budgets,
+        gangs: GangEventHandlers,
+        permits: WaitingPods[Assumed],
+        conditions: PodConditions,
+        history: AttemptHistory,
+        wake: asyncio.Event,
+        in_progress: Callable[[], Iterable[Assumed]],
+    ) -> None:
+        super().__init__(
+            profiles, cache, queue, names, now=now, log=log, nominator=nominator, snapshot=snapshot
+        )
+        self._informers = informers
+        self._budgets = budgets
+        self._gangs = gangs
+        self._permits = permits
+        self._conditions = conditions
+        self._history = history
+        self._wake = wake
+        self._in_progress = in_progress
+
+    def register(self) -> None:
+        """Handle every event of the informers from now on; once."""
+        informers, budgets = self._informers, self._budgets
+        informers.budgets.add_handler(
+            budgets.update, lambda _, new: budgets.update(new), budgets.delete
+        )
+        informers.groups.add_handler(
+            self.group_updated, lambda _, new: self.group_updated(new), self.group_deleted
+        )
+        informers.quotas.add_handler(
+            self.queue_updated, lambda _, new: self.queue_updated(new), self.queue_deleted
+        )
+        informers.namespaces.add_handler(
+            self.namespace_updated,
+            lambda _, new: self.namespace_updated(new),
+            self.namespace_deleted,
+        )
+        informers.services.add_handler(
+            self.service_updated, lambda _, new: self.service_updated(new), self.service_deleted
+        )
+        for workloads in informers.workloads:
+            workloads.add_handler(
+                self.workload_updated,
+                lambda _, new: self.workload_updated(new),
+                self.workload_deleted,
+            )
+        informers.nodes.add_handler(self.node_added, self.node_updated, self.node_deleted)
+        informers.pods.add_handler(self.pod_added, self.pod_updated, self.pod_deleted)
+
+    def pod_added(self, pod: Pod) -> None:
+        """A pod appeared."""
+        self.pod_updated(None, pod)
+
+    def pod_updated(self, old: Pod | None, new: Pod) -> None:
+        """A pod changed: its gang, its place in cache or queue, and whoever waits for it."""
+        self._gangs.update_pod(new, self._now())
+        try:
+            super().pod_updated(old, new)
+        except (CacheCorrupted, CacheError) as error:
+            self._contradicted(new, error)
+        self._wake.set()
+        uid = new.metadata.uid
+        if new.spec.node_name:
+            self._conditions.forget(uid)
+            self._permits.reject(uid, "", "somebody else bound the pod")
+        elif new.metadata.deletion_timestamp or is_finished(new):
+            self._permits.reject(uid, "", "the pod has ended or is being deleted")
+        elif new.spec.scheduling_gates:
+            self._report_gates(new)
+
+    def pod_deleted(self, pod: Pod) -> None:
+        """A pod is gone; what it held, assumed or real, is free."""
+        uid = pod.metadata.uid
+        self._conditions.forget(uid)
+        self._history.forget(uid)
+        try:
+            super().pod_deleted(pod)
+        except (CacheCorrupted, CacheError) as error:
+            self._contradicted(pod, error)
+        self._wake.set()
+        self._gangs.delete_pod(pod, self._now())
+        self._permits.reject(uid, "", "the pod was deleted")
+
+    def _contradicted(self, pod: Pod, error: Exception) -> None:
+        self._log.error("cache contradicts the cluster", pod=str(pod.key), error=error)
+        self.rebuild()
+
+    def _report_gates(self, pod: Pod) -> None:
+        if pod.metadata.uid in self._queue:
+            gates = ", ".join(gate.get("name", "") for gate in pod.spec.scheduling_gates)
+            message = f"Scheduling is blocked by gates: {gates}"
+            self._conditions.unschedulable(pod, message, reason=SCHEDULING_GATED)
+
+    def node_added(self, node: Node) -> None:
+        """A node appeared."""
+        super().node_added(node)
+        self._wake.set()
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        """A node changed."""
+        super().node_updated(old, new)
+        self._wake.set()
+
+    def _transform_node(self, node: Node) -> Node:
+        return self._gangs.transform_node(node)
+
+    def node_deleted(self, node: Node) -> None:
+        """A node went away: pods that are held for it lose their place."""
+        super().node_deleted(node)
+        name = node.metadata.name
+        for assumed in self._permits.held():
+            if assumed.node_name == name:
+                self._permits.reject(assumed.uid, "", f"node {name} is gone")
+        self._wake.set()
+
+    def namespace_updated(self, namespace: Namespace) -> None:
+        """A namespace appeared or changed."""
+        super().namespace_updated(namespace)
+        self._wake.set()
+
+    def group_updated(self, group: PodGroup) -> None:
+        """A pod group appeared or changed."""
+        self._gangs.update_group(group, self._now())
+        self._wake.set()
+
+    def group_deleted(self, group: PodGroup) -> None:
+        """A pod group is gone."""
+        self._gangs.delete_group(group, self._now())
+        self._wake.set()
+
+    def queue_updated(self, queue: Queue) -> None:
+        """A queue with its quotas appeared or changed."""
+        try:
+            self._gangs.update_queue(queue)
+        except QuantityError as error:  # the server refuses such a queue
+            self._log.warning("queue left as it was", queue=queue.metadata.name, error=error)
+        self._wake.set()
+
+    def queue_deleted(self, queue: Queue) -> None:
+        """A queue is gone."""
+        self._gangs.delete_queue(queue)
+        self._wake.set()
+
+    def rebuild(self) -> None:
+        """Build the cache again from what the informers hold and from what is being bound."""
+        self._cache.clear()
+        self._gangs.clear()
+        pods = self._informers.pods.store.list()
+        for pod in pods:
+            self._gangs.update_pod(pod, self._now())
+        for node in self._informers.nodes.store.list():
+            super().node_added(node)
+        for pod in pods:
+            if pod.spec.node_name:
+                super().pod_updated(None, pod)
+        for assumed in self._in_progress():
+            if not self._cache.tracks(assumed.info.uid):
+                self._cache.assume_pod(assumed.info)
+                self._gangs.assume_pod(assumed.info.pod)
+        for pod in pods:
+            if not pod.spec.node_name:
+                super().pod_updated(None, pod)

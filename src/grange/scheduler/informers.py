@@ -1,0 +1,132 @@
+"""The collections that a scheduler follows, and what it waits for before its first decision.
+
+An informer may lag, by a network that was cut, say. A scheduler that takes over from another one and
+decides on such a view gives the same room away twice. Only bindings matter: everything else that is
+late is merely late.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from grange.api.kinds import NAMESPACE, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP, QUEUE, SERVICE
+from grange.api.kinds.namespace import Namespace
+from grange.api.kinds.node import Node
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
+from grange.api.kinds.podgroup import PodGroup
+from grange.api.kinds.queue import Queue
+from grange.api.kinds.service import Service
+from grange.api.kinds.workloads import (
+    CORE_REPLICATIONCONTROLLER,
+    REPLICASET,
+    STATEFULSET,
+    CoreReplicationController,
+    Workload,
+)
+from grange.api.status import ApiError
+from grange.base.backoff import Exponential
+from grange.base.clock import Clock
+from grange.base.log import Logger
+from grange.client.client import Client
+from grange.reconcile.informer import Informer, InformerFactory
+
+_PAGE = 1000
+_POLL_S = 0.05
+_PATIENCE_S = 5.0  # after so long the cluster is asked again: what is missing may have been deleted
+_BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Informers:
+    """The collections that a scheduler follows."""
+
+    namespaces: Informer[Namespace]
+    nodes: Informer[Node]
+    pods: Informer[Pod]
+    services: Informer[Service]
+    workloads: tuple[Informer[Workload], Informer[Workload], Informer[CoreReplicationController]]
+    groups: Informer[PodGroup]
+    quotas: Informer[Queue]
+    budgets: Informer[PodDisruptionBudget]
+
+    @classmethod
+    def of(cls, factory: InformerFactory) -> Self:
+        """The shared informers of a process."""
+        return cls(
+            namespaces=factory.informer(NAMESPACE),
+            nodes=factory.informer(NODE),
+            pods=factory.informer(POD),
+            services=factory.informer(SERVICE),
+            workloads=(
+                factory.informer(REPLICASET),
+                factory.informer(STATEFULSET),
+                factory.informer(CORE_REPLICATIONCONTROLLER),
+            ),
+            groups=factory.informer(PODGROUP),
+            quotas=factory.informer(QUEUE),
+            budgets=factory.informer(PODDISRUPTIONBUDGET),
+        )
+
+    async def wait_synced(self) -> None:
+        """Wait until every collection was listed."""
+        await self.namespaces.synced.wait()
+        await self.services.synced.wait()
+        for informer in self.workloads:
+            await informer.synced.wait()
+        await self.nodes.synced.wait()
+        await self.pods.synced.wait()
+        await self.groups.synced.wait()
+        await self.quotas.synced.wait()
+        await self.budgets.synced.wait()
+
+
+async def wait_for_bindings(
+    client: Client, pods: Informer[Pod], *, clock: Clock, log: Logger
+) -> None:
+    """Return when the informer shows every pod bound that is bound by now.
+
+    Args:
+        client: to ask the cluster itself.
+        pods: synced.
+        clock: waits.
+        log: what keeps it waiting.
+    """
+    tries = 0
+    while True:
+        try:
+            wanted = await _bound(client)
+        except ApiError as error:
+            tries += 1
+            log.warning("cannot ask which pods are bound", error=error)
+            await clock.sleep(_BACKOFF.delay(tries))
+            continue
+        until = clock.monotonic() + _PATIENCE_S
+        while wanted:
+            wanted = [pod for pod in wanted if not _shows(pods, pod)]
+            if wanted and clock.monotonic() >= until:
+                break
+            if wanted:
+                await clock.sleep(_POLL_S)
+        if not wanted:
+            return
+        log.info("waiting for bindings to show", pods=len(wanted))
+
+
+async def _bound(client: Client) -> list[Pod]:
+    """All pods that have a node, without what is not looked at."""
+    found: list[Pod] = []
+    cont = ""
+    while True:
+        page = await client.list(POD, limit=_PAGE, cont=cont)
+        found += [pod for pod in page.items if pod.spec.node_name]
+        cont = page.next
+        if not cont:
+            return found
+
+
+def _shows(pods: Informer[Pod], pod: Pod) -> bool:
+    """Whether the informer knows of the binding, or of another pod of that name."""
+    seen = pods.store.get(pod.key)
+    if seen is None:
+        return False
+    return bool(seen.spec.node_name) or seen.metadata.uid != pod.metadata.uid

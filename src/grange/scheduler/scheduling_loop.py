@@ -1,0 +1,238 @@
+"""The task that schedules: slice after slice, as long as there is something to decide."""
+
+import asyncio
+from dataclasses import replace
+
+from grange.base.clock import Clock
+from grange.base.errors import InvariantError
+from grange.base.log import Logger
+from grange.scheduler.binder import Binder
+from grange.scheduler.binding_result import BindingResults
+from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
+from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.cycle import Assumed, Batch, Cycle, Dropped, Outcome, Unschedulable, Waiting
+from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.errors import CacheCorrupted
+from grange.scheduler.explain.attempts import AttemptHistory
+from grange.scheduler.framework import PostFilterResult
+from grange.scheduler.gangs.coscheduling import Coscheduling
+from grange.scheduler.metrics import Instruments
+from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.pod_conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
+from grange.scheduler.preemption.evictor import Evictor
+from grange.scheduler.queue import SchedulingQueue
+from grange.scheduler.schedule_one import ScheduleOne
+
+_BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts anew
+
+
+class SchedulingLoop:
+    """Schedules in short slices, so that the event loop stays responsive, and hands on what results.
+
+    Args:
+        config: settings.
+        metrics: what is counted.
+        schedule_one: schedules one pod.
+        cycle: its extension points.
+        queue: the pods that wait.
+        gangs: gangs and quotas.
+        results: queue again the pods that a Permit plugin rejects.
+        binder: takes the assumed pods.
+        evictor: takes the preemptions.
+        conditions: of pods.
+        history: the last attempts.
+        wake: set when there may be something to decide.
+        clock: time.
+        log: bugs in cycles.
+    """
+
+    def __init__(  # noqa: PLR0913  all that the outcome of a cycle concerns
+        self,
+        *,
+        config: SchedulerConfig,
+        metrics: Instruments,
+        schedule_one: ScheduleOne,
+        cycle: Cycle,
+        queue: SchedulingQueue,
+        gangs: Coscheduling,
+        results: BindingResults,
+        binder: Binder,
+        evictor: Evictor,
+        conditions: PodConditions,
+        history: AttemptHistory,
+        wake: asyncio.Event,
+        clock: Clock,
+        log: Logger,
+    ) -> None:
+        self._attempts = {
+            result: metrics.attempts.labels(result)
+            for result in ("scheduled", "unschedulable", "error")
+        }
+        self._pending = metrics.pending
+        self._config = config
+        self._schedule_one = schedule_one
+        self._cycle = cycle
+        self._queue = queue
+        self._gangs = gangs
+        self._gang_handlers = gangs.handlers
+        self._results = results
+        self._binder = binder
+        self._evictor = evictor
+        self._conditions = conditions
+        self._history = history
+        self._wake = wake
+        self._clock = clock
+        self._log = log
+        self._decided = 0  # of the running slice, not counted yet
+        self._broken: dict[str, None] = {}  # pods whose cycles met a bug, with no other in between
+        self._broken_at = 0  # decisions, when the last of them did
+
+    async def run(self) -> None:
+        """Decide until cancelled."""
+        while True:
+            now = self._clock.monotonic()
+            self._queue.flush(now)
+            self._permit(now)
+            self._gang_handlers.tick(now)
+            idle = self._decide_slice(now)
+            if self._decided:
+                self._attempts["scheduled"].inc(self._decided)
+                self._decided = 0
+            self._binder.work()
+            if idle:
+                await self._wait()
+            else:
+                await self._clock.sleep(0)
+
+    def _decide_slice(self, now: float) -> bool:
+        """Decide for a while; True when there is nothing left to do now."""
+        limit = now + self._config.slice_s
+        for _ in range(self._config.slice_pods):
+            if self._binder.full:
+                return True  # what follows from an outcome wakes us
+            try:
+                outcome = self._schedule_one.schedule_one(now)
+            except (CacheCorrupted, InvariantError):
+                raise  # what everybody is decided by is wrong
+            except Exception as error:  # a bug that one pod meets costs it a backoff
+                outcome = self._contain(error, now)
+                if outcome is None:
+                    raise
+            if outcome is None:
+                return True
+            self._follow(outcome, now)
+            now = self._clock.monotonic()
+            if now >= limit:
+                return False
+        return False
+
+    def _contain(self, error: Exception, now: float) -> Outcome | None:
+        """Go on without the pod whose cycle ended in a bug; None when only a new start will do.
+
+        That is so, too, when pod after pod meets one: what they share may be the reason.
+        """
+        queued = self._queue.in_flight()
+        if queued is None:
+            return None
+        decisions = self._cycle.decisions
+        if decisions > self._broken_at + 1:
+            self._broken.clear()
+        self._broken_at = decisions
+        self._broken[queued.uid] = None
+        if len(self._broken) > _BROKEN_MAX:
+            self._broken.clear()
+            return None
+        outcome = self._schedule_one.handle_bug(error, now)
+        if outcome is not None:
+            pod = str(queued.info.pod.key)
+            if queued.errors == 1:
+                self._log.crash("bug in a pod's cycle", error, pod=pod)
+            else:
+                self._log.warning("bug in a pod's cycle again", pod=pod, error=error)
+        return outcome
+
+    def _permit(self, now: float) -> None:
+        """Go on with the pods that Permit plugins have decided on."""
+        permits = self._cycle.permits
+        if permits:
+            permits.expire(now)
+        released = permits.collect_released()
+        for assumed in released:
+            self._follow(assumed, now)
+        self._gangs.permits_decided(released, now)
+        for refused in permits.collect_refused():
+            for assumed in refused.pods:
+                self._give_up(assumed, refused.plugin, refused.reason)
+            self._gangs.permits_decided(refused.pods, now)
+
+    def _give_up(self, assumed: Assumed, plugin: str, reason: str) -> None:
+        """Forget a held pod's assumption, and try again later."""
+        now = self._clock.monotonic()
+        self._schedule_one.forget(assumed)
+        self._queue.move(ASSIGNED_POD_DELETE, now, assumed.info.pod, None)
+        if self._results.requeue(assumed.info.pod, assumed, rejector=plugin or "Permit"):
+            diagnosis = Diagnosis(self._cycle.snapshot.num_nodes, pre_filter=reason)
+            self._follow(Unschedulable(assumed.queued, diagnosis), now)
+
+    def _follow(self, outcome: Outcome, now: float) -> None:
+        match outcome:
+            case Assumed():
+                self._decided += 1
+                uid = outcome.info.uid
+                self._history.scheduled(uid, outcome.node_name, outcome.state.score, now)
+                self._binder.put(outcome)
+            case Waiting():
+                pass
+            case Unschedulable(queued, diagnosis, room):
+                nominated = self._cycle.nominator.node_of(queued.uid)
+                if nominated:
+                    diagnosis = replace(diagnosis, nominated=nominated)
+                result = "error" if diagnosis.error else "unschedulable"
+                self._attempts[result].inc()
+                self._history.rejected(queued.uid, diagnosis, now)
+                reason = SCHEDULER_ERROR if diagnosis.error else UNSCHEDULABLE
+                self._conditions.unschedulable(
+                    queued.info.pod,
+                    diagnosis.message,
+                    reason=reason,
+                    event_after_s=diagnosis.event_after_s,
+                )
+                if room is not None:
+                    self._evictor.put(queued.info, self._reject_held(queued.info, room))
+            case Batch(outcomes):
+                for one in outcomes:
+                    self._follow(one, now)
+            case Dropped():
+                pass
+
+    def _reject_held(self, pod: PodInfo, room: PostFilterResult) -> PostFilterResult:
+        """Victims that are held run nowhere yet: they lose their place and need not be deleted."""
+        permits = self._cycle.permits
+        held = [victim.uid for victim in room.victims if victim.uid in permits]
+        for uid in held:
+            permits.reject(uid, "", f"pod {pod.pod.key} preempts")
+        left = tuple(victim for victim in room.victims if victim.uid not in held)
+        return replace(room, victims=left)
+
+    async def _wait(self) -> None:
+        """Until an event, or until the queue has something to do by itself."""
+        statistics = self._queue.statistics()
+        self._pending.labels("active").set(statistics.active)
+        self._pending.labels("backoff").set(statistics.backoff)
+        self._pending.labels("unschedulable").set(statistics.unschedulable)
+        self._wake.clear()
+        wait_s: float | None = None
+        now = self._clock.monotonic()
+        deadlines = [self._cycle.permits.next_deadline(), self._gang_handlers.next_deadline(now)]
+        if not self._binder.full:
+            deadlines.append(self._queue.next_deadline(now))
+        deadline = min((found for found in deadlines if found is not None), default=None)
+        if deadline is not None:
+            wait_s = deadline - now
+            if wait_s <= 0:
+                return
+        try:
+            async with self._clock.timeout(wait_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
