@@ -20,7 +20,7 @@ from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
 from grange.cli.command import Command
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 from grange.client.access import Access
 from grange.client.client import Client
 
@@ -49,7 +49,7 @@ _NAME_LIMIT = 40
 @flags.options(Settings, "alert_webhook", "log_level", "log_json")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
-    around: Surroundings,
+    env: Environment,
     kubeconfig: Path | None,
     context: str,
     only: str,
@@ -64,7 +64,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     """Run controllers and scheduler against a cluster; many share the work as a farm."""
     log.configure(level=log_level, json_lines=log_json)
     rng = Stream.from_system()
-    access = around.access(kubeconfig, context)
+    access = env.access(kubeconfig, context)
     names = frozenset(filter(None, only.split(",")))
     import uvloop
 

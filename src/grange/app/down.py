@@ -14,11 +14,11 @@ from grange.cli import options, terminal
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.surroundings import Surroundings
 
 
-def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
+def meant(env: Environment, environment: Mapping[str, str]) -> Path:
     """The data directory that is meant where none is named.
 
     That is ``$GRANGE_DATA_DIR``, else the one whose context is current, else the default one; the
@@ -33,11 +33,11 @@ def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
     default = default_data_dir(environment)
     if environment.get("GRANGE_DATA_DIR"):
         return default
-    current, home = current_home(around.kubeconfig)
+    current, home = current_home(env.kubeconfig)
     if home:
         return Path(home)
     if current:
-        if not (around.interactive and sys.stdin.isatty()):
+        if not (env.interactive and sys.stdin.isatty()):
             raise click.UsageError(
                 f"no data directory is named: the current context, {terminal.cell(current)}, is not "
                 f"Grange's; add --data-dir {shlex.quote(str(default))} to stop the default one"
@@ -56,17 +56,17 @@ def meant(around: Surroundings, environment: Mapping[str, str]) -> Path:
 @options.timeout("60s")
 @options.output(documents.REPORT)
 @click.pass_obj
-def command(around: Surroundings, data_dir: Path | None, timeout: str, output: str) -> None:
+def command(env: Environment, data_dir: Path | None, timeout: str, output: str) -> None:
     """Stop it cleanly: pods get 30 s at most to end, everything is on disk."""
     timeout_s = parse_duration(timeout)
-    directory = (data_dir or meant(around, os.environ)).absolute()
+    directory = (data_dir or meant(env, os.environ)).absolute()
 
     async def stop() -> None:
         found = process.find(directory)
         if found is not None:
             click.echo(f"stopping {found.url}: pods end first", err=True)
         try:
-            served = await process.end(directory, timeout_s=timeout_s, clock=around.clock)
+            served = await process.end(directory, timeout_s=timeout_s, clock=env.clock)
         except TimeoutError:
             raise click.ClickException(
                 f"still running after {timeout_s:g} s; see {directory / 'up.log'}"
@@ -77,4 +77,4 @@ def command(around: Surroundings, data_dir: Path | None, timeout: str, output: s
         else:
             click.echo(f"stopped {served.url} (pid {served.pid})")
 
-    around.run(stop())
+    env.run(stop())

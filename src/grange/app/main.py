@@ -14,8 +14,8 @@ from grange.base.clock import LoopClock
 from grange.base.rng import Stream
 from grange.cli import terminal
 from grange.cli.command import Section, Verb
+from grange.cli.environment import Environment
 from grange.cli.main import USAGE_ERROR, group
-from grange.cli.surroundings import Surroundings
 
 T = TypeVar("T")
 
@@ -43,10 +43,10 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(main)
 
 
-def surroundings() -> Surroundings:
-    """What this process sees around it."""
+def environment() -> Environment:
+    """The environment of this process."""
     interactive = sys.stderr.isatty()
-    return Surroundings(
+    return Environment(
         clock=LoopClock(),
         rng=Stream.from_system(),
         log=log.Logger("cli"),
@@ -65,7 +65,7 @@ def main() -> None:
 
     command = group(VERBS, __version__)
     try:
-        code = command.main(prog_name="grange", standalone_mode=False, obj=surroundings())
+        code = command.main(prog_name="grange", standalone_mode=False, obj=environment())
         sys.exit(code if isinstance(code, int) else 0)  # click hands the code of an Exit back
     except click.UsageError as error:
         error.show()

@@ -23,7 +23,7 @@ from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
 from grange.cli import options
 from grange.cli.command import Command
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 
 
 @click.command(
@@ -37,7 +37,7 @@ from grange.cli.surroundings import Surroundings
 @click.option("--detach", is_flag=True, help="Return when it is ready; `grange down` stops it.")
 @options.output(("json",))
 @click.pass_obj
-def command(around: Surroundings, /, *, detach: bool, output: str, **given: Any) -> None:
+def command(env: Environment, /, *, detach: bool, output: str, **given: Any) -> None:
     """Serve a Kubernetes-compatible API and run its pods on this machine."""
     try:
         found = flags.given(Settings, given)
@@ -50,12 +50,12 @@ def command(around: Surroundings, /, *, detach: bool, output: str, **given: Any)
     except (SettingsError, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
     if detach:
-        raise SystemExit(around.run(start_detached(settings, around.clock, output)))
+        raise SystemExit(env.run(start_detached(settings, env.clock, output)))
     log.configure(level=settings.log_level, json_lines=settings.log_json)
     import uvloop
 
     gc_tuning.tune()
-    merge_into = () if settings.no_context else around.kubeconfig
+    merge_into = () if settings.no_context else env.kubeconfig
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(serve(settings, output, merge_into=merge_into))
 

@@ -17,13 +17,13 @@ from grange.api.status import ApiError
 from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.cli import failures, readiness, terminal
+from grange.cli.environment import Environment
 from grange.cli.rolloutstatus import rollout_status
 from grange.cli.rows import Row
-from grange.cli.session import Session
+from grange.cli.session import ApiSession
 from grange.cli.subject import Subject
-from grange.cli.surroundings import Surroundings
 
-Target = tuple[AnyKind, str, str]
+WaitTarget = tuple[AnyKind, str, str]
 """Kind, name and namespace."""
 Look = Callable[[Subject], readiness.State]
 SILENT = "the server does not answer; trying again"
@@ -32,9 +32,9 @@ SILENT = "the server does not answer; trying again"
 class Board:
     """Rows that are updated as things move; use as an asynchronous context manager."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._clock: Clock = around.clock
-        self._around = around
+    def __init__(self, env: Environment) -> None:
+        self._clock: Clock = env.clock
+        self._env = env
         self.rows: dict[str, Row] = {}
 
     def put(self, label: str) -> None:
@@ -50,25 +50,25 @@ class Board:
         row.state = state
         if state.done or state.failed:
             row.ended = self._clock.monotonic()
-        if not self._around.interactive:
+        if not self._env.interactive:
             elapsed_s = row.elapsed_s(self._clock.monotonic())
             terminal.echo(f"{elapsed_s:6.1f}s  {row.mark} {label}  {state.text}", err=True)
 
     @contextlib.asynccontextmanager
     async def shown(self) -> AsyncIterator["Board"]:
         """Show the rows until the block ends."""
-        if not self._around.interactive:
+        if not self._env.interactive:
             yield self
             return
         from grange.cli import liveboard
 
-        async with liveboard.shown(self.rows.values, clock=self._clock, color=self._around.color):
+        async with liveboard.shown(self.rows.values, clock=self._clock, color=self._env.color):
             yield self
 
 
 async def wait_ready(
-    session: Session,
-    targets: Sequence[Target],
+    session: ApiSession,
+    targets: Sequence[WaitTarget],
     *,
     timeout_s: float,
     own: readiness.Check = readiness.ready,
@@ -83,7 +83,7 @@ async def wait_ready(
         timeout_s: seconds after which to give up.
         own: reads the object's own status.
     """
-    clock = session.around.clock
+    clock = session.env.clock
 
     def look(subject: Subject) -> readiness.State:
         return rollout_status(subject.document, subject.pods, clock.now(), own=own)
@@ -92,7 +92,7 @@ async def wait_ready(
 
 
 async def wait_gone(
-    session: Session, targets: Sequence[Target], uids: Collection[str], *, timeout_s: float
+    session: ApiSession, targets: Sequence[WaitTarget], uids: Collection[str], *, timeout_s: float
 ) -> int:
     """Wait until all are gone; 0, or 1 when time runs out.
 
@@ -112,7 +112,7 @@ async def wait_gone(
 
 
 async def wait_all(
-    session: Session, targets: Sequence[Target], check: readiness.Check, *, timeout_s: float
+    session: ApiSession, targets: Sequence[WaitTarget], check: readiness.Check, *, timeout_s: float
 ) -> int:
     """Wait until the check holds for all; the exit code.
 
@@ -128,14 +128,14 @@ async def wait_all(
 
 
 async def _wait(
-    session: Session, targets: Sequence[Target], look: Look, *, timeout_s: float, pods: bool
+    session: ApiSession, targets: Sequence[WaitTarget], look: Look, *, timeout_s: float, pods: bool
 ) -> int:
-    board = Board(session.around)
+    board = Board(session.env)
     labels = [_label(kind, name) for kind, name, _ in targets]
     for label in labels:
         board.put(label)
     try:
-        async with session.around.clock.timeout(timeout_s), board.shown(), Nursery("wait") as all_:
+        async with session.env.clock.timeout(timeout_s), board.shown(), Nursery("wait") as all_:
             for label, (kind, name, namespace) in zip(labels, targets, strict=True):
                 subject = Subject(session, kind, name, namespace, pods=pods)
                 all_.start(_follow(board, label, subject, look, all_))
@@ -167,7 +167,7 @@ async def _wait(
 
 
 async def _unready_pod(
-    session: Session, kind: AnyKind, name: str, namespace: str
+    session: ApiSession, kind: AnyKind, name: str, namespace: str
 ) -> tuple[str, str] | None:
     """The label of an owner's first unready pod (or of the pod itself), and why it is not ready."""
     try:

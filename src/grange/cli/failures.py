@@ -10,9 +10,9 @@ from grange.api.kinds import EVENT, POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.api.timestamps import TimestampError
-from grange.cli import causes, readiness, stream
+from grange.cli import causes, readiness, watch_stream
 from grange.cli.printers import events as printer
-from grange.cli.session import Session
+from grange.cli.session import ApiSession
 
 _LATEST = 5
 _BEFORE = timedelta(seconds=2)  # a warning may be older than the condition that follows from it
@@ -33,7 +33,7 @@ def summary(pod: Document) -> str:
     return readiness.ready({**pod, "kind": POD.kind}).text
 
 
-async def describe(session: Session, pod: Document) -> str:
+async def describe(session: ApiSession, pod: Document) -> str:
     """Why the pod is not ready.
 
     Where its status does not say, the latest warning about it does: kubelets put the message of a
@@ -49,7 +49,7 @@ async def describe(session: Session, pod: Document) -> str:
     return await _latest_warning(session, pod) or summary(pod)
 
 
-async def describe_restarts(session: Session, pod: Document, now: datetime) -> str:
+async def describe_restarts(session: ApiSession, pod: Document, now: datetime) -> str:
     """How often a ready pod was restarted lately, and why; empty where it was not."""
     if (found := causes.of_restart(pod, now)) is None:
         return ""
@@ -58,12 +58,12 @@ async def describe_restarts(session: Session, pod: Document, now: datetime) -> s
     return f"{times}; the last one: {await _with_output(session, pod, cause)}"
 
 
-async def _with_output(session: Session, pod: Document, cause: causes.Cause) -> str:
+async def _with_output(session: ApiSession, pod: Document, cause: causes.Cause) -> str:
     line = await _last_line(session, pod, cause) if cause.ended else ""
     return cause.with_output(line) if line else str(cause)
 
 
-async def _last_line(session: Session, pod: Document, cause: causes.Cause) -> str:
+async def _last_line(session: ApiSession, pod: Document, cause: causes.Cause) -> str:
     """The last line of the run that ended; it may have become the previous one meanwhile."""
     for previous in (cause.previous, not cause.previous):
         if line := await _output(session, pod, cause.container, previous=previous):
@@ -71,7 +71,7 @@ async def _last_line(session: Session, pod: Document, cause: causes.Cause) -> st
     return ""
 
 
-async def _output(session: Session, pod: Document, container: str, *, previous: bool) -> str:
+async def _output(session: ApiSession, pod: Document, container: str, *, previous: bool) -> str:
     meta = pod["metadata"]
     path = POD.path(meta.get("namespace") or "default", meta["name"], "log")
     query = {"container": container, "tailLines": str(_LINES)}
@@ -79,7 +79,7 @@ async def _output(session: Session, pod: Document, container: str, *, previous: 
         query["previous"] = "true"
     try:
         response = await session.fetch(Request("GET", path, query=query))
-        async with aclosing(stream.chunks_of(response)) as chunks:
+        async with aclosing(watch_stream.chunks_of(response)) as chunks:
             text = response.body + b"".join([chunk async for chunk in chunks])
     except ApiError:
         return ""  # the log is gone, or may not be read: the cause itself is known
@@ -87,7 +87,7 @@ async def _output(session: Session, pod: Document, container: str, *, previous: 
     return next((line[:_LONGEST] for line in reversed(lines) if line), "")
 
 
-async def _latest_warning(session: Session, pod: Document) -> str:
+async def _latest_warning(session: ApiSession, pod: Document) -> str:
     try:
         found = await latest_warnings(session, pod)
     except ApiError:
@@ -105,7 +105,7 @@ def unmet(document: Document) -> list[Document]:
     return found
 
 
-async def latest_warnings(session: Session, document: Document) -> list[Document]:
+async def latest_warnings(session: ApiSession, document: Document) -> list[Document]:
     """The latest warnings about an object, the latest last; none from before it was last well."""
     meta = document["metadata"]
     selector = f"involvedObject.uid={meta.get('uid', '')},type=Warning"

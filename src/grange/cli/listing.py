@@ -8,7 +8,7 @@ from grange.cli import session
 
 
 async def listed(
-    opened: session.Session, kind: AnyKind, *, selector: str = "", fields: str = ""
+    opened: session.ApiSession, kind: AnyKind, *, selector: str = "", fields: str = ""
 ) -> list[Document]:
     """The objects of a kind in the session's namespace, in full."""
     query = {"labelSelector": selector, "fieldSelector": fields}

@@ -59,7 +59,7 @@ _KUBECTL = frozenset(
 )
 
 
-class Program(LazyGroup):
+class CommandLine(LazyGroup):
     """The whole command line: shows deliberate errors as one clear line and exit code 1."""
 
     def invoke(self, ctx: click.Context) -> object:
@@ -127,7 +127,7 @@ def _explain(error: ApiError) -> str:
 
 def group(extra: Mapping[str, Verb], version: str) -> click.Group:
     """The whole command line: the verbs of this room and those that ``app`` adds."""
-    result = Program(
+    result = CommandLine(
         name="grange",
         verbs={**extra, **VERBS},
         help="One control plane for services, jobs, test sessions and machines.",

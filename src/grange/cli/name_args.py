@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from grange.api.scheme import AnyKind
-from grange.cli import completion
+from grange.cli import completers
 
 
 class ObjectName(click.ParamType[str]):
@@ -33,7 +33,7 @@ class ObjectName(click.ParamType[str]):
         """The names of the objects of the kind."""
         from click.shell_completion import CompletionItem
 
-        found = completion.of_kind(self._kind)(ctx, param, incomplete)
+        found = completers.of_kind(self._kind)(ctx, param, incomplete)
         return [CompletionItem(name) for name in found]
 
 

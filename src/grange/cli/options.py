@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-from grange.cli import completion
+from grange.cli import completers
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.session import Target
-from grange.cli.surroundings import Surroundings
+from grange.cli.session import ClusterTarget
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 def connected(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb ``around`` and ``target``, with the options that choose the target.
+    """Give a verb ``env`` and ``target``, with the options that choose the target.
 
     Adds ``--kubeconfig``, ``--context`` and ``-n``; an ``all_namespaces`` option of the verb itself
     becomes part of the target.
@@ -24,27 +24,27 @@ def connected(function: Callable[..., None]) -> Callable[..., None]:
 
     @click.pass_obj
     @functools.wraps(function)
-    def wrapped(around: Surroundings, /, **options: Any) -> None:
-        target = Target(
+    def wrapped(env: Environment, /, **options: Any) -> None:
+        target = ClusterTarget(
             kubeconfig=options.pop("kubeconfig"),
             context=options.pop("context"),
             namespace=options.pop("namespace"),
             all_namespaces=options.pop("all_namespaces", False),
         )
-        function(around, target, **options)
+        function(env, target, **options)
 
     for option in (
         click.option(
             "-n",
             "--namespace",
             default="",
-            shell_complete=completion.namespaces,
+            shell_complete=completers.namespaces,
             help="Namespace; the context's by default.",
         ),
         click.option(
             "--context",
             default="",
-            shell_complete=completion.contexts,
+            shell_complete=completers.contexts,
             help="Context of the kubeconfig.",
         ),
         click.option(
@@ -104,4 +104,4 @@ SELECTOR = click.option(
     "-l", "--selector", default="", help="Label selector, for example app=web,tier!=db."
 )
 YES = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-WHAT = click.argument("what", nargs=-1, required=True, shell_complete=completion.objects)
+WHAT = click.argument("what", nargs=-1, required=True, shell_complete=completers.objects)

@@ -17,7 +17,7 @@ from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo, Scheme
 from grange.api.status import BadRequest, NotFound, from_status
 from grange.cli import manifests, terminal
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 from grange.client.client import Client
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
@@ -25,7 +25,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ClusterTarget:
     """Which cluster and namespace a verb talks to.
 
     Attributes:
@@ -41,19 +41,19 @@ class Target:
     all_namespaces: bool = False
 
 
-class Session:
+class ApiSession:
     """An open connection.
 
     Attributes:
         client: the client.
         namespace: the namespace to use; empty means all.
-        around: the surroundings.
+        env: the environment of the process.
     """
 
-    def __init__(self, client: Client, namespace: str, around: Surroundings) -> None:
+    def __init__(self, client: Client, namespace: str, env: Environment) -> None:
         self.client = client
         self.namespace = namespace
-        self.around = around
+        self.env = env
         self._scheme = Scheme(BUILT_IN)
         self._warned: set[str] = set()
 
@@ -229,32 +229,32 @@ class _ResourceList(msgspec.Struct):
 
 
 @asynccontextmanager
-async def opened(around: Surroundings, target: Target) -> AsyncIterator[Session]:
+async def opened(env: Environment, target: ClusterTarget) -> AsyncIterator[ApiSession]:
     """Open a session for one verb and close it afterwards.
 
     Raises:
         KubeconfigError: no usable kubeconfig; the message names file and field.
     """
-    chosen = around.access(target.kubeconfig, target.context)
-    transport = around.connect(chosen, around.clock)
+    chosen = env.access(target.kubeconfig, target.context)
+    transport = env.connect(chosen, env.clock)
     client = Client(transport, strict=True)
     namespace = "" if target.all_namespaces else (target.namespace or chosen.namespace or "default")
     try:
-        yield Session(client, namespace, around)
+        yield ApiSession(client, namespace, env)
     finally:
         await transport.close()
 
 
 def run(
-    around: Surroundings, target: Target, verb: Callable[[Session], Awaitable[int | None]]
+    env: Environment, target: ClusterTarget, verb: Callable[[ApiSession], Awaitable[int | None]]
 ) -> None:
     """Run a verb's coroutine in a session and leave with its exit code."""
 
     async def main() -> int:
-        async with opened(around, target) as session:
+        async with opened(env, target) as session:
             return await verb(session) or 0
 
-    code = around.run(main())
+    code = env.run(main())
     if code:
         raise click.exceptions.Exit(int(str(code)))
 

@@ -10,8 +10,8 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Expired, Forbidden, NotFound, ServiceUnavailable
-from grange.cli import rolloutstatus, stream
-from grange.cli.session import Session
+from grange.cli import rolloutstatus, watch_stream
+from grange.cli.session import ApiSession
 
 _RETRY_S = 0.5
 
@@ -28,7 +28,7 @@ class Subject:
     """
 
     def __init__(
-        self, session: Session, kind: AnyKind, name: str, namespace: str, *, pods: bool
+        self, session: ApiSession, kind: AnyKind, name: str, namespace: str, *, pods: bool
     ) -> None:
         self._session = session
         self._kind, self._name, self._namespace = kind, name, namespace
@@ -50,7 +50,7 @@ class Subject:
     async def changed(self, within_s: float | None) -> None:
         """Wait until anything changes, or for so many seconds."""
         with suppress(TimeoutError):
-            async with self._session.around.clock.timeout(within_s):
+            async with self._session.env.clock.timeout(within_s):
                 await self._changed.wait()
         self._changed.clear()
 
@@ -70,7 +70,7 @@ class Subject:
                 # A watch that breaks off is ordinary; a request without an answer is not.
                 self.is_silent = not answered
                 self._changed.set()
-            await self._session.around.clock.sleep(_RETRY_S)
+            await self._session.env.clock.sleep(_RETRY_S)
 
     async def _read(self) -> Document | None:
         try:
@@ -90,7 +90,7 @@ class Subject:
             except Forbidden:
                 self._see_pods(None)
                 return
-            await self._session.around.clock.sleep(_RETRY_S)
+            await self._session.env.clock.sleep(_RETRY_S)
 
     def _see_object(self, document: Document | None) -> None:
         self.document, self.is_silent = document, False
@@ -104,7 +104,7 @@ class Subject:
 
 
 async def _watched(
-    session: Session, kind: AnyKind, namespace: str, query: Mapping[str, str]
+    session: ApiSession, kind: AnyKind, namespace: str, query: Mapping[str, str]
 ) -> AsyncGenerator[dict[str, Document], None]:
     """The objects by name: as they are now, then after every change.
 
@@ -119,7 +119,7 @@ async def _watched(
     yield found
     version = {"watch": "true", "resourceVersion": body["metadata"]["resourceVersion"]}
     response = await session.fetch(Request("GET", path, query={**query, **version}))
-    async with aclosing(stream.events(response)) as events:
+    async with aclosing(watch_stream.events(response)) as events:
         async for event in events:
             if event.type == "BOOKMARK":
                 continue

@@ -25,7 +25,7 @@ from grange.app.up import chosen_nodes, merged_line, next_steps
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 from grange.client import kubeconfig
 
 
@@ -131,7 +131,7 @@ def test_children_can_be_interrupted_where_we_ignore_it() -> None:
 
 def test_down_means_what_the_current_context_names(tmp_path: Path, clock: Clock) -> None:
     config, home = tmp_path / "config", tmp_path / "demo"
-    around = Surroundings(
+    env = Environment(
         clock=clock,
         rng=Stream(1),
         log=Logger("test"),
@@ -143,13 +143,13 @@ def test_down_means_what_the_current_context_names(tmp_path: Path, clock: Clock)
     )
     environment = {"HOME": str(tmp_path)}
     default = tmp_path / ".local" / "share" / "grange"
-    assert meant(around, environment) == default
+    assert meant(env, environment) == default
     kubeconfig.merge(config, "demo", "https://g", b"", "t", switch=False, home=str(home))
-    assert meant(around, environment) == home
+    assert meant(env, environment) == home
     named = {**environment, "GRANGE_DATA_DIR": str(tmp_path / "other")}
-    assert meant(around, named) == tmp_path / "other"
+    assert meant(env, named) == tmp_path / "other"
     kubeconfig.remove(config, "demo")
-    assert meant(around, environment) == default
+    assert meant(env, environment) == default
 
 
 @pytest.mark.parametrize("interactive", [False, True])
@@ -158,7 +158,7 @@ def test_down_refuses_a_foreign_context_without_terminal(
 ) -> None:
     config = tmp_path / "config"
     config.write_text("current-context: prod\ncontexts: [{name: prod, context: {cluster: prod}}]\n")
-    around = Surroundings(
+    env = Environment(
         clock=clock,
         rng=Stream(1),
         log=Logger("test"),
@@ -172,9 +172,9 @@ def test_down_refuses_a_foreign_context_without_terminal(
     environment = {"HOME": str(tmp_path)}
     default = tmp_path / ".local" / "share" / "grange"
     with pytest.raises(click.UsageError, match=rf"prod, is not .* --data-dir {default} "):
-        meant(around, environment)
+        meant(env, environment)
     named = {**environment, "GRANGE_DATA_DIR": str(tmp_path / "other")}
-    assert meant(around, named) == tmp_path / "other"
+    assert meant(env, named) == tmp_path / "other"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from grange.base.clock import LoopClock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 from grange.placement.fragmentation import Workload
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "simulate"
@@ -24,12 +24,12 @@ PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time,
 
 
 @pytest.fixture
-def around(rng: Stream, log: Logger) -> Surroundings:
-    return Surroundings(LoopClock(), rng, log, (), False, False, 80, lambda work: work)
+def env(rng: Stream, log: Logger) -> Environment:
+    return Environment(LoopClock(), rng, log, (), False, False, 80, lambda work: work)
 
 
-def simulate(around: Surroundings, *words: str | Path) -> Result:
-    return CliRunner().invoke(verb.command, [str(word) for word in words], obj=around)
+def simulate(env: Environment, *words: str | Path) -> Result:
+    return CliRunner().invoke(verb.command, [str(word) for word in words], obj=env)
 
 
 def small(tmp_path: Path, nodes: str, pods: str) -> tuple[str, ...]:
@@ -38,8 +38,8 @@ def small(tmp_path: Path, nodes: str, pods: str) -> tuple[str, ...]:
     return ("--nodes", str(tmp_path / "n.csv"), "--pods", str(tmp_path / "p.csv"))
 
 
-def told(around: Surroundings, *words: str | Path) -> dict[str, Any]:
-    done = simulate(around, *words, "-o", "json")
+def told(env: Environment, *words: str | Path) -> dict[str, Any]:
+    done = simulate(env, *words, "-o", "json")
     assert done.exit_code == 0, done.output + str(done.exception)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -48,36 +48,36 @@ def told(around: Surroundings, *words: str | Path) -> dict[str, Any]:
 # --- what comes out --------------------------------------------------------------------------------
 
 
-def test_pods_wait_for_those_before_them(around: Surroundings, tmp_path: Path) -> None:
+def test_pods_wait_for_those_before_them(env: Environment, tmp_path: Path) -> None:
     """One GPU: the first stays ten seconds, the second waits for it, the third never fits."""
     pods = "a,100,1,1,1000,0,10,0\nb,100,1,1,1000,4,9,4\nc,100,1,2,1000,5,9,5\n"
-    run = told(around, *small(tmp_path, "n,4000,1024,1,\n", pods))["runs"][0]
+    run = told(env, *small(tmp_path, "n,4000,1024,1,\n", pods))["runs"][0]
     assert (run["pods"], run["placed"], run["unplaced"]) == (3, 2, 1)
     assert run["waitSeconds"]["max"] == pytest.approx(6.0, abs=1.1)
     assert run["reasons"] == {"Insufficient grange.dev/gpu-milli": 1}
     assert run["allocated"] == 1.0
 
 
-def test_a_table_has_a_line_a_policy(around: Surroundings) -> None:
+def test_a_table_has_a_line_a_policy(env: Environment) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "60")
-    done = simulate(around, *words, "--policy", "fgd,best-fit", "--policy", "default")
+    done = simulate(env, *words, "--policy", "fgd,best-fit", "--policy", "default")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["POLICY", "fgd", "best-fit", "default"]
 
 
-def test_equal_seeds_give_equal_runs_and_others_do_not(around: Surroundings) -> None:
+def test_equal_seeds_give_equal_runs_and_others_do_not(env: Environment) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "90")
     found = [
-        told(around, *words, "--policy", "random", "--seed", seed)["runs"][0]["points"]
+        told(env, *words, "--policy", "random", "--seed", seed)["runs"][0]["points"]
         for seed in ("3", "3", "4")
     ]
     assert found[0] == found[1] != found[2]
 
 
-def test_an_inflation_ends_at_the_load_and_nobody_leaves(around: Surroundings) -> None:
+def test_an_inflation_ends_at_the_load_and_nobody_leaves(env: Environment) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "130")
-    run = told(around, *words, "--policy", "fgd")["runs"][0]
+    run = told(env, *words, "--policy", "fgd")["runs"][0]
     loads = [point["requested"] for point in run["points"]]
     assert loads == sorted(loads)
     assert 1.3 <= loads[-1] < 1.4
@@ -104,12 +104,10 @@ def test_no_device_is_ever_given_twice(log: Logger) -> None:
             assert entry.usage.cpu_milli <= entry.allocatable.cpu_milli
 
 
-def test_the_picture_is_well_formed_and_has_a_line_a_run(
-    around: Surroundings, tmp_path: Path
-) -> None:
+def test_the_picture_is_well_formed_and_has_a_line_a_run(env: Environment, tmp_path: Path) -> None:
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv", "--inflate", "50")
     picture = tmp_path / "a.svg"
-    done = simulate(around, *words, "--policy", "fgd,random", "--seeds", "2", "--plot", picture)
+    done = simulate(env, *words, "--policy", "fgd,random", "--seeds", "2", "--plot", picture)
     assert done.exit_code == 0, done.output
     tree = ET.fromstring(picture.read_text())  # noqa: S314  we wrote it ourselves
     lines = [item for item in tree.iter() if item.get("stroke-width") == "1.6"]
@@ -122,7 +120,7 @@ def test_a_picture_of_nothing_is_a_picture() -> None:
     assert ET.fromstring(drawn).tag.endswith("svg")  # noqa: S314  we wrote it ourselves
 
 
-def test_manifests_and_a_configuration_file(around: Surroundings, tmp_path: Path) -> None:
+def test_manifests_and_a_configuration_file(env: Environment, tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(
         "apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"
         "status: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}\n"
@@ -139,7 +137,7 @@ def test_manifests_and_a_configuration_file(around: Surroundings, tmp_path: Path
         "profiles: [{schedulerName: mine}]\n"
     )
     words = ("--nodes", tmp_path / "nodes.yaml", "--pods", tmp_path / "pods.yaml")
-    found = told(around, *words, "--policy", tmp_path / "s.yaml")
+    found = told(env, *words, "--policy", tmp_path / "s.yaml")
     assert found["resource"] == "cpu"
     run = found["runs"][0]
     assert (run["placed"], run["unplaced"], run["allocated"]) == (2, 0, 1.0)
@@ -147,24 +145,24 @@ def test_manifests_and_a_configuration_file(around: Surroundings, tmp_path: Path
 
 
 def test_pods_waiting_for_one_pod_are_placed_after_backoff(
-    around: Surroundings, tmp_path: Path
+    env: Environment, tmp_path: Path
 ) -> None:
     """More pods than may leave backoff early in a second, and nothing else happens any more."""
     crowd = "".join(f"b{number},1,1,1,1,1,,1\n" for number in range(450))
     nodes = "n,4000,1024,1,\n"
-    run = told(around, *small(tmp_path, nodes, f"a,1,1,1,1000,0,10,0\n{crowd}"))["runs"][0]
+    run = told(env, *small(tmp_path, nodes, f"a,1,1,1,1000,0,10,0\n{crowd}"))["runs"][0]
     assert (run["placed"], run["unplaced"]) == (451, 0)
 
 
 def test_what_nobody_could_offer_is_no_part_of_the_workload(
-    around: Surroundings, tmp_path: Path
+    env: Environment, tmp_path: Path
 ) -> None:
     (tmp_path / "p.yaml").write_text(
         "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"
         "spec: {containers: [{name: a, resources: {requests: {grange.dev/gpu-milli: 1500}}}]}"
     )
     words = ("--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / "p.yaml", "--policy", "fgd")
-    assert told(around, *words)["runs"][0]["unplaced"] == 1
+    assert told(env, *words)["runs"][0]["unplaced"] == 1
 
 
 # --- what is refused -------------------------------------------------------------------------------
@@ -191,9 +189,9 @@ def test_what_nobody_could_offer_is_no_part_of_the_workload(
     ],
 )
 def test_a_bad_line_is_named(
-    around: Surroundings, tmp_path: Path, nodes: str, pods: str, message: str
+    env: Environment, tmp_path: Path, nodes: str, pods: str, message: str
 ) -> None:
-    done = simulate(around, *small(tmp_path, nodes, pods))
+    done = simulate(env, *small(tmp_path, nodes, pods))
     assert isinstance(done.exception, TraceError)
     assert message in str(done.exception)
     assert len(str(done.exception)) < 500
@@ -230,10 +228,10 @@ def test_a_bad_line_is_named(
     ],
 )
 def test_a_bad_file_is_named(
-    around: Surroundings, tmp_path: Path, name: str, text: str, message: str
+    env: Environment, tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    done = simulate(around, "--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / name)
+    done = simulate(env, "--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / name)
     assert isinstance(done.exception, GrangeError), done.exception
     assert message in str(done.exception)
 
@@ -262,31 +260,29 @@ CONTAINERS = "containers: [{name: c}]"
     ],
 )
 def test_a_pod_that_the_server_would_not_take_is_refused(
-    around: Surroundings, tmp_path: Path, spec: str, field: str
+    env: Environment, tmp_path: Path, spec: str, field: str
 ) -> None:
     pods = tmp_path / "p.yaml"
     pods.write_text(f"apiVersion: v1\nkind: Pod\nmetadata: {{name: x}}\nspec: {{{spec}}}\n")
-    done = simulate(around, "--nodes", EXAMPLE / "nodes.csv", "--pods", pods)
+    done = simulate(env, "--nodes", EXAMPLE / "nodes.csv", "--pods", pods)
     assert isinstance(done.exception, TraceError), done.exception
     assert str(done.exception).startswith(f"{pods}: Pod/x: ")
     assert field in str(done.exception)
 
 
-def test_a_node_that_the_server_would_not_take_is_refused(
-    around: Surroundings, tmp_path: Path
-) -> None:
+def test_a_node_that_the_server_would_not_take_is_refused(env: Environment, tmp_path: Path) -> None:
     nodes = tmp_path / "n.yaml"
     nodes.write_text(
         "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: '-4'}}\n"
     )
-    done = simulate(around, "--nodes", nodes, "--pods", EXAMPLE / "pods.csv")
+    done = simulate(env, "--nodes", nodes, "--pods", EXAMPLE / "pods.csv")
     assert isinstance(done.exception, TraceError), done.exception
     assert f"{nodes}: Node/a: status.allocatable.cpu: " in str(done.exception)
 
 
 @pytest.mark.parametrize("inflate", [(), ("--inflate", "50")])
 def test_nodes_that_offer_nothing_place_nobody(
-    around: Surroundings, tmp_path: Path, inflate: tuple[str, ...]
+    env: Environment, tmp_path: Path, inflate: tuple[str, ...]
 ) -> None:
     (tmp_path / "n.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {}")
     (tmp_path / "n.csv").write_text(f"{NODES}n,0,0,0,\n")
@@ -296,17 +292,17 @@ def test_nodes_that_offer_nothing_place_nobody(
             *inflate,
         )
         picture = tmp_path / "a.svg"
-        run = told(around, *words, "--plot", picture)["runs"][0]
+        run = told(env, *words, "--plot", picture)["runs"][0]
         assert run["placed"] == 0
         assert ET.fromstring(picture.read_text()).tag.endswith("svg")  # noqa: S314  our own
 
 
 def test_bytes_that_are_no_text_and_files_that_are_not_there(
-    around: Surroundings, tmp_path: Path
+    env: Environment, tmp_path: Path
 ) -> None:
     (tmp_path / "p.csv").write_bytes(b"\xff\xfe\x00")
     for name, message in (("p.csv", "not UTF-8"), ("q.csv", "no such file")):
-        done = simulate(around, "--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / name)
+        done = simulate(env, "--nodes", EXAMPLE / "nodes.csv", "--pods", tmp_path / name)
         assert message in str(done.exception)
 
 
@@ -321,9 +317,9 @@ def test_bytes_that_are_no_text_and_files_that_are_not_there(
         (("--policy", str(EXAMPLE / "nodes.csv")), f"--policy {EXAMPLE / 'nodes.csv'}: "),
     ],
 )
-def test_a_bad_word_is_named(around: Surroundings, words: tuple[str, ...], message: str) -> None:
+def test_a_bad_word_is_named(env: Environment, words: tuple[str, ...], message: str) -> None:
     files = ("--nodes", EXAMPLE / "nodes.csv", "--pods", EXAMPLE / "pods.csv")
-    done = simulate(around, *files, *words)
+    done = simulate(env, *files, *words)
     assert isinstance(done.exception, (GrangeError, SystemExit))
     assert message in done.output + str(done.exception)
 
@@ -336,10 +332,10 @@ def test_a_bad_word_is_named(around: Surroundings, words: tuple[str, ...], messa
     ],
 )
 def test_an_inflation_without_end_is_refused(
-    around: Surroundings, tmp_path: Path, pods: str, message: str
+    env: Environment, tmp_path: Path, pods: str, message: str
 ) -> None:
     nodes = "".join(f"n{number},4000,1024,64,\n" for number in range(400))
-    done = simulate(around, *small(tmp_path, nodes, pods), "--inflate", "130")
+    done = simulate(env, *small(tmp_path, nodes, pods), "--inflate", "130")
     assert isinstance(done.exception, TraceError)
     assert message in str(done.exception)
 

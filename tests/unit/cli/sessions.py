@@ -8,19 +8,19 @@ from tests.unit.controllers.world import World
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.session import Session
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
+from grange.cli.session import ApiSession
 from grange.client.client import Client
 
 
-def session(there: World) -> Session:
+def session(there: World) -> ApiSession:
     """To the small world's server."""
     return opened(there.client, clock=there.clock, rng=there.rng, log=there.log)
 
 
-def opened(client: Client, *, clock: Clock, rng: Stream, log: Logger) -> Session:
+def opened(client: Client, *, clock: Clock, rng: Stream, log: Logger) -> ApiSession:
     """To a server, in its namespace ``default``; nobody is at a terminal."""
-    around = Surroundings(
+    env = Environment(
         clock=clock,
         rng=rng,
         log=log,
@@ -30,4 +30,4 @@ def opened(client: Client, *, clock: Clock, rng: Stream, log: Logger) -> Session
         width=80,
         run=asyncio.run,
     )
-    return Session(client, "default", around)
+    return ApiSession(client, "default", env)

@@ -16,8 +16,8 @@ from grange.app.main import VERBS
 from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.cli.environment import Environment
 from grange.cli.main import group
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.completion import SHELLS
 from grange.client.access import Access
 
@@ -65,18 +65,18 @@ class Cluster:
 
 
 @pytest.fixture
-def around(tmp_path: Path, rng: Stream, log: Logger) -> Surroundings:
+def env(tmp_path: Path, rng: Stream, log: Logger) -> Environment:
     return environment(tmp_path, rng, log, Cluster())
 
 
-def environment(tmp_path: Path, rng: Stream, log: Logger, cluster: Cluster) -> Surroundings:
+def environment(tmp_path: Path, rng: Stream, log: Logger, cluster: Cluster) -> Environment:
     config = tmp_path / "config"
     config.write_text(KUBECONFIG)
 
     def connect(_access: Access, _clock: Clock) -> Cluster:
         return cluster
 
-    return Surroundings(
+    return Environment(
         clock=LoopClock(),
         rng=rng,
         log=log,
@@ -89,10 +89,10 @@ def environment(tmp_path: Path, rng: Stream, log: Logger, cluster: Cluster) -> S
     )
 
 
-def completed(around: Surroundings, line: str) -> list[str]:
+def completed(env: Environment, line: str) -> list[str]:
     """The completions of the last word of a line."""
     *words, incomplete = line.split(" ")
-    found = ShellComplete(PROGRAM, {"obj": around}, "grange", "_GRANGE_COMPLETE")
+    found = ShellComplete(PROGRAM, {"obj": env}, "grange", "_GRANGE_COMPLETE")
     return [str(item.value) for item in found.get_completions(words[1:], incomplete)]
 
 
@@ -120,8 +120,8 @@ def completed(around: Surroundings, line: str) -> list[str]:
         ("grange get nothing ", []),
     ],
 )
-def test_words_are_completed(around: Surroundings, line: str, words: Sequence[str]) -> None:
-    assert completed(around, line) == words
+def test_words_are_completed(env: Environment, line: str, words: Sequence[str]) -> None:
+    assert completed(env, line) == words
 
 
 def test_silent_cluster_completes_built_in_kinds_only(
@@ -143,17 +143,17 @@ def test_completion_script_calls_the_program(shell: str) -> None:
     assert f"_GRANGE_COMPLETE={shell}_complete" in outcome.output
 
 
-def test_misspelled_kind_is_corrected(around: Surroundings) -> None:
+def test_misspelled_kind_is_corrected(env: Environment) -> None:
     for word, meant in (("pdos", "pods"), ("replicationcontrolers", "replicationcontrollers")):
-        outcome = CliRunner().invoke(PROGRAM, ["get", word], obj=around)
+        outcome = CliRunner().invoke(PROGRAM, ["get", word], obj=env)
         assert outcome.exit_code == 1
         assert f'no resource type "{word}"; did you mean {meant}' in outcome.output
 
 
 def test_version_reports_client_and_server(
-    around: Surroundings, tmp_path: Path, rng: Stream, log: Logger
+    env: Environment, tmp_path: Path, rng: Stream, log: Logger
 ) -> None:
-    shown = CliRunner().invoke(PROGRAM, ["version"], obj=around)
+    shown = CliRunner().invoke(PROGRAM, ["version"], obj=env)
     assert shown.exit_code == 0
     assert shown.output.startswith("Client: ")
     assert "Server: v1.36.0" in shown.output

@@ -15,7 +15,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli import board, failures
-from grange.cli.session import Session
+from grange.cli.session import ApiSession
 from grange.cli.why import pods, replicationcontrollers
 from grange.sim import builders
 
@@ -49,7 +49,7 @@ async def there(clock: Clock, rng: Stream, log: Logger) -> Any:
         yield made
 
 
-def session(there: World) -> Session:
+def session(there: World) -> ApiSession:
     return opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from grange.api.farm import FARMS_ANNOTATION, GROUP_LABEL, REPORT_ANNOTATION
 from grange.api.meta import Document
-from grange.cli import members
+from grange.cli import farm_members
 from grange.cli.verbs import farm
 
 NOW = datetime(2026, 11, 21, 12, 0, 20, tzinfo=UTC)
@@ -42,20 +42,20 @@ def lease(
     ],
 )
 def test_state_of_a_member_is_one_word(document: Document, state: str) -> None:
-    member = members.member(document, NOW)
+    member = farm_members.member(document, NOW)
     assert (member.name, member.state) == ("a", state)
     assert member.session == ("" if state == "Left" else "a_x1/3")
 
 
 @pytest.mark.parametrize("report", ["", "{", "[]", '{"alerts": 3}', '{"alerts": [7]}'])
 def test_a_report_that_somebody_spoiled_tells_of_no_alerts(report: str) -> None:
-    assert members.member(lease(report=report), NOW).alerts == []
+    assert farm_members.member(lease(report=report), NOW).alerts == []
 
 
 def test_alerts_are_shown_once_and_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     report = msgspec.json.encode({"owns": {}, "alerts": [ALERT]}).decode()
-    crew = [members.member(lease(report=report), NOW) for _ in range(2)]
-    farm._show(crew, Counter(replication=2))
+    members = [farm_members.member(lease(report=report), NOW) for _ in range(2)]
+    farm._show(members, Counter(replication=2))
     lines = capsys.readouterr().out.splitlines()
     assert sum("no_objects_found" in line for line in lines) == 1
     assert "all gone" in lines[-1]

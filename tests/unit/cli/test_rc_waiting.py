@@ -13,8 +13,8 @@ from grange.api.status import ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli.patience import Patience
-from grange.cli.verbs.rc import moves, nodes
+from grange.cli.slow_notice import SlowNotice
+from grange.cli.verbs.rc import nodes, rolling_updates
 from grange.client.replication import ReplicationControllers
 from grange.controllers.replication.controller import ReplicationService
 
@@ -50,8 +50,8 @@ async def test_waiting_reports_pods_on_a_node_and_an_absent_server(
 ) -> None:
     async with world(clock, rng, log) as there:
         await drained(there, "a")
-        around = opened(there.watched, clock=clock, rng=rng, log=log)
-        waiting = asyncio.create_task(nodes.left(around, "web", "a", 30.0))
+        env = opened(there.watched, clock=clock, rng=rng, log=log)
+        waiting = asyncio.create_task(nodes.left(env, "web", "a", 30.0))
         await there.settle(5.0)
         kept = (await there.said("Misplaced")).message
         assert kept
@@ -78,9 +78,9 @@ async def test_who_waits_for_a_controller_that_nobody_works_on_is_told(
         )
         change = {"spec": {"template": version(3)}}
         await there.client.patch(REPLICATIONCONTROLLER, "one", "default", patch=change)
-        await moves.to_follow(session(there), "one", waiting=False)
+        await rolling_updates.to_follow(session(there), "one", waiting=False)
         assert capsys.readouterr().err == ""
-        await moves.to_follow(session(there), "one", waiting=True)
+        await rolling_updates.to_follow(session(there), "one", waiting=True)
         assert capsys.readouterr().err == "waiting for the controller of one\n"
 
 
@@ -88,12 +88,12 @@ async def test_nothing_is_said_of_what_ends_at_once(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:
-        slow = Patience(session(there).around, "waiting")
+        slow = SlowNotice(session(there).env, "waiting")
         for _ in range(4):
-            slow.look()
+            slow.check()
             await there.settle(0.4)
         assert capsys.readouterr().err == ""
         await there.settle(0.4)
         for _ in range(2):
-            slow.look()
+            slow.check()
         assert capsys.readouterr().err == "waiting\n"

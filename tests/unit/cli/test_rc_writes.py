@@ -16,7 +16,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.confirm import NotConfirmed
-from grange.cli.verbs.rc import counts, objects, rollout, show, switches
+from grange.cli.verbs.rc import counts, objects, rollout, settings, show
 from grange.client.client import Client
 
 
@@ -33,10 +33,10 @@ async def test_all_are_switched_or_none(
     for name in ("web", "api"):
         await there.add_controller(name, replicas=1, paused=not paused)
     with pytest.raises(NotFound, match="nope"):
-        await switches.switch(session(there), ("web", "nope"), paused=paused)
+        await settings.switch(session(there), ("web", "nope"), paused=paused)
     assert (await there.controller("web")).spec.paused is not paused
     assert capsys.readouterr().out == ""
-    assert await switches.switch(session(there), ("web", "api"), paused=paused) == 0
+    assert await settings.switch(session(there), ("web", "api"), paused=paused) == 0
     for name in ("web", "api"):
         assert (await there.controller(name)).spec.paused is paused
 

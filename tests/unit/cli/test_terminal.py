@@ -93,7 +93,7 @@ async def test_board_shows_one_line_without_commands(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:
-        rows = board.Board(session(there).around)
+        rows = board.Board(session(there).env)
         rows.put("grc/web")
         rows.update("grc/web", readiness.State(done=False, text=f"{TITLE}a\nb"))
         assert rows.rows["grc/web"].state.text == "\\x1b]0;owned\\x07a\\nb"

@@ -21,8 +21,8 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli import failures
-from grange.cli.printers import explanation
-from grange.cli.why import anything, pods, replicationcontrollers
+from grange.cli.printers import explanation_text
+from grange.cli.why import generic, pods, replicationcontrollers
 from grange.sim import builders
 
 NOW = datetime(2026, 1, 1, 12, 5, 0, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_a_pod_that_waits() -> None:
             ),
         ),
     )
-    assert explanation.render("pod/big", found, now=NOW) == [
+    assert explanation_text.render("pod/big", found, now=NOW) == [
         "pod/big waits until something changes that may help",
         "  since 12:00:00Z (5m ago), tried again at 12:06:00Z at the latest (in 60s)",
         "",
@@ -103,7 +103,7 @@ def test_a_pod_that_is_placed() -> None:
             ),
         ),
     )
-    assert explanation.render("pod/web", found, now=NOW) == [
+    assert explanation_text.render("pod/web", found, now=NOW) == [
         "pod/web is on a",
         "",
         "Why a (2 of 3 nodes would do, as things are now and without counting the pod itself):",
@@ -120,16 +120,16 @@ def test_a_pod_that_is_placed() -> None:
 def test_where_it_would_go_and_what_has_changed_since() -> None:
     choice = Choice(node="a", score=1, candidates=2, runner_up="b", runner_up_score=1)
     equal = Explanation(state=State.ACTIVE, nodes=2, feasible=2, choice=choice)
-    assert "It would go to a now (2 of 2 nodes would do):" in explanation.render(
+    assert "It would go to a now (2 of 2 nodes would do):" in explanation_text.render(
         "pod/x", equal, now=NOW
     )
-    assert any("Equal" in line for line in explanation.render("pod/x", equal, now=NOW))
+    assert any("Equal" in line for line in explanation_text.render("pod/x", equal, now=NOW))
     worse = Choice(node="a", score=1, candidates=2, runner_up="b", runner_up_score=9)
     later = Explanation(state=State.PLACED, nodes=2, feasible=2, choice=worse)
-    assert any("Today b" in line for line in explanation.render("pod/x", later, now=NOW))
+    assert any("Today b" in line for line in explanation_text.render("pod/x", later, now=NOW))
     only = Choice(node="a", score=1, candidates=1)
     found = Explanation(state=State.PLACED, nodes=2, feasible=1, choice=only)
-    assert "1 of 2 nodes would do: a is the only one." in explanation.render(
+    assert "1 of 2 nodes would do: a is the only one." in explanation_text.render(
         "pod/x", found, now=NOW
     )
 
@@ -138,12 +138,12 @@ def test_attempts_within_a_second_have_one_time() -> None:
     at = "2026-01-01T12:04:00Z"
     tried = Attempt(result="unschedulable", time=at, since=at, times=2, message="full")
     found = Explanation(state=State.UNSCHEDULABLE, summary="waits", attempts=(tried,))
-    assert explanation.render("pod/x", found, now=NOW)[-1] == "  12:04:00Z, 2 times   full"
+    assert explanation_text.render("pod/x", found, now=NOW)[-1] == "  12:04:00Z, 2 times   full"
 
 
 def test_a_hint_comes_early() -> None:
     found = Explanation(state=State.GATED, summary="is held back by its gates: a", hint="do this")
-    assert explanation.render("pod/x", found, now=NOW) == [
+    assert explanation_text.render("pod/x", found, now=NOW) == [
         "pod/x is held back by its gates: a",
         "What to do: do this.",
     ]
@@ -188,7 +188,7 @@ def test_conditions_that_say_that_something_is_wrong() -> None:
         "DiskPressure",
         "Available",
     ]
-    assert anything.unmet_lines({}) == []
+    assert generic.unmet_lines({}) == []
 
 
 @pytest.mark.parametrize("error", [NotFound, Forbidden])

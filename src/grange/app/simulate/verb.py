@@ -12,7 +12,7 @@ from grange.app.simulate.replay import Replay, ReplayRun, by_load, by_time, infl
 from grange.app.simulate.trace import Arrival, Trace, TraceError, kinds
 from grange.base.clock import Clock
 from grange.cli.command import Command
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 from grange.placement.fragmentation import Workload
 
 _QUIET_S = 2.0
@@ -67,7 +67,7 @@ _EACH_S = 0.5
 @click.option("--plot", "plot_file", type=click.Path(path_type=Path), help="Draw an SVG there.")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
-    around: Surroundings,
+    env: Environment,
     *,
     nodes_file: Path,
     pods_file: Path,
@@ -87,12 +87,12 @@ def command(  # noqa: PLR0913  click hands every option over by name
         raise TraceError(f"--plot {plot_file}: there is no directory {plot_file.parent}")
     pods = [item.pod for item in trace.arrivals]
     workload = kinds(pods)
-    progress = _Progress(around)
+    progress = _Progress(env)
     runs = []
     for name in names:
         for number in range(seed, seed + seeds):
             configured = policies.profile(name, workload, number)
-            replay = Replay(trace, configured, Workload(workload), around.log)
+            replay = Replay(trace, configured, Workload(workload), env.log)
             run = ReplayRun(name, number, replay.resource)
             if inflate is None:
                 arrivals: Iterator[Arrival] = iter(trace.arrivals)
@@ -100,10 +100,10 @@ def command(  # noqa: PLR0913  click hands every option over by name
             else:
                 arrivals = inflation(trace, number, inflate / 100)
                 sample = by_load()
-            started = around.clock.monotonic()
+            started = env.clock.monotonic()
             label = f"{name}, seed {number}" if seeds > 1 else name
             replay.play(progress.told(arrivals, label), run, sample)
-            run.elapsed_s = around.clock.monotonic() - started
+            run.elapsed_s = env.clock.monotonic() - started
             runs.append(run)
     progress.end()
     if plot_file is not None:
@@ -138,10 +138,10 @@ def _write(path: Path, text: str) -> None:
 class _Progress:
     """Tells on standard error how far it is, once it takes longer than two seconds."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._clock: Clock = around.clock
-        self._live = around.interactive
-        self._started = self._next = around.clock.monotonic()
+    def __init__(self, env: Environment) -> None:
+        self._clock: Clock = env.clock
+        self._live = env.interactive
+        self._started = self._next = env.clock.monotonic()
         self._label = ""
         self._shown = False
 

@@ -12,9 +12,9 @@ from grange.api.status import NotFound
 from grange.cli import board, manifests, options, session
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 
 _SUFFIXES = {"none": "", "client": " (dry run)", "server": " (server dry run)"}  # kubectl's words
 _BOOKKEEPING = frozenset({"resourceVersion", "generation", "managedFields"})
@@ -43,8 +43,8 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kub
 @options.output(documents.OBJECT)
 @options.connected
 def command(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     files: tuple[str, ...],
     waiting: bool,  # noqa: FBT001  click passes flags by name
     timeout: str,
@@ -55,7 +55,7 @@ def command(
     timeout_s = parse_duration(timeout)
     wanted = manifests.read(files)
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         applied = []
         results = Results(output)
         for document in wanted:
@@ -70,11 +70,11 @@ def command(
             return await board.wait_ready(opened, applied, timeout_s=timeout_s)
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 async def apply_one(
-    opened: session.Session, kind: AnyKind, document: Document, *, dry_run: str = "none"
+    opened: session.ApiSession, kind: AnyKind, document: Document, *, dry_run: str = "none"
 ) -> tuple[str, Document]:
     """Apply one manifest: a three-way merge of last applied, wanted and present.
 
@@ -150,7 +150,7 @@ def _content(document: Document) -> Document:
 
 
 async def _present(
-    opened: session.Session, kind: AnyKind, name: str, namespace: str
+    opened: session.ApiSession, kind: AnyKind, name: str, namespace: str
 ) -> Document | None:
     if not name:
         return None  # generateName always creates

@@ -11,9 +11,9 @@ from grange.api.status import NotFound
 from grange.cli import board, manifests, options, session, terminal
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 
 
 @click.command(
@@ -43,7 +43,7 @@ from grange.cli.surroundings import Surroundings
 @options.output(documents.OBJECT)
 @options.connected
 def command(
-    around: Surroundings, target: session.Target, what: tuple[str, ...], **given: object
+    env: Environment, target: session.ClusterTarget, what: tuple[str, ...], **given: object
 ) -> None:
     """Delete KIND NAME…, KIND/NAME…, the objects of manifests, or by label."""
     files = given.pop("files")
@@ -54,11 +54,11 @@ def command(
         raise click.UsageError("name the objects, or say -l SELECTOR or --all")
     given["timeout"] = parse_duration(str(given["timeout"]))
     wanted = manifests.read(files) if files else []
-    session.run(around, target, lambda opened: _delete(opened, pairs, wanted, given))
+    session.run(env, target, lambda opened: _delete(opened, pairs, wanted, given))
 
 
 async def _delete(
-    opened: session.Session,
+    opened: session.ApiSession,
     pairs: list[tuple[str, str]],
     wanted: list[Document],
     given: dict[str, object],
@@ -125,7 +125,7 @@ def _options(given: dict[str, object]) -> Document:
 
 
 async def _targets(
-    opened: session.Session, pairs: list[tuple[str, str]], wanted: list[Document], selector: str
+    opened: session.ApiSession, pairs: list[tuple[str, str]], wanted: list[Document], selector: str
 ) -> list[tuple[AnyKind, str, str]]:
     targets = await opened.targets(pairs, selector=selector)
     for document in reversed(wanted):  # what was made last goes first

@@ -9,8 +9,8 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.cli import options, session, terminal
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, events as printer, table
-from grange.cli.surroundings import Surroundings
 
 _HIDDEN_ANNOTATIONS = {"kubectl.kubernetes.io/last-applied-configuration"}
 _INDENT = 2
@@ -21,12 +21,12 @@ _INDENT = 2
 @options.output(documents.REPORT)
 @options.connected
 def command(
-    around: Surroundings, target: session.Target, what: tuple[str, ...], output: str
+    env: Environment, target: session.ClusterTarget, what: tuple[str, ...], output: str
 ) -> None:
     """Show KIND NAME… or KIND/NAME… in full; KIND alone shows all of them."""
     pairs = session.split_names(what)
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         blocks, items = [], []
         for word, name in pairs:
             kind = await opened.kind(word)
@@ -36,7 +36,7 @@ def command(
                     typed = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
                     items.append({"object": typed, "events": events})
                     continue
-                now = around.clock.now().timestamp()
+                now = env.clock.now().timestamp()
                 blocks.append("\n".join(describe(kind, document, events, now=now)))
         if output:
             terminal.write(documents.report(output, {"items": items}))
@@ -44,10 +44,10 @@ def command(
         terminal.echo("\n\n".join(blocks) if blocks else "No resources found.")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-async def _documents(opened: session.Session, kind: AnyKind, name: str) -> list[Document]:
+async def _documents(opened: session.ApiSession, kind: AnyKind, name: str) -> list[Document]:
     if name:
         return [await opened.document(kind, name)]
     request = Request("GET", kind.path(opened.within(kind)))
@@ -55,7 +55,7 @@ async def _documents(opened: session.Session, kind: AnyKind, name: str) -> list[
     return items
 
 
-async def _events(opened: session.Session, kind: AnyKind, document: Document) -> list[Document]:
+async def _events(opened: session.ApiSession, kind: AnyKind, document: Document) -> list[Document]:
     metadata = document["metadata"]
     selector = f"involvedObject.uid={metadata.get('uid', '')},involvedObject.kind={kind.kind}"
     namespace = metadata.get("namespace") or "default"

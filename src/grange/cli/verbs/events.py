@@ -8,10 +8,10 @@ from grange.api.codec import decode_document
 from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
-from grange.cli import completion, options, session, stream, terminal
+from grange.cli import completers, options, session, terminal, watch_stream
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, events as printer, table
-from grange.cli.surroundings import Surroundings
 
 
 @click.command(
@@ -22,7 +22,7 @@ from grange.cli.surroundings import Surroundings
     ),
 )
 @click.option(
-    "--for", "about", default="", shell_complete=completion.objects, help="Only about KIND/NAME."
+    "--for", "about", default="", shell_complete=completers.objects, help="Only about KIND/NAME."
 )
 @click.option("--types", default="", help="Only these, e.g. Warning or Warning,Normal.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
@@ -31,8 +31,8 @@ from grange.cli.surroundings import Surroundings
 @options.output(documents.TABLE)
 @options.connected
 def command(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     about: str,
     types: str,
     follow: bool,  # noqa: FBT001  click passes flags by name
@@ -45,7 +45,7 @@ def command(
     if pair is not None and not pair[1]:
         raise click.UsageError(f"--for={about}: no name; write KIND/NAME")
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         path, query = await _where(opened, pair)
         listing = decode_document((await opened.fetch(Request("GET", path, query=query))).body)
         found = [item for item in listing.get("items") or [] if _is_wanted(item, wanted)]
@@ -59,13 +59,13 @@ def command(
         version = listing["metadata"]["resourceVersion"]
         query |= {"watch": "true", "resourceVersion": version}
         response = await opened.fetch(Request("GET", path, query=query))
-        async with aclosing(stream.events(response)) as changes:
+        async with aclosing(watch_stream.events(response)) as changes:
             async for change in changes:
                 if change.type in {"ADDED", "MODIFIED"} and _is_wanted(change.object, wanted):
                     sheet.more(change.object)
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 def parse_types(types: str) -> frozenset[str]:
@@ -85,7 +85,7 @@ def _is_wanted(event: Document, types: frozenset[str]) -> bool:
 
 
 async def _where(
-    opened: session.Session, pair: tuple[str, str] | None
+    opened: session.ApiSession, pair: tuple[str, str] | None
 ) -> tuple[str, dict[str, str]]:
     """Path and query of the events that are asked for."""
     if pair is None:
@@ -100,10 +100,10 @@ async def _where(
 class _Sheet:
     """Events on standard output: rows aligned with those before, or documents."""
 
-    def __init__(self, opened: session.Session, output: str) -> None:
+    def __init__(self, opened: session.ApiSession, output: str) -> None:
         self.is_of_documents = documents.is_document_format(output)
         self._output = output
-        self._clock = opened.around.clock
+        self._clock = opened.env.clock
         self._namespaces = not opened.namespace
         self._widths: list[int] = []
 

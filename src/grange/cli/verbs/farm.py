@@ -13,13 +13,13 @@ from grange.api.kinds import CONFIGMAP, LEASE, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, NotFound
-from grange.cli import members, options, session, terminal
+from grange.cli import farm_members, options, session, terminal
 from grange.cli.command import Group
 from grange.cli.confirm import confirm
-from grange.cli.members import Member
+from grange.cli.environment import Environment
+from grange.cli.farm_members import FarmMember
 from grange.cli.printers import documents, table
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _SHARED: tuple[tuple[str, AnyKind, str], ...] = (
@@ -37,11 +37,11 @@ def command() -> None:
 @command.command("status", examples=("grange farm status",))
 @options.output(("wide", *documents.REPORT))
 @options.connected
-def status(around: Surroundings, target: session.Target, output: str) -> None:
+def status(env: Environment, target: session.ClusterTarget, output: str) -> None:
     """Members, what each owns, what nobody owns, and alerts."""
 
-    async def verb(opened: session.Session) -> int:
-        found = await members.listed(opened, around.clock.now())
+    async def verb(opened: session.ApiSession) -> int:
+        found = await farm_members.listed(opened, env.clock.now())
         homeless = await _count(opened, found)
         if documents.is_document_format(output):
             terminal.write(documents.report(output, _document(found, homeless)))
@@ -49,22 +49,22 @@ def status(around: Surroundings, target: session.Target, output: str) -> None:
             _show(found, homeless, wide=output == "wide")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 @command.command("resume", examples=("grange farm resume",))
 @options.YES
 @options.output(documents.OBJECT)
 @options.connected
-def resume(around: Surroundings, target: session.Target, *, yes: bool, output: str) -> None:
+def resume(env: Environment, target: session.ClusterTarget, *, yes: bool, output: str) -> None:
     """Let deletions go on that the failsafe holds back.
 
     That is your word that all is well; it holds for ten minutes.
     """
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         confirm("Let deletions that the failsafe holds back go on for ten minutes?", yes=yes)
-        word = {farm.RESUME_ANNOTATION: around.rng.suffix(10)}
+        word = {farm.RESUME_ANNOTATION: env.rng.suffix(10)}
         patch = {"metadata": {"annotations": word}}
         path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)
         try:
@@ -80,20 +80,20 @@ def resume(around: Surroundings, target: session.Target, *, yes: bool, output: s
         results.end()
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 async def _write(
-    opened: session.Session, method: str, path: str, content_type: str, body: Document
+    opened: session.ApiSession, method: str, path: str, content_type: str, body: Document
 ) -> Document:
     headers = {"content-type": content_type}
     answer = await opened.fetch(Request(method, path, headers=headers, body=encode(body)))
     return decode_document(answer.body)
 
 
-async def _count(opened: session.Session, crew: list[Member]) -> Counter[str]:
+async def _count(opened: session.ApiSession, members: list[FarmMember]) -> Counter[str]:
     """Count who owns what; what no session owns is returned by farm."""
-    sessions = {member.session: member for member in crew if member.session}
+    sessions = {member.session: member for member in members if member.session}
     homeless: Counter[str] = Counter()
     for name, kind, label in _SHARED:
         query = {"labelSelector": label} if label else {}
@@ -105,7 +105,7 @@ async def _count(opened: session.Session, crew: list[Member]) -> Counter[str]:
     return homeless
 
 
-def _document(crew: list[Member], homeless: Counter[str]) -> Document:
+def _document(members: list[FarmMember], homeless: Counter[str]) -> Document:
     return {
         "members": [
             {
@@ -115,20 +115,20 @@ def _document(crew: list[Member], homeless: Counter[str]) -> Document:
                 "owns": {name: member.owns[name] for name, _, _ in _SHARED},
                 "alerts": member.alerts,
             }
-            for member in crew
+            for member in members
         ],
         "unowned": {name: homeless[name] for name, _, _ in _SHARED},
     }
 
 
-def _show(crew: list[Member], homeless: Counter[str], *, wide: bool = False) -> None:
-    if not crew:
+def _show(members: list[FarmMember], homeless: Counter[str], *, wide: bool = False) -> None:
+    if not members:
         terminal.echo("No member takes part: start one with `grange up` or `grange controllers`.")
         return
     names = [name for name, _, _ in _SHARED]
     rows = [["MEMBER", "STATE", "RENEWED", *(name.upper() for name in names), "ALERTS"]]
     rows[0] += ["SESSION"] if wide else []
-    for member in crew:
+    for member in members:
         owned = [str(member.owns[name]) for name in names]
         seen = timestamps.age(max(0.0, member.silent_s))
         rows.append([member.name, member.state, seen, *owned, str(len(member.alerts))])
@@ -138,7 +138,7 @@ def _show(crew: list[Member], homeless: Counter[str], *, wide: bool = False) -> 
     terminal.echo("\n".join(table.render(rows)))
     told = [
         [str(alert.get(key, "")) for key in ("urgency", "about", "reason", "message")]
-        for member in crew
+        for member in members
         if member.state == "Active"
         for alert in member.alerts
     ]

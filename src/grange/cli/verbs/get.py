@@ -10,10 +10,10 @@ from grange.api.http import Request, Response
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.cli import options, session, stream, terminal
+from grange.cli import options, session, terminal, watch_stream
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, events, table
-from grange.cli.surroundings import Surroundings
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _JSON = "application/json"
@@ -52,8 +52,8 @@ class Look:
 @click.option("--show-labels", is_flag=True, help="A column with the labels.")
 @options.connected
 def command(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     what: tuple[str, ...],
     follow: bool,  # noqa: FBT001  click passes flags by name
     **look: str | bool,
@@ -64,13 +64,13 @@ def command(
     if follow and len(pairs) > 1:
         raise click.UsageError("watch one kind or one object at a time")
     session.run(
-        around,
+        env,
         target,
         lambda opened: _watch(opened, pairs[0], view) if follow else _get(opened, pairs, view),
     )
 
 
-async def _get(opened: session.Session, pairs: list[tuple[str, str]], look: Look) -> int:
+async def _get(opened: session.ApiSession, pairs: list[tuple[str, str]], look: Look) -> int:
     if documents.is_document_format(look.output):
         found: list[tuple[AnyKind, Document]] = []
         for word, name in pairs:
@@ -111,7 +111,7 @@ def _query(kind: AnyKind, look: Look) -> dict[str, str]:
 
 
 def _rows(
-    opened: session.Session, kind: AnyKind, body: Document, look: Look
+    opened: session.ApiSession, kind: AnyKind, body: Document, look: Look
 ) -> tuple[list[str], list[list[str]]]:
     if kind is EVENT and body.get("rows"):
         body["rows"] = events.in_order(body["rows"], event_of=lambda row: row.get("object") or {})
@@ -124,7 +124,7 @@ def _rows(
 
 
 async def _fetch(
-    opened: session.Session, word: str, name: str, look: Look, accept: str
+    opened: session.ApiSession, word: str, name: str, look: Look, accept: str
 ) -> tuple[AnyKind, Response]:
     kind = await opened.kind(word)
     namespace = opened.within(kind) if name or opened.namespace else ""
@@ -133,7 +133,7 @@ async def _fetch(
     return kind, await opened.fetch(request)
 
 
-async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> int:
+async def _watch(opened: session.ApiSession, pair: tuple[str, str], look: Look) -> int:
     kind = await opened.kind(pair[0])
     query = _query(kind, look)
     if pair[1]:
@@ -163,7 +163,7 @@ async def _watch(opened: session.Session, pair: tuple[str, str], look: Look) -> 
         show(body)
     query |= {"watch": "true", "resourceVersion": present["metadata"]["resourceVersion"]}
     response = await opened.fetch(Request("GET", path, query=query, headers=headers))
-    async with aclosing(stream.events(response)) as events:
+    async with aclosing(watch_stream.events(response)) as events:
         async for event in events:
             if event.type != "BOOKMARK":
                 show(event.object)

@@ -10,22 +10,22 @@ from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.timestamps import TimestampError
-from grange.cli import completion, listing, options, session, terminal
+from grange.cli import completers, listing, options, session, terminal
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
-from grange.cli.surroundings import Surroundings
 
 _HEADING = ["AGE", "EVENT", "ADDED", "REMOVED", "MEMBERS", "WHAT"]
 _SHOWN = 3  # names in a cell
 
 
 @click.command(cls=Command, examples=("grange history web --limit 10",))
-@click.argument("controller", shell_complete=completion.of_kind(REPLICATIONCONTROLLER))
+@click.argument("controller", shell_complete=completers.of_kind(REPLICATIONCONTROLLER))
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="So many.")
 @options.output(documents.TABLE)
 @options.connected
 def command(
-    around: Surroundings, target: session.Target, controller: str, limit: int, output: str
+    env: Environment, target: session.ClusterTarget, controller: str, limit: int, output: str
 ) -> None:
     """List the changes of CONTROLLER's members; it may be gone itself.
 
@@ -35,17 +35,17 @@ def command(
     if not name:
         raise click.UsageError("the name is empty; give the name of a ReplicationController")
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         if kind and await opened.kind(kind) is not REPLICATIONCONTROLLER:
             raise click.UsageError(
                 f"{controller}: not a ReplicationController; no other kind has a history"
             )
         return await listed(opened, name, limit, output)
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-async def listed(opened: session.Session, name: str, limit: int, output: str) -> int:
+async def listed(opened: session.ApiSession, name: str, limit: int, output: str) -> int:
     """Print the latest changes of a controller; the exit code.
 
     Raises:
@@ -59,7 +59,7 @@ async def listed(opened: session.Session, name: str, limit: int, output: str) ->
         text = documents.render(output, [(AUDITRECORD, item) for item in found], single=False)
         terminal.write(text)
     elif found:
-        now = opened.around.clock.now().timestamp()
+        now = opened.env.clock.now().timestamp()
         terminal.echo(
             "\n".join(table.render([_HEADING, *rows(found, now=now, wide=output == "wide")]))
         )

@@ -13,10 +13,10 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.base.tasks import Nursery
-from grange.cli import completion, options, session, stream, terminal
+from grange.cli import completers, options, session, terminal, watch_stream
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 
 Form = Callable[[bytes], bytes]
 
@@ -28,7 +28,7 @@ Form = Callable[[bytes], bytes]
         "grange logs grc/web --since 10m",
     ),
 )
-@click.argument("what", required=False, default="", shell_complete=completion.pods)
+@click.argument("what", required=False, default="", shell_complete=completers.pods)
 @click.option("-c", "--container", default="", help="Container; the only or first one by default.")
 @click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
 @click.option("-p", "--previous", is_flag=True, help="Of the container's run before this one.")
@@ -40,7 +40,7 @@ Form = Callable[[bytes], bytes]
 @options.output(("json",))
 @options.connected
 def command(
-    around: Surroundings, target: session.Target, what: str, selector: str, **given: object
+    env: Environment, target: session.ClusterTarget, what: str, selector: str, **given: object
 ) -> None:
     """Print the log of POD, of the pods of grc/NAME, or of pods with a label.
 
@@ -50,7 +50,7 @@ def command(
         raise click.UsageError("no pod; name one (or KIND/NAME), or give -l SELECTOR")
     query = _query(given)
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         pods = await _pods(opened, what, selector)
         if not pods:
             terminal.echo("no matching pods", err=True)
@@ -67,7 +67,7 @@ def command(
             ]
         return 0 if all(task.result() for task in tasks) else 1
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 def _query(given: Mapping[str, object]) -> dict[str, str]:
@@ -84,7 +84,7 @@ def _query(given: Mapping[str, object]) -> dict[str, str]:
     return query
 
 
-async def _pods(opened: session.Session, what: str, selector: str) -> list[str]:
+async def _pods(opened: session.ApiSession, what: str, selector: str) -> list[str]:
     word, _, name = what.partition("/")
     if what and not name:
         return [word]
@@ -103,7 +103,7 @@ async def _pods(opened: session.Session, what: str, selector: str) -> list[str]:
     return [item["metadata"]["name"] for item in await _list(opened, {"labelSelector": selector})]
 
 
-async def _list(opened: session.Session, query: dict[str, str]) -> list[Document]:
+async def _list(opened: session.ApiSession, query: dict[str, str]) -> list[Document]:
     request = Request("GET", POD.path(opened.within(POD)), query=query)
     items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
     return items
@@ -123,7 +123,7 @@ def _form(pod: str, *, many: bool, is_json: bool) -> Form:
 
 
 async def _print_one_of_many(
-    opened: session.Session, pod: str, query: dict[str, str], form: Form
+    opened: session.ApiSession, pod: str, query: dict[str, str], form: Form
 ) -> bool:
     """Print one pod's log; what the server refuses for it does not end the others."""
     try:
@@ -134,14 +134,14 @@ async def _print_one_of_many(
     return True
 
 
-async def _print(opened: session.Session, pod: str, query: dict[str, str], form: Form) -> None:
+async def _print(opened: session.ApiSession, pod: str, query: dict[str, str], form: Form) -> None:
     request = Request("GET", POD.path(opened.within(POD), pod, "log"), query=query)
     response = await opened.fetch(request)
     if response.chunks is None:
         _emit(response.body.splitlines(keepends=True), form)
         return
     rest = b""
-    async with aclosing(stream.chunks_of(response)) as chunks:
+    async with aclosing(watch_stream.chunks_of(response)) as chunks:
         async for chunk in chunks:
             lines = (rest + chunk).splitlines(keepends=True)
             rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""

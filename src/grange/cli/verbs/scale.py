@@ -10,9 +10,9 @@ from grange.api.scheme import AnyKind
 from grange.cli import board, options, session
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 
 
 @click.command(cls=Command, examples=("grange scale grc/web --replicas 5 --wait",))
@@ -30,8 +30,8 @@ from grange.cli.surroundings import Surroundings
 @options.output(documents.OBJECT)
 @options.connected
 def command(  # noqa: PLR0913  click hands every option over by name
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     what: tuple[str, ...],
     *,
     replicas: int,
@@ -46,7 +46,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     if any(not name for _, name in pairs):
         raise click.UsageError("name the objects: KIND NAME… or KIND/NAME…")
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         scaled = []
         results = Results(output)
         for word, name in pairs:
@@ -60,11 +60,11 @@ def command(  # noqa: PLR0913  click hands every option over by name
             return await board.wait_ready(opened, scaled, timeout_s=timeout_s)
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 async def _scale(
-    opened: session.Session, kind: AnyKind, name: str, replicas: int, current: int | None
+    opened: session.ApiSession, kind: AnyKind, name: str, replicas: int, current: int | None
 ) -> None:
     path = kind.path(opened.within(kind), name, "scale")
     if current is not None:

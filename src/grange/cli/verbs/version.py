@@ -11,8 +11,8 @@ from grange.api.meta import Document
 from grange.base.errors import GrangeError
 from grange.cli import options, session, terminal
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.surroundings import Surroundings
 
 _LIMIT_S = 5.0
 
@@ -22,7 +22,7 @@ _LIMIT_S = 5.0
 @options.output(documents.REPORT)
 @options.connected
 def command(
-    around: Surroundings, target: session.Target, *, client_only: bool, output: str
+    env: Environment, target: session.ClusterTarget, *, client_only: bool, output: str
 ) -> None:
     """Print the versions of this program and of the server.
 
@@ -32,7 +32,7 @@ def command(
     reason = ""
     if not client_only:
         try:
-            around.run(_ask(around, target, found))
+            env.run(_ask(env, target, found))
         except (GrangeError, TimeoutError) as error:
             reason = str(error) or f"no answer in {_LIMIT_S:g} s"
     if output:
@@ -52,13 +52,13 @@ def client() -> Document:
     }
 
 
-async def _ask(around: Surroundings, target: session.Target, found: Document) -> None:
+async def _ask(env: Environment, target: session.ClusterTarget, found: Document) -> None:
     """Add the server's answer to what was found."""
-    async with around.clock.timeout(_LIMIT_S), session.opened(around, target) as opened:
+    async with env.clock.timeout(_LIMIT_S), session.opened(env, target) as opened:
         found["serverVersion"] = await server(opened)
 
 
-async def server(opened: session.Session) -> Document:
+async def server(opened: session.ApiSession) -> Document:
     """The server's answer on ``/version``.
 
     Raises:

@@ -10,9 +10,9 @@ from grange.api.status import NotFound
 from grange.cli import board, options, readiness, session, terminal
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, jsonpath
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 
 
 @click.command(
@@ -36,8 +36,8 @@ from grange.cli.surroundings import Surroundings
 @options.output(documents.OBJECT)
 @options.connected
 def command(  # noqa: PLR0913  click hands every option over by name
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     what: tuple[str, ...],
     *,
     wish: str,
@@ -53,7 +53,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     if any(not name for _, name in pairs) and not (selector or every):
         raise click.UsageError("name the objects, or say -l SELECTOR or --all")
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         targets = await opened.targets(pairs, selector=selector)
         if not targets:
             terminal.echo("no matching resources found", err=True)
@@ -78,10 +78,10 @@ def command(  # noqa: PLR0913  click hands every option over by name
             results.end()
         return code
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-async def uids(opened: session.Session, targets: Sequence[board.Target]) -> set[str]:
+async def uids(opened: session.ApiSession, targets: Sequence[board.WaitTarget]) -> set[str]:
     """The uids of those that are there."""
     found = set()
     for target in targets:

@@ -5,10 +5,10 @@ import click
 from grange.api.meta import Document
 from grange.cli import options, session, terminal
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.surroundings import Surroundings
-from grange.cli.why import TABLE, anything
-from grange.cli.why.answer import Answer
+from grange.cli.why import TABLE, generic
+from grange.cli.why.answer import WhyAnswer
 
 
 @click.command(
@@ -22,18 +22,18 @@ from grange.cli.why.answer import Answer
 @options.output(documents.REPORT)
 @options.connected
 def command(
-    around: Surroundings, target: session.Target, what: tuple[str, ...], output: str
+    env: Environment, target: session.ClusterTarget, what: tuple[str, ...], output: str
 ) -> None:
     """Explain why KIND/NAME… waits or fails, or why a pod is on its node."""
     pairs = session.split_names(what)
     if any(not name for _, name in pairs):
         raise click.UsageError("no name; write KIND NAME… or KIND/NAME…")
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         found = []
         for word, name in pairs:
             kind = await opened.kind(word)
-            ask = TABLE.get(kind.qualified, anything.ask)
+            ask = TABLE.get(kind.qualified, generic.ask)
             found.append(await ask(opened, kind, name))
         if output:
             items = [answer.document for answer in found]
@@ -43,8 +43,8 @@ def command(
             terminal.echo("\n\n".join(_text(answer) for answer in found))
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: WhyAnswer) -> str:
     return "\n".join(answer.lines)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.cli.session import Session
+from grange.cli.session import ApiSession
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WhyAnswer:
     """An answer.
 
     Attributes:
@@ -21,4 +21,4 @@ class Answer:
     lines: list[str]
 
 
-Ask = Callable[[Session, AnyKind, str], Awaitable[Answer]]
+Ask = Callable[[ApiSession, AnyKind, str], Awaitable[WhyAnswer]]

@@ -9,34 +9,38 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Forbidden, MethodNotAllowed, NotFound, ServiceUnavailable
 from grange.cli import failures, readiness
-from grange.cli.printers import explanation as printer
-from grange.cli.session import Session
-from grange.cli.why import anything
-from grange.cli.why.answer import Answer
+from grange.cli.printers import explanation_text as printer
+from grange.cli.session import ApiSession
+from grange.cli.why import generic
+from grange.cli.why.answer import WhyAnswer
 
 # A server of Kubernetes does not know the path, and refuses it already for that reason to most people.
 _NOBODY = (NotFound, MethodNotAllowed, ServiceUnavailable, Forbidden)
 
 
-async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
+async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     """Ask the scheduler; where none answers, say so and what the pod itself tells."""
     document = await opened.document(kind, name)
-    now = opened.around.clock.now()
+    now = opened.env.clock.now()
     try:
         found = await explanation(opened, kind, name)
     except _NOBODY as error:
-        fallback = await anything.ask(opened, kind, name)
+        fallback = await generic.ask(opened, kind, name)
         text = await _describe(opened, document, now)
         note = f"(No scheduler answers: {error.message})"
-        return Answer(document, [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], "", note])
+        return WhyAnswer(
+            document, [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], "", note]
+        )
     lines = printer.render(f"pod/{name}", found, now=now)
     is_failed = found.state is State.FINISHED and not readiness.ready(document).done
     if found.state is State.PLACED or is_failed:
         lines += await _programs(opened, document, now)
-    return Answer(http.document(found), lines)
+    return WhyAnswer(http.document(found), lines)
 
 
-async def explanation(opened: Session, kind: AnyKind, name: str, within: str = "") -> Explanation:
+async def explanation(
+    opened: ApiSession, kind: AnyKind, name: str, within: str = ""
+) -> Explanation:
     """The scheduler's answer about a pod.
 
     Raises:
@@ -46,17 +50,17 @@ async def explanation(opened: Session, kind: AnyKind, name: str, within: str = "
     return codec.decode_view((await opened.fetch(Request("GET", path))).body, Explanation)
 
 
-async def _programs(opened: Session, document: Document, now: datetime) -> list[str]:
+async def _programs(opened: ApiSession, document: Document, now: datetime) -> list[str]:
     state = readiness.ready(document)
     text = await _describe(opened, document, now)
     if state.done:
         return ["", f"Its programs: {text}{'.' if text == state.text else ''}"]
     warnings = await failures.latest_warnings(opened, document)
-    lines = ["", f"Its programs: {text}", *anything.unmet_lines(document)]
-    return lines + anything.warning_lines(warnings, now.timestamp())
+    lines = ["", f"Its programs: {text}", *generic.unmet_lines(document)]
+    return lines + generic.warning_lines(warnings, now.timestamp())
 
 
-async def _describe(opened: Session, document: Document, now: datetime) -> str:
+async def _describe(opened: ApiSession, document: Document, now: datetime) -> str:
     """Whether the pod is ready, and the cause of what failed."""
     state = readiness.ready(document)
     if state.done:

@@ -8,23 +8,23 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
 from grange.cli import failures, readiness
-from grange.cli.printers import explanation as printer
-from grange.cli.session import Session
-from grange.cli.why import anything, pods
-from grange.cli.why.answer import Answer
+from grange.cli.printers import explanation_text as printer
+from grange.cli.session import ApiSession
+from grange.cli.why import generic, pods
+from grange.cli.why.answer import WhyAnswer
 
 _ASKED = 20  # so many pods without a node are asked about; the others wait alike
 _READ = 10  # the output of so many pods is read
 _NAMED = 3
 
 
-async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
+async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     """Its own words first, then those of the pods that are not ready."""
     document = await opened.document(kind, name)
-    now = opened.around.clock.now()
+    now = opened.env.clock.now()
     state = readiness.ready(document)
     lines = [f"{kind.singular}/{name}: {state.text}"]
-    lines += [*unseen_lines(document), *waiting_lines(document), *anything.unmet_lines(document)]
+    lines += [*unseen_lines(document), *waiting_lines(document), *generic.unmet_lines(document)]
     waiting, others = await _unready(opened, document)
     answers = await _answers(opened, waiting[:_ASKED])
     for found in _alike(answers):
@@ -34,7 +34,7 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
     if others:
         lines += ["", "Not ready on their nodes:", *await _causes(opened, others)]
     warnings = await failures.latest_warnings(opened, document)
-    lines += anything.warning_lines(warnings, now.timestamp())
+    lines += generic.warning_lines(warnings, now.timestamp())
     if len(lines) == 1:
         lines.append("Nothing of it waits.")
     whole: Document = {
@@ -42,7 +42,7 @@ async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
         "kind": "List",
         "items": [explanation.document(found) for _, found in answers],
     }
-    return Answer(whole, lines)
+    return WhyAnswer(whole, lines)
 
 
 def unseen_lines(document: Document) -> list[str]:
@@ -64,7 +64,7 @@ def waiting_lines(document: Document) -> list[str]:
     return []
 
 
-async def _unready(opened: Session, document: Document) -> tuple[list[Document], list[Document]]:
+async def _unready(opened: ApiSession, document: Document) -> tuple[list[Document], list[Document]]:
     """Its pods without a node, and those that are not ready where they are.
 
     Terminating pods are left out: nothing waits for them to become ready.
@@ -87,7 +87,7 @@ def _controlled(item: Document, uid: str) -> bool:
     return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)
 
 
-async def _answers(opened: Session, waiting: list[Document]) -> list[tuple[str, Explanation]]:
+async def _answers(opened: ApiSession, waiting: list[Document]) -> list[tuple[str, Explanation]]:
     found = []
     for item in waiting:
         name, within = _name(item), str(item["metadata"].get("namespace", ""))
@@ -107,7 +107,7 @@ def _alike(answers: list[tuple[str, Explanation]]) -> list[list[tuple[str, Expla
     return [*groups.values()]
 
 
-async def _causes(opened: Session, pods: list[Document]) -> list[str]:
+async def _causes(opened: ApiSession, pods: list[Document]) -> list[str]:
     """What keeps pods from being ready; the output of a few is read, the others end alike."""
     groups: dict[str, list[str]] = {}
     for at, item in enumerate(pods):

@@ -12,9 +12,9 @@ from grange.cli import board, options, session
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
+from grange.cli.environment import Environment
 from grange.cli.name_args import ObjectName
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client.replication import OtherCount
 
@@ -45,8 +45,8 @@ _ATTEMPTS = 5
 @objects.OUTPUT
 @options.connected
 def scale(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     name: str,
     **given: object,
 ) -> None:
@@ -58,7 +58,7 @@ def scale(
     if current is not None and replicas is None:
         raise click.UsageError("--current-replicas goes with --replicas")
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         ops = objects.operations(opened)
         yes = bool(given["yes"])
         if replicas is None:
@@ -78,7 +78,7 @@ def scale(
             return await board.wait_ready(opened, shown, timeout_s=timeout_s)
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 def ask(seen: ReplicationController, wanted: int, *, yes: bool) -> None:
@@ -97,7 +97,7 @@ def ask(seen: ReplicationController, wanted: int, *, yes: bool) -> None:
 
 
 async def set_to(
-    opened: session.Session, name: str, wanted: int, *, yes: bool
+    opened: session.ApiSession, name: str, wanted: int, *, yes: bool
 ) -> ReplicationController:
     """Ask for so many; whoever scales meanwhile is why a person is asked anew.
 
@@ -126,11 +126,11 @@ def _aside(controller: ReplicationController) -> str:
 @objects.OUTPUT
 @options.connected
 def remove_pod(
-    around: Surroundings, target: session.Target, pod: str, *, yes: bool, output: str
+    env: Environment, target: session.ClusterTarget, pod: str, *, yes: bool, output: str
 ) -> None:
     """Take POD away for good: its controller asks for one replica less, in the same write."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         found = await opened.client.get(POD, pod, opened.within(POD))
         owner = controller_of(found.metadata)
         if owner is None or owner.kind != REPLICATIONCONTROLLER.kind:
@@ -147,4 +147,4 @@ def remove_pod(
         results.end()
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)

@@ -8,8 +8,8 @@ from grange.api.meta import Document
 from grange.api.selectors import IN, Labels, SelectorError
 from grange.cli import manifests, options, session, terminal
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 
 
@@ -36,8 +36,8 @@ from grange.cli.verbs.rc import objects
 @objects.OUTPUT
 @options.connected
 def command(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     name: str,
     program: tuple[str, ...],
     **given: object,
@@ -57,7 +57,7 @@ def command(
     labels = pairs("--label", given["labels"])
     dry = bool(given["dry_run"])
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         made = await objects.operations(opened).create(
             name, spec, labels=labels, protect=not given["no_protect"], dry_run=dry
         )
@@ -71,7 +71,7 @@ def command(
             )
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 def _spec(path: str, image: str, program: tuple[str, ...]) -> Document:

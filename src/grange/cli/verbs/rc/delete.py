@@ -7,9 +7,9 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.cli import options, session
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
+from grange.cli.environment import Environment
 from grange.cli.printers import documents
 from grange.cli.results import Results
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client.replication import still_wanted
 
@@ -28,8 +28,8 @@ from grange.client.replication import still_wanted
 @objects.OUTPUT
 @options.connected
 def command(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     names: tuple[str, ...],
     *,
     force: bool,
@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Delete NAMES; refused while they ask for replicas. Their pods stay unless --cascade says else."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         ops = objects.operations(opened)
         found = [await ops.get(name) for name in names]  # all of them, or none is touched
         for one in found:
@@ -58,4 +58,4 @@ def command(
         results.end()
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)

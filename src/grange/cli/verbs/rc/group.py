@@ -10,7 +10,7 @@ VERBS: dict[str, Verb] = {
     "scale": Verb(_DEPLOY, f"{_RC}.counts", "Set or change the number of replicas.", "scale"),
     "update-template": Verb(
         _DEPLOY,
-        f"{_RC}.switches",
+        f"{_RC}.settings",
         "Replace the pods by those of another template.",
         "update_template",
     ),
@@ -19,10 +19,10 @@ VERBS: dict[str, Verb] = {
     "list": Verb(_INSPECT, f"{_RC}.show", "List controllers.", "list_"),
     "get": Verb(_INSPECT, f"{_RC}.show", "Print controllers, or only their templates.", "get"),
     "status": Verb(_INSPECT, f"{_RC}.status", "Show a controller, its rollout and its pods."),
-    "enable": Verb(_OPERATE, f"{_RC}.switches", "Resume scaling and repair.", "enable"),
-    "disable": Verb(_OPERATE, f"{_RC}.switches", "Stop scaling and repair.", "disable"),
+    "enable": Verb(_OPERATE, f"{_RC}.settings", "Resume scaling and repair.", "enable"),
+    "disable": Verb(_OPERATE, f"{_RC}.settings", "Stop scaling and repair.", "disable"),
     "set-strategy": Verb(
-        _OPERATE, f"{_RC}.switches", "Set whether pods may move between nodes.", "set_strategy"
+        _OPERATE, f"{_RC}.settings", "Set whether pods may move between nodes.", "set_strategy"
     ),
     "remove-pod": Verb(_OPERATE, f"{_RC}.counts", "Remove a pod and one replica.", "remove_pod"),
     "drain-node": Verb(_OPERATE, f"{_RC}.nodes", "Move pods off a node.", "drain_node"),

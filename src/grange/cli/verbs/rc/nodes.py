@@ -13,8 +13,8 @@ from grange.cli import board, options, readiness, session, terminal
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
+from grange.cli.environment import Environment
 from grange.cli.name_args import ObjectName
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 from grange.client import locks
 from grange.client.replication import pods_of
@@ -32,8 +32,8 @@ _LOOK_S = 0.5
 @objects.OUTPUT
 @options.connected
 def drain_node(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     name: str,
     node: str,
     **given: object,
@@ -42,10 +42,10 @@ def drain_node(
     timeout_s = parse_duration(str(given["timeout"]))
     shrink = bool(given["shrink"])
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         seen = await objects.operations(opened).get(name)
         await require_node(opened, node)
-        held = locks.hold(seen, TRANSFER_LOCK, around.clock.now())
+        held = locks.hold(seen, TRANSFER_LOCK, env.clock.now())
         if held is not None and held.holder != _me():
             raise click.ClickException(f"transfers of {name} are paused by {held}")
         if count := await _there(opened, name, node):
@@ -59,7 +59,7 @@ def drain_node(
             return await left(opened, name, node, timeout_s)
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 @click.command("undrain-node", cls=Command, examples=("grange rc undrain-node web node-1",))
@@ -68,11 +68,11 @@ def drain_node(
 @objects.OUTPUT
 @options.connected
 def undrain_node(
-    around: Surroundings, target: session.Target, name: str, node: str, output: str
+    env: Environment, target: session.ClusterTarget, name: str, node: str, output: str
 ) -> None:
     """Let the pods of NAME come to NODE again."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         seen = await objects.operations(opened).get(name)
         if node not in drained_nodes(seen):  # one that is gone can still be taken off the list
             await require_node(opened, node)
@@ -80,7 +80,7 @@ def undrain_node(
         await objects.report(opened, [name], output, f"may use node {node} again")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 @click.command(
@@ -91,32 +91,34 @@ def undrain_node(
 @objects.OUTPUT
 @options.connected
 def pause_transfers(
-    around: Surroundings, target: session.Target, name: str, length: str, output: str
+    env: Environment, target: session.ClusterTarget, name: str, length: str, output: str
 ) -> None:
     """Start no transfers of pods of NAME to other nodes for a while; those under way go on."""
     ttl_s = parse_term("--for", length)
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         await lock(opened, name, ttl_s).acquire()
         await objects.report(opened, [name], output, f"starts no transfers for {length}")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 @click.command("resume-transfers", cls=Command, examples=("grange rc resume-transfers web",))
 @click.argument("name", type=objects.CONTROLLER)
 @objects.OUTPUT
 @options.connected
-def resume_transfers(around: Surroundings, target: session.Target, name: str, output: str) -> None:
+def resume_transfers(
+    env: Environment, target: session.ClusterTarget, name: str, output: str
+) -> None:
     """Allow transfers of pods of NAME that you have paused."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         await lock(opened, name, 1.0).release()
         await objects.report(opened, [name], output, "may start transfers")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 def _me() -> str:
@@ -124,7 +126,7 @@ def _me() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def lock(opened: session.Session, name: str, ttl_s: float) -> locks.ObjectLock:
+def lock(opened: session.ApiSession, name: str, ttl_s: float) -> locks.ObjectLock:
     """The lock on a controller's transfers, for this user on this machine."""
     return locks.ObjectLock(
         opened.client,
@@ -133,17 +135,17 @@ def lock(opened: session.Session, name: str, ttl_s: float) -> locks.ObjectLock:
         annotation=TRANSFER_LOCK,
         holder=_me(),
         ttl_s=ttl_s,
-        clock=opened.around.clock,
+        clock=opened.env.clock,
     )
 
 
-async def _there(opened: session.Session, name: str, node: str) -> int:
+async def _there(opened: session.ApiSession, name: str, node: str) -> int:
     """How many pods of the controller are on the node."""
     found = await objects.operations(opened).get(name)
     return len(await pods_of(opened.client, found, node))
 
 
-async def require_node(opened: session.Session, node: str) -> None:
+async def require_node(opened: session.ApiSession, node: str) -> None:
     """Check that the node exists, as far as the user may read nodes.
 
     Raises:
@@ -163,10 +165,10 @@ def question(name: str, node: str, count: int, *, shrink: bool) -> str:
     return f"Remove {pods} from {node} for good?" if shrink else f"Move {pods} off {node}?"
 
 
-async def left(opened: session.Session, name: str, node: str, timeout_s: float) -> int:
+async def left(opened: session.ApiSession, name: str, node: str, timeout_s: float) -> int:
     """Wait until no pod of the controller is on the node; the exit code."""
-    clock, label = opened.around.clock, f"grc/{name}"
-    shown = board.Board(opened.around)
+    clock, label = opened.env.clock, f"grc/{name}"
+    shown = board.Board(opened.env)
     shown.put(label)
     try:
         async with clock.timeout(timeout_s), shown.shown():
@@ -182,7 +184,7 @@ async def left(opened: session.Session, name: str, node: str, timeout_s: float) 
         return 1
 
 
-async def _look(opened: session.Session, name: str, node: str) -> readiness.State:
+async def _look(opened: session.ApiSession, name: str, node: str) -> readiness.State:
     """How many are there, and what keeps them where it is known."""
     try:
         found = await objects.operations(opened).get(name)

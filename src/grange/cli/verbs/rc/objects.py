@@ -18,7 +18,7 @@ _ATTEMPTS = 5
 OUTPUT = options.output(documents.OBJECT)
 
 
-def operations(opened: session.Session) -> ReplicationControllers:
+def operations(opened: session.ApiSession) -> ReplicationControllers:
     """The operations in the session's namespace."""
     return ReplicationControllers(opened.client, opened.namespace or "default")
 
@@ -36,7 +36,7 @@ def confirm_replacing(seen: ReplicationController, *, yes: bool) -> None:
 
 
 async def as_seen(
-    opened: session.Session,
+    opened: session.ApiSession,
     seen: ReplicationController,
     write: Callable[[ReplicationController], Awaitable[object]],
 ) -> None:
@@ -70,7 +70,7 @@ async def as_seen(
 
 
 async def set_template(
-    opened: session.Session, seen: ReplicationController, template: Document
+    opened: session.ApiSession, seen: ReplicationController, template: Document
 ) -> None:
     """Give a controller another template, if its spec is as it was seen.
 
@@ -84,12 +84,12 @@ async def set_template(
     )
 
 
-async def document(opened: session.Session, name: str) -> Document:
+async def document(opened: session.ApiSession, name: str) -> Document:
     """A controller in full."""
     return await opened.document(REPLICATIONCONTROLLER, name)
 
 
-async def report(opened: session.Session, names: Sequence[str], output: str, done: str) -> None:
+async def report(opened: session.ApiSession, names: Sequence[str], output: str, done: str) -> None:
     """Print what was done to controllers, or with a format the controllers."""
     results = Results(output)
     for name in names:

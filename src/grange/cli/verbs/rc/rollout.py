@@ -16,12 +16,12 @@ from grange.cli import board, causes, listing, manifests, options, readiness, se
 from grange.cli.command import Group
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
-from grange.cli.patience import Patience
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
 from grange.cli.results import Results
 from grange.cli.rolloutstatus import rollout_status
-from grange.cli.surroundings import Surroundings
-from grange.cli.verbs.rc import moves, objects
+from grange.cli.slow_notice import SlowNotice
+from grange.cli.verbs.rc import objects, rolling_updates
 
 _RECORDED_S = 10.0  # longer, and whoever writes records is not there
 _LOOK_S = 0.1
@@ -58,7 +58,7 @@ def command() -> None:
 @options.YES
 @objects.OUTPUT
 @options.connected
-def start(around: Surroundings, target: session.Target, name: str, **given: object) -> None:
+def start(env: Environment, target: session.ClusterTarget, name: str, **given: object) -> None:
     """Start a rollout of NAME.
 
     Say -f TEMPLATE, --restart, or --from OLD --desired N --minimum M.
@@ -72,7 +72,7 @@ def start(around: Surroundings, target: session.Target, name: str, **given: obje
         raise click.UsageError(f"--from {old}: a rollout from a controller to itself moves nothing")
     template = objects.template_of(filename, manifests.read_one(filename)) if filename else None
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         ops = objects.operations(opened)
         seen = await ops.get(name)
         if old:
@@ -82,15 +82,15 @@ def start(around: Surroundings, target: session.Target, name: str, **given: obje
         if template is not None:
             await objects.set_template(opened, seen, template)
         else:
-            stamp = timestamps.rfc3339_micro(around.clock.now())
+            stamp = timestamps.rfc3339_micro(env.clock.now())
             await restart(opened, seen, stamp)
         await objects.report(opened, [name], str(given["output"]), "rollout started")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-async def restart(opened: session.Session, seen: ReplicationController, stamp: str) -> None:
+async def restart(opened: session.ApiSession, seen: ReplicationController, stamp: str) -> None:
     """Have every pod made anew, if the controller's spec is as it was seen.
 
     Raises:
@@ -107,7 +107,7 @@ async def restart(opened: session.Session, seen: ReplicationController, stamp: s
 
 
 async def _between(
-    opened: session.Session,
+    opened: session.ApiSession,
     old: ReplicationController,
     new: ReplicationController,
     given: dict[str, object],
@@ -133,26 +133,26 @@ async def _between(
     return await opened.client.create(ROLLINGUPDATE, document, opened.within(ROLLINGUPDATE))
 
 
-async def _clear(opened: session.Session, name: str) -> None:
+async def _clear(opened: session.ApiSession, name: str) -> None:
     """Make room for a move of replicas where one is over; one that goes on keeps its place."""
     where = opened.within(ROLLINGUPDATE)
     try:
         found = await opened.client.get(ROLLINGUPDATE, name, where)
     except NotFound:
         return
-    if found.status.phase not in moves.OVER:
+    if found.status.phase not in rolling_updates.OVER:
         raise click.ClickException(
             f"replicas are on their way from {found.spec.old} to {name} already: "
             f"wait for it (grange rc rollout status {name}) or undo it"
         )
-    slow = Patience(opened.around, f"waiting for the record of the last rollout to {name}")
+    slow = SlowNotice(opened.env, f"waiting for the record of the last rollout to {name}")
     try:
-        async with opened.around.clock.timeout(_RECORDED_S):
+        async with opened.env.clock.timeout(_RECORDED_S):
             await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
             while True:  # it stays until its end is recorded
                 await opened.client.get(ROLLINGUPDATE, name, where)
-                slow.look()
-                await opened.around.clock.sleep(_LOOK_S)
+                slow.check()
+                await opened.env.clock.sleep(_LOOK_S)
     except NotFound:
         return
     except TimeoutError as error:
@@ -168,8 +168,8 @@ async def _clear(opened: session.Session, name: str) -> None:
 @options.output(documents.REPORT)
 @options.connected
 def status(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     name: str,
     *,
     waiting: bool,
@@ -182,20 +182,20 @@ def status(
     """
     timeout_s = parse_duration(timeout)
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         return await followed(opened, name, output, waiting=waiting, timeout_s=timeout_s)
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 async def followed(
-    opened: session.Session, name: str, output: str = "", *, waiting: bool, timeout_s: float
+    opened: session.ApiSession, name: str, output: str = "", *, waiting: bool, timeout_s: float
 ) -> int:
     """Print the state of the rollout of a controller, or follow it to its end; the exit code."""
-    update = await moves.to_follow(opened, name, waiting=waiting)
+    update = await rolling_updates.to_follow(opened, name, waiting=waiting)
     kind: AnyKind = REPLICATIONCONTROLLER if update is None else ROLLINGUPDATE
     meant = name if update is None else update.metadata.name
-    own = within_done if update is None else moves.done
+    own = within_done if update is None else rolling_updates.done
     code = 0
     if waiting:
         await opened.document(kind, meant)  # a name that does not exist is an error at once
@@ -205,7 +205,7 @@ async def followed(
             return code
     found = await opened.document(kind, meant)
     pods = await listing.listed(opened, POD) if update is None else None
-    state = rollout_status(found, pods, opened.around.clock.now(), own=own)
+    state = rollout_status(found, pods, opened.env.clock.now(), own=own)
     if output:
         facts = {
             "kind": kind.kind,
@@ -253,27 +253,27 @@ def _reconciled(found: Document) -> str:
 @click.argument("name", type=objects.CONTROLLER)
 @objects.OUTPUT
 @options.connected
-def pause(around: Surroundings, target: session.Target, name: str, output: str) -> None:
+def pause(env: Environment, target: session.ClusterTarget, name: str, output: str) -> None:
     """Stop the rollout of NAME where it is.
 
     Scaling and repairing go on.
     """
-    session.run(around, target, lambda opened: hold(opened, name, output, paused=True))
+    session.run(env, target, lambda opened: hold(opened, name, output, paused=True))
 
 
 @command.command("resume", examples=("grange rc rollout resume web",))
 @click.argument("name", type=objects.CONTROLLER)
 @objects.OUTPUT
 @options.connected
-def resume(around: Surroundings, target: session.Target, name: str, output: str) -> None:
+def resume(env: Environment, target: session.ClusterTarget, name: str, output: str) -> None:
     """Let the rollout of NAME go on."""
-    session.run(around, target, lambda opened: hold(opened, name, output, paused=False))
+    session.run(env, target, lambda opened: hold(opened, name, output, paused=False))
 
 
-async def hold(opened: session.Session, name: str, output: str = "", *, paused: bool) -> int:
+async def hold(opened: session.ApiSession, name: str, output: str = "", *, paused: bool) -> int:
     """Stop a rollout where it is or let it go on: the move that is under way, or the template's."""
     word = "paused" if paused else "goes on"
-    if (update := await moves.under_way(opened, name)) is not None:
+    if (update := await rolling_updates.under_way(opened, name)) is not None:
         return report_move(output, await change(opened, update, {"paused": paused}), word)
     await _patch(opened, name, rollouts.pause_patch(paused=paused))
     await objects.report(opened, [name], output, f"rollout {word}")
@@ -287,8 +287,8 @@ async def hold(opened: session.Session, name: str, output: str = "", *, paused: 
 @objects.OUTPUT
 @options.connected
 def undo(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     name: str,
     to_revision: int | None,
     *,
@@ -301,8 +301,8 @@ def undo(
     move began with.
     """
 
-    async def verb(opened: session.Session) -> int:
-        if (update := await moves.under_way(opened, name)) is not None:
+    async def verb(opened: session.ApiSession) -> int:
+        if (update := await rolling_updates.under_way(opened, name)) is not None:
             if to_revision:
                 raise click.UsageError("--to-revision: a move between controllers has none")
             spec = update.spec
@@ -317,17 +317,17 @@ def undo(
         await objects.report(opened, [name], output, f"goes back to revision {revision.revision}")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 @command.command("history", examples=("grange rc rollout history web",))
 @click.argument("name", type=objects.CONTROLLER)
 @options.output(documents.REPORT)
 @options.connected
-def history(around: Surroundings, target: session.Target, name: str, output: str) -> None:
+def history(env: Environment, target: session.ClusterTarget, name: str, output: str) -> None:
     """List the templates of NAME, the latest last."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         seen = await objects.operations(opened).get(name)
         if output:
             revisions = to_document(seen).get("status", {}).get("history") or []
@@ -351,7 +351,7 @@ def history(around: Surroundings, target: session.Target, name: str, output: str
         terminal.echo("\n".join(table.render([heading, *rows])))
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 def _runs(template: Document) -> list[str]:
@@ -368,13 +368,15 @@ def report_move(output: str, update: RollingUpdate, done: str) -> int:
     return 0
 
 
-async def change(opened: session.Session, update: RollingUpdate, spec: Document) -> RollingUpdate:
+async def change(
+    opened: session.ApiSession, update: RollingUpdate, spec: Document
+) -> RollingUpdate:
     """Change this rollout, and no other that has come under its name."""
     patch: Document = {"metadata": {"uid": update.metadata.uid}, "spec": spec}
     where = opened.within(ROLLINGUPDATE)
     return await opened.client.patch(ROLLINGUPDATE, update.metadata.name, where, patch=patch)
 
 
-async def _patch(opened: session.Session, name: str, change: Document) -> None:
+async def _patch(opened: session.ApiSession, name: str, change: Document) -> None:
     where = opened.within(REPLICATIONCONTROLLER)
     await opened.client.patch(REPLICATIONCONTROLLER, name, where, patch=change)

@@ -10,8 +10,8 @@ from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.cli import listing, options, session, terminal
 from grange.cli.command import Command
+from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
-from grange.cli.surroundings import Surroundings
 from grange.cli.verbs.rc import objects
 
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -22,10 +22,10 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 @options.SELECTOR
 @click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
 @options.connected
-def list_(around: Surroundings, target: session.Target, output: str, selector: str) -> None:
+def list_(env: Environment, target: session.ClusterTarget, output: str, selector: str) -> None:
     """List controllers."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         kind = REPLICATIONCONTROLLER
         if documents.is_document_format(output):
             found = await listing.listed(opened, kind, selector=selector)
@@ -40,11 +40,11 @@ def list_(around: Surroundings, target: session.Target, output: str, selector: s
             terminal.echo("No controllers found.", err=True)
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 async def _cells(
-    opened: session.Session, name: str, *, query: Mapping[str, str], wide: bool
+    opened: session.ApiSession, name: str, *, query: Mapping[str, str], wide: bool
 ) -> tuple[list[str], list[list[str]]]:
     """The heading and the rows of one controller, or of all."""
     kind = REPLICATIONCONTROLLER
@@ -60,8 +60,8 @@ async def _cells(
 @click.option("--template", is_flag=True, help="Only the pod template.")
 @options.connected
 def get(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     names: tuple[str, ...],
     output: str,
     *,
@@ -69,7 +69,7 @@ def get(
 ) -> None:
     """Print NAMES in full."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         if output == "wide" and not template:
             await tabled(opened, names)
             return 0
@@ -83,10 +83,10 @@ def get(
         terminal.write(documents.render(output, pairs, single=len(names) == 1))
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-async def tabled(opened: session.Session, names: Iterable[str]) -> None:
+async def tabled(opened: session.ApiSession, names: Iterable[str]) -> None:
     """Print a row for each of these, or nothing where one is not there."""
     tables = [await _cells(opened, name, query={}, wide=True) for name in names]
     rows = [row for _, found in tables for row in found]

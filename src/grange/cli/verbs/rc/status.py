@@ -17,12 +17,12 @@ from grange.api.names import label_value
 from grange.api.printing import cells, pods
 from grange.api.replication import PROTECT_ANNOTATION, BadIntent, transfer_of
 from grange.api.status import Forbidden
-from grange.cli import listing, members, options, readiness, session, terminal
+from grange.cli import farm_members, listing, options, readiness, session, terminal
 from grange.cli.command import Command
-from grange.cli.members import Member
+from grange.cli.environment import Environment
+from grange.cli.farm_members import FarmMember
 from grange.cli.printers import documents, table
-from grange.cli.surroundings import Surroundings
-from grange.cli.verbs.rc import moves, objects
+from grange.cli.verbs.rc import objects, rolling_updates
 from grange.client import locks
 
 _HASH = "grange.dev/template-hash"
@@ -32,25 +32,25 @@ _HASH = "grange.dev/template-hash"
 @click.argument("name", type=objects.CONTROLLER)
 @options.output(documents.REPORT)
 @options.connected
-def command(around: Surroundings, target: session.Target, name: str, output: str) -> None:
+def command(env: Environment, target: session.ClusterTarget, name: str, output: str) -> None:
     """Show NAME: counts, who owns it, conditions, its rollout, and its pods."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         if output:
             found = await objects.document(opened, name)
             facts = {
                 "status": found.get("status") or {},
-                "owner": owner(found, await _crew(opened)),
+                "owner": owner(found, await _members(opened)),
             }
             terminal.write(documents.report(output, facts))
         else:
             terminal.echo("\n".join(await page(opened, name)))
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
-async def page(opened: session.Session, name: str) -> list[str]:
+async def page(opened: session.ApiSession, name: str) -> list[str]:
     """What there is to say of a controller, line by line.
 
     Raises:
@@ -59,10 +59,10 @@ async def page(opened: session.Session, name: str) -> list[str]:
     found = await objects.document(opened, name)
     there = await listing.listed(opened, POD)
     own, orphans = belonging(found, there)
-    now = opened.around.clock.now()
-    facts = summary(found, now=now, crew=await _crew(opened), orphans=orphans)
-    if (update := await moves.under_way(opened, name)) is not None:
-        facts["Replicas move"] = moves.told(update)
+    now = opened.env.clock.now()
+    facts = summary(found, now=now, members=await _members(opened), orphans=orphans)
+    if (update := await rolling_updates.under_way(opened, name)) is not None:
+        facts["Replicas move"] = rolling_updates.told(update)
     width = max(len(key) for key in facts) + 2
     lines = [f"{key + ':':<{width}}{value}" for key, value in facts.items()]
     return [*lines, "", *conditions(found), *_pods(own, now.timestamp())]
@@ -94,21 +94,21 @@ def _stays(pod: Document) -> bool:
     return not ended and not readiness.is_terminating(pod)
 
 
-async def _crew(opened: session.Session) -> list[Member] | None:
+async def _members(opened: session.ApiSession) -> list[FarmMember] | None:
     """The members of the farm; None where they may not be seen."""
     try:
-        return await members.listed(opened, opened.around.clock.now())
+        return await farm_members.listed(opened, opened.env.clock.now())
     except Forbidden:
         return None
 
 
-def owner(found: Document, crew: Iterable[Member] | None) -> str:
+def owner(found: Document, members: Iterable[FarmMember] | None) -> str:
     """The member of the farm that works on it; empty for nobody.
 
     A session that is over leaves its name on objects, where it means nothing.
     """
     said = _claimed(found)
-    alive = crew is None or any(member.session == said for member in crew)
+    alive = members is None or any(member.session == said for member in members)
     return _name(said) if alive else ""
 
 
@@ -121,12 +121,12 @@ def _name(claim: str) -> str:
     return claim.rpartition("/")[0].rpartition("_")[0]
 
 
-def _owner(found: Document, crew: Sequence[Member] | None) -> str:
+def _owner(found: Document, members: Sequence[FarmMember] | None) -> str:
     said = _claimed(found)
-    name = owner(found, crew)
+    name = owner(found, members)
     if not name:
         return f"nobody ({_name(said)} has left)" if said else "nobody"
-    silent = [item for item in crew or () if item.session == said and item.state == "Silent"]
+    silent = [item for item in members or () if item.session == said and item.state == "Silent"]
     return f"{name}, silent for {silent[0].silent_s:.0f} s" if silent else name
 
 
@@ -134,7 +134,7 @@ def summary(
     found: Document,
     *,
     now: datetime,
-    crew: Sequence[Member] | None = None,
+    members: Sequence[FarmMember] | None = None,
     orphans: Sequence[Document] = (),
 ) -> dict[str, str]:
     """Facts by their names.
@@ -142,7 +142,7 @@ def summary(
     Args:
         found: the controller in full.
         now: wall time.
-        crew: the members of the farm; None where they may not be seen.
+        members: the members of the farm; None where they may not be seen.
         orphans: pods that it should adopt.
     """
     spec, status = found.get("spec") or {}, found.get("status") or {}
@@ -158,7 +158,7 @@ def summary(
         "State": readiness.ready(found).text + (", disabled" if spec.get("paused") else ""),
         "Replicas": ", ".join(counts),
         "Placement": f"{spec.get('placement', 'OnePerNode')}, {spec.get('strategy', 'Static')}",
-        "Owner": _owner(found, crew),
+        "Owner": _owner(found, members),
         "Protected": "while it asks for replicas" if PROTECT_ANNOTATION in notes else "no",
         "Rollout": _rollout(status.get("rollout")),
         "Node transfers": "; ".join(map(_transfer, status.get("nodeTransfers") or ())) or "none",

@@ -14,8 +14,8 @@ from grange.api.http import Request
 from grange.api.kinds import BUILT_IN, NAMESPACE, POD
 from grange.api.scheme import AnyKind, Scheme
 from grange.base.errors import GrangeError
-from grange.cli.session import Session, Target, opened
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
+from grange.cli.session import ApiSession, ClusterTarget, opened
 
 Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def objects(context: click.Context, parameter: click.Parameter, incomplete: str)
 def kinds(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The kinds that the cluster serves, in the plural; the built-in ones where it does not answer."""
 
-    async def served(session: Session) -> Iterable[AnyKind]:
+    async def served(session: ApiSession) -> Iterable[AnyKind]:
         return await session.kinds()
 
     found = _ask(context, served)
@@ -72,12 +72,12 @@ def contexts(context: click.Context, _parameter: click.Parameter, incomplete: st
     """Names of the contexts of the kubeconfigs."""
     from grange.client import kubeconfig  # reads YAML, which takes its time
 
-    around = context.find_object(Surroundings)
-    if around is None:
+    env = context.find_object(Environment)
+    if env is None:
         return []
     file = context.params.get("kubeconfig")
     try:
-        names = kubeconfig.context_names((file,) if file else around.kubeconfig)
+        names = kubeconfig.context_names((file,) if file else env.kubeconfig)
     except GrangeError:
         return []
     return _beginning(incomplete, names)
@@ -88,7 +88,7 @@ def _beginning(incomplete: str, words: Iterable[str]) -> list[str]:
 
 
 def _names(context: click.Context, word: str) -> list[str]:
-    async def listed(session: Session) -> list[str]:
+    async def listed(session: ApiSession) -> list[str]:
         kind = await session.kind(word)
         path = kind.path(session.within(kind) if session.namespace else "")
         request = Request("GET", path, query={"limit": _LIMIT}, headers={"accept": _METADATA})
@@ -98,12 +98,12 @@ def _names(context: click.Context, word: str) -> list[str]:
     return _ask(context, listed) or []
 
 
-def _ask(context: click.Context, question: Callable[[Session], Awaitable[T]]) -> T | None:
+def _ask(context: click.Context, question: Callable[[ApiSession], Awaitable[T]]) -> T | None:
     """The answer of the cluster that the words before name; None where there is none in time."""
-    around = context.find_object(Surroundings)
-    if around is None:
+    env = context.find_object(Environment)
+    if env is None:
         return None
-    target = Target(
+    target = ClusterTarget(
         kubeconfig=context.params.get("kubeconfig"),
         context=context.params.get("context") or "",
         namespace=context.params.get("namespace") or "",
@@ -112,11 +112,11 @@ def _ask(context: click.Context, question: Callable[[Session], Awaitable[T]]) ->
     answers: list[T] = []
 
     async def ask() -> None:
-        async with around.clock.timeout(_LIMIT_S), opened(around, target) as session:
+        async with env.clock.timeout(_LIMIT_S), opened(env, target) as session:
             answers.append(await question(session))
 
     try:
-        around.run(ask())
+        env.run(ask())
     except (GrangeError, OSError):  # TimeoutError is an OSError
         return None
     return answers[0]

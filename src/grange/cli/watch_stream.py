@@ -11,17 +11,17 @@ from grange.api.status import ServiceUnavailable, from_status
 from grange.client.watch import MAX_LINE_BYTES
 
 
-class Event(msgspec.Struct):
+class DocumentEvent(msgspec.Struct):
     """One change: ADDED, MODIFIED, DELETED or BOOKMARK, and the object (or a Table of it)."""
 
     type: str
     object: dict[str, Any]
 
 
-_decoder = msgspec.json.Decoder(Event)
+_decoder = msgspec.json.Decoder(DocumentEvent)
 
 
-async def events(response: Response) -> AsyncGenerator[Event, None]:
+async def events(response: Response) -> AsyncGenerator[DocumentEvent, None]:
     """The events of a watch's response; close the generator when done with it.
 
     Raises:

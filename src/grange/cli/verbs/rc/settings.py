@@ -5,7 +5,7 @@ import click
 from grange.api.kinds.replicationcontroller import STRATEGIES
 from grange.cli import manifests, options, session
 from grange.cli.command import Command
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 from grange.cli.verbs.rc import objects
 
 
@@ -14,10 +14,10 @@ from grange.cli.verbs.rc import objects
 @objects.OUTPUT
 @options.connected
 def enable(
-    around: Surroundings, target: session.Target, names: tuple[str, ...], output: str
+    env: Environment, target: session.ClusterTarget, names: tuple[str, ...], output: str
 ) -> None:
     """Resume scaling and repair of NAMES."""
-    session.run(around, target, lambda opened: switch(opened, names, output, paused=False))
+    session.run(env, target, lambda opened: switch(opened, names, output, paused=False))
 
 
 @click.command("disable", cls=Command, examples=("grange rc disable web api",))
@@ -25,14 +25,14 @@ def enable(
 @objects.OUTPUT
 @options.connected
 def disable(
-    around: Surroundings, target: session.Target, names: tuple[str, ...], output: str
+    env: Environment, target: session.ClusterTarget, names: tuple[str, ...], output: str
 ) -> None:
     """Stop scaling and repair of NAMES; their pods keep running."""
-    session.run(around, target, lambda opened: switch(opened, names, output, paused=True))
+    session.run(env, target, lambda opened: switch(opened, names, output, paused=True))
 
 
 async def switch(
-    opened: session.Session, names: tuple[str, ...], output: str = "", *, paused: bool
+    opened: session.ApiSession, names: tuple[str, ...], output: str = "", *, paused: bool
 ) -> int:
     """Disable or enable all of these, or none where one does not exist.
 
@@ -54,16 +54,16 @@ async def switch(
 @objects.OUTPUT
 @options.connected
 def set_strategy(
-    around: Surroundings, target: session.Target, name: str, strategy: str, output: str
+    env: Environment, target: session.ClusterTarget, name: str, strategy: str, output: str
 ) -> None:
     """Set whether the pods of NAME may move off nodes that no longer fit."""
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         await objects.operations(opened).set_strategy(name, strategy)
         await objects.report(opened, [name], output, f"is {strategy}")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)
 
 
 @click.command(
@@ -80,8 +80,8 @@ def set_strategy(
 @objects.OUTPUT
 @options.connected
 def update_template(
-    around: Surroundings,
-    target: session.Target,
+    env: Environment,
+    target: session.ClusterTarget,
     name: str,
     filename: str,
     *,
@@ -91,7 +91,7 @@ def update_template(
     """Replace the pods of NAME by those of another template, as fast as spec.rollout allows."""
     template = objects.template_of(filename, manifests.read_one(filename))
 
-    async def verb(opened: session.Session) -> int:
+    async def verb(opened: session.ApiSession) -> int:
         seen = await objects.operations(opened).get(name)
         if seen.spec.template == template:
             await objects.report(opened, [name], output, "unchanged")
@@ -101,4 +101,4 @@ def update_template(
         await objects.report(opened, [name], output, "has a new template")
         return 0
 
-    session.run(around, target, verb)
+    session.run(env, target, verb)

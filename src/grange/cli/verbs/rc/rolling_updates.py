@@ -10,7 +10,7 @@ from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
 from grange.cli import readiness, session
-from grange.cli.patience import Patience
+from grange.cli.slow_notice import SlowNotice
 from grange.cli.verbs.rc import objects
 
 OVER = frozenset({"Complete", "RolledBack", "Refused"})
@@ -32,7 +32,7 @@ def latest_first(name: str, updates: Iterable[RollingUpdate]) -> list[RollingUpd
     )
 
 
-async def under_way(opened: session.Session, name: str) -> RollingUpdate | None:
+async def under_way(opened: session.ApiSession, name: str) -> RollingUpdate | None:
     """The latest rollout from or to the controller that is neither over nor cancelled, if any."""
     for item in await _of(opened, name):
         if item.status.phase not in OVER and not item.metadata.deletion_timestamp:
@@ -40,7 +40,9 @@ async def under_way(opened: session.Session, name: str) -> RollingUpdate | None:
     return None
 
 
-async def to_follow(opened: session.Session, name: str, *, waiting: bool) -> RollingUpdate | None:
+async def to_follow(
+    opened: session.ApiSession, name: str, *, waiting: bool
+) -> RollingUpdate | None:
     """The rollout between controllers whose end is the end of the rollout of this one.
 
     None where the controller itself says it: it never took part, what it took part in is complete,
@@ -54,15 +56,15 @@ async def to_follow(opened: session.Session, name: str, *, waiting: bool) -> Rol
     found = await _of(opened, name)
     if not found or found[0].status.phase not in OVER:
         return found[0] if found else None
-    clock = opened.around.clock
+    clock = opened.env.clock
     limit = clock.monotonic() + (_OBSERVED_S if waiting else 0.0)
-    slow = Patience(opened.around, f"waiting for the controller of {name}")
+    slow = SlowNotice(opened.env, f"waiting for the controller of {name}")
     try:
         seen = await objects.operations(opened).get(name)
         while (
             seen.status.observed_generation < seen.metadata.generation and clock.monotonic() < limit
         ):
-            slow.look()
+            slow.check()
             await clock.sleep(_LOOK_S)
             seen = await objects.operations(opened).get(name)
     except NotFound:
@@ -99,7 +101,7 @@ def told(update: RollingUpdate) -> str:
     return f"{way}: {readiness.rolling_update(to_document(update)).text}"
 
 
-async def _of(opened: session.Session, name: str) -> list[RollingUpdate]:
+async def _of(opened: session.ApiSession, name: str) -> list[RollingUpdate]:
     try:
         found = await opened.client.list(ROLLINGUPDATE, opened.within(ROLLINGUPDATE))
     except NotFound:  # a server that does not serve the kind

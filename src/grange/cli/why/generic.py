@@ -5,21 +5,21 @@ from grange.api.scheme import AnyKind
 from grange.cli import readiness
 from grange.cli.failures import latest_warnings, unmet
 from grange.cli.printers import events as printer, table
-from grange.cli.session import Session
-from grange.cli.why.answer import Answer
+from grange.cli.session import ApiSession
+from grange.cli.why.answer import WhyAnswer
 
 
-async def ask(opened: Session, kind: AnyKind, name: str) -> Answer:
+async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     """The object's conditions that do not hold, and its latest warnings."""
     document = await opened.document(kind, name)
     warnings = await latest_warnings(opened, document)
     state = readiness.ready(document)
     lines = [f"{kind.singular}/{name}: {state.text}"]
     lines += unmet_lines(document)
-    lines += warning_lines(warnings, opened.around.clock.now().timestamp())
+    lines += warning_lines(warnings, opened.env.clock.now().timestamp())
     if len(lines) == 1:
         lines.append("Neither its conditions nor its events say that anything is wrong.")
-    return Answer(document, lines)
+    return WhyAnswer(document, lines)
 
 
 def unmet_lines(document: Document) -> list[str]:

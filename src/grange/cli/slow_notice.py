@@ -1,25 +1,25 @@
 """A word to whoever waits longer than one likes to wait without any."""
 
 from grange.cli import terminal
-from grange.cli.surroundings import Surroundings
+from grange.cli.environment import Environment
 
 _AFTER_S = 2.0
 
 
-class Patience:
+class SlowNotice:
     """Says once, on standard error, what is waited for; for loops that mostly end at once.
 
     Args:
-        around: the clock.
+        env: the clock.
         text: what to say.
     """
 
-    def __init__(self, around: Surroundings, text: str) -> None:
-        self._clock = around.clock
+    def __init__(self, env: Environment, text: str) -> None:
+        self._clock = env.clock
         self._text = text
-        self._due = around.clock.monotonic() + _AFTER_S
+        self._due = env.clock.monotonic() + _AFTER_S
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Say it, if it is time and was not said yet."""
         if self._text and self._clock.monotonic() >= self._due:
             terminal.echo(self._text, err=True)

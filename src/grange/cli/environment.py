@@ -1,4 +1,4 @@
-"""What a verb knows of the world around it; ``app`` reads it, verbs only look at it."""
+"""The environment of a verb: clock, kubeconfigs and terminal; ``app`` reads it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ def over_http(access: Access, clock: Clock) -> Transport:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The command line's surroundings.
+class Environment:
+    """The environment of the command line.
 
     Attributes:
         clock: time.

@@ -16,7 +16,7 @@ from grange.cli import session
 
 
 @dataclass
-class Member:
+class FarmMember:
     """One member, from its Lease.
 
     Attributes:
@@ -43,7 +43,7 @@ class Member:
         return "Active" if self.silent_s <= self.term_s else "Silent"
 
 
-async def listed(opened: session.Session, now: datetime) -> list[Member]:
+async def listed(opened: session.ApiSession, now: datetime) -> list[FarmMember]:
     """The members, also those that have left; silence is judged by this machine's clock."""
     query = {"labelSelector": farm.GROUP_LABEL}
     request = Request("GET", LEASE.path(farm.NAMESPACE), query=query)
@@ -51,13 +51,13 @@ async def listed(opened: session.Session, now: datetime) -> list[Member]:
     return [member(item, now) for item in items]
 
 
-def member(lease: Document, now: datetime) -> Member:
+def member(lease: Document, now: datetime) -> FarmMember:
     """The member of a Lease."""
     meta, spec = lease["metadata"], lease.get("spec") or {}
     holder = str(spec.get("holderIdentity") or "")
     group = str(meta["labels"][farm.GROUP_LABEL])
     renewed = spec.get("renewTime")
-    return Member(
+    return FarmMember(
         name=holder.rpartition("_")[0] or str(meta["name"]).removeprefix(f"{group}-"),
         session=f"{holder}/{spec.get('leaseTransitions') or 0}" if holder else "",
         term_s=int(spec.get("leaseDurationSeconds") or 0),

@@ -13,7 +13,7 @@ from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import Forbidden, NotFound
-from grange.cli.verbs.rc import moves, nodes, rollout
+from grange.cli.verbs.rc import nodes, rolling_updates, rollout
 
 __all__ = ["tools"]
 
@@ -48,14 +48,14 @@ async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
         await roll(there, progressDeadlineSeconds=30)
         code, said = await told(there, capsys, "two")
         assert (code, "Failed, 1 of 3 moved: two 0 of 3 healthy" in said) == (1, True), said
-        found = await moves.under_way(session(there), "one")
+        found = await rolling_updates.under_way(session(there), "one")
         assert found is not None
         assert found.metadata.name == "roll"
         await rollout.change(session(there), found, {"undo": True})
         await there.until(lambda: phase(there, "RolledBack"))
         code, said = await told(there, capsys, "two")
         assert (code, "RolledBack" in said) == (1, True), said
-        assert await moves.under_way(session(there), "two") is None
+        assert await rolling_updates.under_way(session(there), "two") is None
 
 
 async def test_one_that_is_deleted_before_its_end_was_cancelled(
@@ -130,9 +130,9 @@ def test_latest_rollout_counts_and_of_ties_the_active_one() -> None:
         made("other", 3, "Waiting", old="x", new="y"),
     ]
     for name in ("a", "b"):
-        found = moves.latest_first(name, updates)
+        found = rolling_updates.latest_first(name, updates)
         assert [item.metadata.name for item in found] == ["beside", "last", "first"]
-    assert moves.latest_first("c", updates) == []
+    assert rolling_updates.latest_first("c", updates) == []
 
 
 async def gone(there: World, name: str) -> bool:
@@ -157,5 +157,5 @@ async def test_node_that_does_not_exist_is_refused(tools: Tools) -> None:
         with pytest.raises(NotFound, match="grange get nodes"):
             await nodes.require_node(session(there), "b")
         there.gate = lambda request: Forbidden("no")
-        around = opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
-        await nodes.require_node(around, "b")
+        env = opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
+        await nodes.require_node(env, "b")
