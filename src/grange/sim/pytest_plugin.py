@@ -184,7 +184,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    """Close the network."""
+    """Close the network, and look for reference cycles as seldom as servers do."""
+    gc_tuning.tune()
     _guard.install()
 
 
