@@ -9,12 +9,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # `make test` judges a change by the same examples every time; `make sim` looks for new ones.
 REPEATABLE := --hypothesis-profile=ci
+UNIT       := tests/unit tests/contract tests/sim tests/arch
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fix unit e2e bench sim update lock clean
+.PHONY: help run test test-durations check fix unit e2e bench sim update lock clean
 
 help:  ## show this help
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(VENV)"
@@ -27,6 +28,9 @@ run: $(STAMP)  ## a control plane, a replicated service, proof that it works; th
 
 test: check unit e2e  ## everything CI runs
 
+test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
+	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
+
 check: $(STAMP)  ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -38,7 +42,7 @@ fix: $(STAMP)  ## format and mend what can be mended by machine
 	@$(BIN)/ruff check --fix .
 
 unit: $(STAMP)  ## unit, contract, simulation and structure tests (virtual time)
-	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) tests/unit tests/contract tests/sim tests/arch
+	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) $(UNIT)
 
 e2e: $(STAMP)  ## real processes, sockets, disk, kubectl
 	@$(BIN)/python scripts/get_kubectl.py >/dev/null
