@@ -103,7 +103,7 @@ class Fleet:
         facts = rollout.Facts(self.owner, active, available, NODES, frozenset(), now)
         decision = rollout.decide(facts)
         plan = logic.plan(
-            logic.Situation(
+            logic.Inputs(
                 decision.controller,
                 owned,
                 NODES,

@@ -20,7 +20,7 @@ from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
 from grange.app import flags, up
 from grange.app.settings import Settings
-from grange.controllers.replication import transfer
+from grange.controllers.replication import node_transfer
 from grange.controllers.shared import rollout_phase
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -167,7 +167,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/kinds.md": kinds_page,
     "docs/agent.md": lambda: drawn("docs/agent.md", states.diagrams()),
     "docs/replication.md": lambda: drawn(
-        "docs/replication.md", {**rollout_phase.diagrams(), **transfer.diagrams()}
+        "docs/replication.md", {**rollout_phase.diagrams(), **node_transfer.diagrams()}
     ),
 }
 

@@ -7,7 +7,7 @@ from tests.unit.controllers import builders
 
 from grange.base.clock import Clock
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
-from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
+from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, StaleRequest, epoch_of
 from grange.sim.simulated_pool import SimulatedPool
 

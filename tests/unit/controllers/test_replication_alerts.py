@@ -14,7 +14,7 @@ from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import alerts, status
+from grange.controllers.replication import alerts, status_conditions
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.sim.simulated_pool import SimulatedPool
@@ -126,7 +126,7 @@ async def test_next_owner_reports_and_resolves_alerts(
 
 
 def test_alerting_conditions_exist() -> None:
-    assert alerts.URGENCY.keys() <= {kind for kind, _ in status.RULES}
+    assert alerts.URGENCY.keys() <= {kind for kind, _ in status_conditions.RULES}
 
 
 def condition(reason: str, status: str = "True") -> Condition:
@@ -203,9 +203,9 @@ def test_skips_are_counted_once_while_they_last() -> None:
     static = condition("Static")
     failed = Condition(type="Reconciled", status="False", reason="WriteFailed")
     scaling = Condition(type="Reconciled", status="False", reason="Scaling")
-    assert status.skips([], [static, failed]) == ["Static", "WriteFailed"]
-    assert status.skips([static], [static, failed]) == ["WriteFailed"]
-    assert status.skips([], [scaling, condition("Transferring")]) == []
+    assert status_conditions.skips([], [static, failed]) == ["Static", "WriteFailed"]
+    assert status_conditions.skips([static], [static, failed]) == ["WriteFailed"]
+    assert status_conditions.skips([], [scaling, condition("Transferring")]) == []
 
 
 async def test_transfers_and_skips_are_counted(clock: Clock, rng: Stream, log: Logger) -> None:

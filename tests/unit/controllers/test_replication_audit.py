@@ -35,7 +35,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.audit.config import AuditConfig
 from grange.controllers.audit.controller import AuditController
-from grange.controllers.replication import audit, logic
+from grange.controllers.replication import logic, outbox
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.shared import audit_records
@@ -85,8 +85,8 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
     plan = logic.Plan(
         create=(logic.Addition("web-3", "3"),), delete=(logic.Removal(two, "Surplus"),)
     )
-    done = audit.entry(web, RETARGET, NOW, plan=plan)
-    document = audit.record(web, done, audit_records.members_after([one, two], [done]))
+    done = outbox.entry(web, RETARGET, NOW, plan=plan)
+    document = outbox.record(web, done, audit_records.members_after([one, two], [done]))
     spec = msgspec.convert(document["spec"], AuditSpec)
     assert spec.event == RETARGET
     assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]
@@ -162,18 +162,18 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
         removed=(Member("web-2", uid="uid-web-2"), Member("web-3", uid="uid-web-3")),
         message="Surplus",
     )
-    done = audit.settled(entry, [one, two, going])
+    done = outbox.settled(entry, [one, two, going])
     assert done is not None
     assert (names(done.added), names(done.removed)) == (["web-1"], ["web-3"])
     assert done.message == "Surplus"
     three = builders.pod(web, node="3")
-    came = audit.settled(entry, [one, two, three])
+    came = outbox.settled(entry, [one, two, three])
     assert came is not None
     assert (names(came.removed), came.message) == ([], ""), "not why those go who stay"
     nothing = OutboxEntry("e", RETARGET, added=(Member("web-9"),))
-    assert audit.settled(nothing, [one]) is None
+    assert outbox.settled(nothing, [one]) is None
     of_transfer = OutboxEntry("e", "NodeTransferStarted", transfer=TRANSFER)
-    assert audit.settled(of_transfer, []) is of_transfer, "it came true with its announcement"
+    assert outbox.settled(of_transfer, []) is of_transfer, "it came true with its announcement"
 
 
 # --- through the API -----------------------------------------------------------------------------
@@ -374,9 +374,9 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
 def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     plan = logic.Plan(create=(logic.Addition("web-a", "a"),))
-    announced = audit.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
+    announced = outbox.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
     leaving = builders.pod(owner, node="a", deleted=True)
-    assert audit.settled(announced, [leaving]) is None
+    assert outbox.settled(announced, [leaving]) is None
 
 
 def test_pod_announced_to_go_is_not_the_new_one_of_its_name() -> None:
@@ -385,13 +385,13 @@ def test_pod_announced_to_go_is_not_the_new_one_of_its_name() -> None:
     plan = logic.Plan(
         create=(logic.Addition("web-a", "a"),), delete=(logic.Removal(before, "Outdated"),)
     )
-    announced = audit.entry(owner, RETARGET, NOW, plan=plan)
-    assert audit.settled(announced, [before]) is None, "nothing was done"
-    gone = audit.settled(announced, [])
+    announced = outbox.entry(owner, RETARGET, NOW, plan=plan)
+    assert outbox.settled(announced, [before]) is None, "nothing was done"
+    gone = outbox.settled(announced, [])
     assert gone is not None
     assert (names(gone.added), names(gone.removed)) == ([], ["web-a"])
     made = replace(before, metadata=replace(before.metadata, uid="another"))
-    assert audit.settled(announced, [made]) == announced
+    assert outbox.settled(announced, [made]) == announced
 
 
 @pytest.mark.parametrize("crash_after", range(1, 6))

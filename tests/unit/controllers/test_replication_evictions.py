@@ -15,7 +15,7 @@ from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.controllers.replication import evictions, logic
-from grange.controllers.replication.caches import Caches
+from grange.controllers.replication.listers import Listers
 from grange.reconcile.informer import InformerFactory
 
 WEB = builders.controller(replicas=3)
@@ -24,7 +24,7 @@ PLAN = logic.Plan(
     create=(logic.Addition("x"), logic.Addition("y")),
     delete=tuple(logic.Removal(pod, "ScaledDown") for pod in PODS),
 )
-SITUATION = logic.Situation(
+SITUATION = logic.Inputs(
     WEB, PODS, {"a", "b", "c"}, available=frozenset(pod.metadata.uid for pod in PODS)
 )
 
@@ -34,10 +34,10 @@ async def unused(request: Request) -> Response:
 
 
 @pytest.fixture
-def caches(clock: Clock, rng: Stream, log: Logger) -> Caches:
+def caches(clock: Clock, rng: Stream, log: Logger) -> Listers:
     """What the controller knows: its pods, itself, and no budget yet."""
     client = Client(InProcess(unused, ADMIN), clock=clock)
-    caches = Caches(InformerFactory(client, clock=clock, rng=rng, log=log))
+    caches = Listers(InformerFactory(client, clock=clock, rng=rng, log=log))
     caches.controllers.store.put(WEB.key, WEB, None)
     for pod in PODS:
         caches.pods.store.put(pod.key, pod, None)
@@ -45,7 +45,7 @@ def caches(clock: Clock, rng: Stream, log: Logger) -> Caches:
 
 
 def add_budget(
-    caches: Caches,
+    caches: Listers,
     name: str = "few",
     *,
     allowed: int = 1,
@@ -73,7 +73,7 @@ def removed(plan: logic.Plan) -> dict[str, bool]:
     return {item.pod.metadata.name: item.evict for item in plan.delete}
 
 
-def test_budget_allows_as_many_evictions_as_it_has_left(caches: Caches) -> None:
+def test_budget_allows_as_many_evictions_as_it_has_left(caches: Listers) -> None:
     add_budget(caches, allowed=2)
     plan = evictions.charged(PLAN, SITUATION, caches)
     assert removed(plan) == {"a": True, "b": True}
@@ -81,32 +81,32 @@ def test_budget_allows_as_many_evictions_as_it_has_left(caches: Caches) -> None:
     assert [item.name for item in plan.create] == ["x"], "the successor waits, too"
 
 
-def test_budget_with_enough_left_keeps_nothing(caches: Caches) -> None:
+def test_budget_with_enough_left_keeps_nothing(caches: Listers) -> None:
     add_budget(caches, allowed=3)
     plan = evictions.charged(PLAN, SITUATION, caches)
     assert removed(plan) == {"a": True, "b": True, "c": True}
     assert (plan.kept, plan.budget, plan.create) == (0, "", PLAN.create)
 
 
-def test_budget_that_is_out_of_date_allows_nothing(caches: Caches) -> None:
+def test_budget_that_is_out_of_date_allows_nothing(caches: Listers) -> None:
     add_budget(caches, allowed=2, observed=0)
     plan = evictions.charged(PLAN, SITUATION, caches)
     assert (removed(plan), plan.kept) == ({}, 3)
 
 
-def test_unavailable_pod_is_deleted_without_charge(caches: Caches) -> None:
+def test_unavailable_pod_is_deleted_without_charge(caches: Listers) -> None:
     add_budget(caches, allowed=0)
     situation = replace(SITUATION, available=frozenset({PODS[0].metadata.uid}))
     plan = evictions.charged(PLAN, situation, caches)
     assert (removed(plan), plan.kept) == ({"b": False, "c": False}, 1)
 
 
-def test_pod_of_no_budget_is_deleted(caches: Caches) -> None:
+def test_pod_of_no_budget_is_deleted(caches: Listers) -> None:
     add_budget(caches, allowed=0, app="other")
     assert evictions.charged(PLAN, SITUATION, caches) == PLAN
 
 
-def test_each_of_several_budgets_has_to_allow_it(caches: Caches) -> None:
+def test_each_of_several_budgets_has_to_allow_it(caches: Listers) -> None:
     add_budget(caches, "one", allowed=3)
     add_budget(caches, "two", allowed=1)
     plan = evictions.charged(PLAN, SITUATION, caches)
@@ -115,7 +115,7 @@ def test_each_of_several_budgets_has_to_allow_it(caches: Caches) -> None:
     assert (plan.kept, plan.budget) == (2, "two")
 
 
-def test_of_several_budgets_those_that_can_hold_count(caches: Caches) -> None:
+def test_of_several_budgets_those_that_can_hold_count(caches: Listers) -> None:
     """No server evicts the pod, so the one that is left is charged by the controller as well."""
     add_budget(caches, "one", allowed=2)
     add_budget(caches, "two", allowed=0, desired=4)
@@ -134,7 +134,7 @@ def test_of_several_budgets_those_that_can_hold_count(caches: Caches) -> None:
     ],
 )
 def test_budget_that_wants_too_many_pods_keeps_none(
-    caches: Caches, desired: int, extra: str | None, kept: int
+    caches: Listers, desired: int, extra: str | None, kept: int
 ) -> None:
     add_budget(caches, allowed=0, desired=desired)
     if extra is not None:
@@ -148,7 +148,7 @@ def test_budget_that_wants_too_many_pods_keeps_none(
     assert evictions.charged(PLAN, SITUATION, caches).kept == kept
 
 
-def test_successor_controller_of_the_same_name_is_not_counted(caches: Caches) -> None:
+def test_successor_controller_of_the_same_name_is_not_counted(caches: Listers) -> None:
     """A pod of an earlier controller of that name is nothing that the present one keeps up."""
     later = builders.controller(uid="later-uid", replicas=9)
     caches.controllers.store.put(later.key, later, WEB)

@@ -28,7 +28,7 @@ def decide(
     eligible: Sequence[str] = (),
     **rest: Any,
 ) -> logic.Plan:
-    return logic.plan(logic.Situation(owner, owned, eligible, **rest))
+    return logic.plan(logic.Inputs(owner, owned, eligible, **rest))
 
 
 def created(plan: logic.Plan) -> list[str]:

@@ -23,7 +23,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
 from grange.controllers.replication import budget, logic, podtemplate
-from grange.controllers.replication.scheduling import Demand
+from grange.controllers.replication.node_eligibility import Demand
 from grange.controllers.shared import pod_identity
 from grange.reconcile.expectations import Expectations
 
@@ -136,12 +136,12 @@ class Cluster(RuleBasedStateMachine):
     def active(self) -> int:
         return sum(map(pods.is_active, self.owned()))
 
-    def decide(self) -> tuple[logic.Claim, logic.Situation, logic.Plan]:
+    def decide(self) -> tuple[logic.Claim, logic.Inputs, logic.Plan]:
         claim = logic.claim(self.controller, list(self.cache.values()))
         adopted = () if self.controller.spec.paused else claim.adopt
         owned = [*claim.owned, *adopted]
         names = {pod.metadata.name for pod in owned}
-        situation = logic.Situation(
+        situation = logic.Inputs(
             self.controller, owned, self.eligible(), taken=self.cache.keys() - names
         )
         return claim, situation, logic.plan(situation)
@@ -164,7 +164,7 @@ class Cluster(RuleBasedStateMachine):
             getattr(self, f"do_{kind}")(item)
         return bool(work[:writes])
 
-    def check(self, situation: logic.Situation, plan: logic.Plan) -> None:
+    def check(self, situation: logic.Inputs, plan: logic.Plan) -> None:
         """What every plan must keep, given what it knew."""
         replicas = self.controller.spec.replicas
         gone = {removal.pod.metadata.uid for removal in plan.delete}

@@ -15,13 +15,13 @@ from grange.api.status import Forbidden
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.controllers.replication import logic, status
-from grange.controllers.replication.advance import Advance
+from grange.controllers.replication import logic, status_conditions
 from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.memory import Memory
-from grange.controllers.replication.replacements import Replacements
-from grange.controllers.replication.scheduling import AllocationRefused, NodeSelectorScheduler
-from grange.controllers.replication.writes import slow_start
+from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
+from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.pod_backoff import PodBackoff
+from grange.controllers.replication.pod_control import slow_start
+from grange.controllers.replication.state import State
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -72,24 +72,24 @@ async def test_node_selector_scheduler_refuses_to_allocate() -> None:
 # --- status -------------------------------------------------------------------------------------
 
 
-def outcome(situation: logic.Situation, failure: str = "") -> status.Outcome:
-    return status.observe(situation, logic.plan(situation), now=NOW, failure=failure)
+def outcome(situation: logic.Inputs, failure: str = "") -> status_conditions.Outcome:
+    return status_conditions.observe(situation, logic.plan(situation), now=NOW, failure=failure)
 
 
-def said(result: status.Outcome) -> dict[str, tuple[str, str]]:
-    made = status.status_of(result, NOW)
+def said(result: status_conditions.Outcome) -> dict[str, tuple[str, str]]:
+    made = status_conditions.status_of(result, NOW)
     return {item.type: (item.status, item.reason) for item in made.conditions}
 
 
-def message(result: status.Outcome, kind: str) -> str:
-    made = status.status_of(result, NOW)
+def message(result: status_conditions.Outcome, kind: str) -> str:
+    made = status_conditions.status_of(result, NOW)
     return next(item.message for item in made.conditions if item.type == kind)
 
 
 def test_complete_controller_status_is_available_and_reconciled() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
-    result = outcome(logic.Situation(owner, owned, ["a", "b"]))
+    result = outcome(logic.Inputs(owner, owned, ["a", "b"]))
     assert said(result) == {
         "Available": ("True", "MinimumReplicasAvailable"),
         "Reconciled": ("True", "AsWanted"),
@@ -115,7 +115,7 @@ def test_status_counts_in_words_that_can_be_true(
 ) -> None:
     owner = builders.controller(replicas=wanted)
     owned = [builders.pod(owner, node=node) for node in "abcd"[:have]]
-    result = outcome(logic.Situation(owner, owned, ["a", "b", "c", "d"]))
+    result = outcome(logic.Inputs(owner, owned, ["a", "b", "c", "d"]))
     assert (message(result, "Available"), message(result, "Reconciled")) == told
 
 
@@ -127,9 +127,11 @@ def test_status_counts_in_words_that_can_be_true(
     ],
 )
 def test_status_says_what_is_moving(old: str, told: str) -> None:
-    result = outcome(logic.Situation(builders.controller(replicas=0), [], ["a", "b"]))
+    result = outcome(logic.Inputs(builders.controller(replicas=0), [], ["a", "b"]))
     after = [NodeTransfer(node, "Starting", node, f"web-{node}", f"uid-{node}") for node in old]
-    assert message(dataclasses.replace(result, moves=Advance(after=after)), "Misplaced") == told
+    assert (
+        message(dataclasses.replace(result, moves=TransferResult(after=after)), "Misplaced") == told
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,25 +150,25 @@ def test_status_says_why_a_controller_is_not_reconciled(
 ) -> None:
     made = builders.pod(builders.controller(), node="a")
     owner = builders.controller(**spec)
-    result = outcome(logic.Situation(owner, [made], nodes), failure)
+    result = outcome(logic.Inputs(owner, [made], nodes), failure)
     assert said(result)["Reconciled"] == ("False", reason)
 
 
 def test_status_is_equal_when_nothing_changed() -> None:
     """So that it is written once and not after every pass."""
     owner = builders.controller(replicas=1)
-    result = outcome(logic.Situation(owner, [builders.pod(owner, node="a")], ["a"]))
-    first = status.status_of(result, NOW)
+    result = outcome(logic.Inputs(owner, [builders.pod(owner, node="a")], ["a"]))
+    first = status_conditions.status_of(result, NOW)
     known = replace(owner, status=first)
-    again = outcome(logic.Situation(known, [builders.pod(owner, node="a")], ["a"]))
-    assert status.status_of(again, NOW + timedelta(hours=1)) == first
+    again = outcome(logic.Inputs(known, [builders.pod(owner, node="a")], ["a"]))
+    assert status_conditions.status_of(again, NOW + timedelta(hours=1)) == first
 
 
 def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
     """In P2 stale health counted as passing."""
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
-    result = outcome(logic.Situation(owner, owned, ["b"], down=frozenset("a")))
+    result = outcome(logic.Inputs(owner, owned, ["b"], down=frozenset("a")))
     assert result.ready == 1
     assert said(result)["Available"][0] == "False"
 
@@ -174,18 +176,16 @@ def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
 def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:
     owner = builders.controller(replicas=1, rollout={"minReadySeconds": 30})
     since = timestamps.rfc3339(NOW - timedelta(seconds=20))
-    result = outcome(
-        logic.Situation(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"])
-    )
+    result = outcome(logic.Inputs(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"]))
     assert (result.ready, result.available, result.next_available_s) == (1, 0, 10.0)
 
 
 def test_condition_keeps_its_time_while_its_status_stays() -> None:
     owner = builders.controller(replicas=2)
-    first = status.status_of(outcome(logic.Situation(owner, [], [])), NOW)
+    first = status_conditions.status_of(outcome(logic.Inputs(owner, [], [])), NOW)
     later = NOW + timedelta(minutes=1)
-    second = status.status_of(
-        outcome(logic.Situation(replace(owner, status=first), [], ["a"])), later
+    second = status_conditions.status_of(
+        outcome(logic.Inputs(replace(owner, status=first), [], ["a"])), later
     )
     before = conditions.find(first.conditions, "InsufficientNodes")
     after = conditions.find(second.conditions, "InsufficientNodes")
@@ -211,7 +211,7 @@ def test_share_of_replicas_rounds_down_or_up(
 
 def test_places_of_finishing_pods_are_held_longer_and_longer() -> None:
     owner = builders.controller()
-    replacements = Replacements(Exponential(initial_s=1.0, cap_s=4.0), reset_s=100.0)
+    replacements = PodBackoff(Exponential(initial_s=1.0, cap_s=4.0), reset_s=100.0)
     now, waits = 1000.0, []
     for number in range(5):
         failed = builders.pod(owner, node="a", phase="Failed", uid=f"pod-{number}")
@@ -228,7 +228,7 @@ def test_places_of_finishing_pods_are_held_longer_and_longer() -> None:
 
 def test_pods_that_finish_together_are_one_round() -> None:
     owner = builders.controller()
-    replacements = Replacements(Exponential(initial_s=1.0), reset_s=100.0)
+    replacements = PodBackoff(Exponential(initial_s=1.0), reset_s=100.0)
     batch = [builders.pod(owner, node=node, phase="Failed") for node in "abcd"]
     assert replacements.held("rc", batch, 0.0) == (frozenset(), None)
     one = builders.pod(owner, node="a", phase="Failed", uid="second")
@@ -264,7 +264,7 @@ async def test_slow_start_touches_everything_when_nothing_fails() -> None:
 
 async def test_controller_that_no_budget_keeps_is_not_remembered(clock: Clock, log: Logger) -> None:
     """A change of a budget brings about passes of those that wait for one, and of no others."""
-    memory = Memory(ReplicationConfig(), clock=clock, log=log)
+    memory = State(ReplicationConfig(), clock=clock, log=log)
     waiting, going = (builders.controller(name, uid=f"uid-{name}") for name in ("one", "two"))
     for controller in (waiting, going):
         memory.wait_for_budget(controller, waits=True)

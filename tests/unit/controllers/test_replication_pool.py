@@ -27,12 +27,12 @@ from grange.base.clock import Clock, LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication import logic, transfer
+from grange.controllers.replication import logic, node_transfer
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
-from grange.controllers.replication.scheduling import NodeSelectorScheduler
-from grange.controllers.replication.transfer import Event, Phase
+from grange.controllers.replication.node_eligibility import NodeSelectorScheduler
+from grange.controllers.replication.node_transfer import Event, Phase
 from grange.sim.simulated_pool import SimulatedPool
 
 
@@ -362,10 +362,10 @@ async def bound(there: World, node: str) -> bool:
 
 def test_controller_under_deletion_makes_no_transfer_pod() -> None:
     owner = builders.controller(replicas=1, deleted=True)
-    situation = logic.Situation(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
+    situation = logic.Inputs(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
     now = LoopClock().now()
     starting = [item(Phase.STARTING)]
-    plan = transfer.with_acts(logic.Plan(), situation, starting, spare=1, now=now)
+    plan = node_transfer.with_acts(logic.Plan(), situation, starting, spare=1, now=now)
     assert plan == logic.Plan()
 
 
@@ -374,13 +374,13 @@ def test_spare_node_lost_before_binding_ends_the_attempt() -> None:
     owner = builders.controller(replicas=1)
     now = LoopClock().now()
     old = builders.pod(owner, node="a", uid="u")
-    before = logic.Situation(owner, [old], ["c"])
+    before = logic.Inputs(owner, [old], ["c"])
     unbound = builders.pod(owner, node="b", bound=False)
-    after = logic.Situation(owner, [old, unbound], ["c"])
-    assert transfer.happened(item(Phase.STARTING), before, (), now) is Event.NEW_LOST
-    assert transfer.happened(item(Phase.STARTING), after, (), now) is Event.NEW_LOST
+    after = logic.Inputs(owner, [old, unbound], ["c"])
+    assert node_transfer.happened(item(Phase.STARTING), before, (), now) is Event.NEW_LOST
+    assert node_transfer.happened(item(Phase.STARTING), after, (), now) is Event.NEW_LOST
     lent = item(Phase.STARTING, allocated=True)
-    assert transfer.happened(lent, before, (), now) is None, "a machine may be on its way"
+    assert node_transfer.happened(lent, before, (), now) is None, "a machine may be on its way"
 
 
 def test_growth_waits_for_the_node_of_a_transferred_pod() -> None:
@@ -388,6 +388,6 @@ def test_growth_waits_for_the_node_of_a_transferred_pod() -> None:
     owner = builders.controller(replicas=2)
     old = builders.pod(owner, node="a", uid="u", deleted=True)
     new = builders.pod(owner, node="b")
-    situation = logic.Situation(owner, [old, new], ["a", "b"])
-    plan = logic.plan(transfer.hidden(situation, [item(Phase.FINISHING)]))
+    situation = logic.Inputs(owner, [old, new], ["a", "b"])
+    plan = logic.plan(node_transfer.hidden(situation, [item(Phase.FINISHING)]))
     assert plan.create == ()

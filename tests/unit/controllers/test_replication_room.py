@@ -31,9 +31,9 @@ LARGE: Document = {
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def situation(**facts: Any) -> logic.Situation:
+def situation(**facts: Any) -> logic.Inputs:
     owner = facts.pop("owner", None) or builders.controller(replicas=2)
-    return logic.Situation(owner, facts.pop("owned", ()), ("a", "b", "c", "d"), **facts)
+    return logic.Inputs(owner, facts.pop("owned", ()), ("a", "b", "c", "d"), **facts)
 
 
 def nodes_of(plan: logic.Plan) -> list[str]:

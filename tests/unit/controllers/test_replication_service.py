@@ -19,7 +19,7 @@ from grange.api.status import ApiError, InternalError, Invalid
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import logic, writes
+from grange.controllers.replication import logic, pod_control
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.shared import pod_identity
 from grange.reconcile.expectations import Expectations
@@ -310,7 +310,9 @@ async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
         await there.client.patch(
             POD, "web-a", "default", patch={"metadata": {"ownerReferences": [other]}}
         )
-        deleting = writes.Writes(there.client, Expectations(clock), service._recorder, clock=clock)
+        deleting = pod_control.PodControl(
+            there.client, Expectations(clock), service._recorder, clock=clock
+        )
         plan = logic.Plan(delete=(logic.Removal(ours, "Surplus"),))
         assert await deleting.carry_out(owner, plan) is None
         assert "web-a" in await there.names()
@@ -647,7 +649,7 @@ async def test_readiness_of_a_pod_that_is_gone_is_forgotten(
         await there.until(lambda: there.ready(1))
         (pod,) = await there.pods()
         await there.settle(20.0)
-        readiness = service._passes._memory.readiness
+        readiness = service._reconciler._state.readiness
         assert readiness.wait_s(pod, 10.0, 0.0) == 0.0
         # It is never seen on its way out.
         await there.client.delete(POD, pod.metadata.name, "default", grace_period_s=0)

@@ -25,7 +25,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.transfer import Phase
+from grange.controllers.replication.node_transfer import Phase
 from grange.reconcile.machine_pool import StaleRequest
 from grange.sim.simulated_pool import SimulatedPool
 

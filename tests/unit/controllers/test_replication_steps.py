@@ -20,7 +20,7 @@ from grange.api.kinds.auditevents import RETARGET
 from grange.api.meta import Document
 from grange.api.status import ApiError, InternalError
 from grange.base.tasks import Nursery
-from grange.controllers.replication import audit, logic
+from grange.controllers.replication import logic, outbox
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.member import Member
@@ -95,8 +95,8 @@ async def test_check_t3_a_second_commit_does_nothing(tools: Tools) -> None:
         await there.until(lambda: there.ready(2))
         web = await there.controller()
         plan = logic.Plan(create=(logic.Addition("web-c", "c"),))
-        done = audit.entry(web, RETARGET, there.clock.now(), plan=plan)
-        journal = audit.Journal(there.client, clock=there.clock)
+        done = outbox.entry(web, RETARGET, there.clock.now(), plan=plan)
+        journal = outbox.Outbox(there.client, clock=there.clock)
         for _ in range(2):
             await journal.publish(web, [done], await there.pods())
         assert [names(item.spec.added) for item in await records(there)].count(["web-c"]) == 1

@@ -26,9 +26,9 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.locks import ObjectLock
-from grange.controllers.replication import logic, transfer
+from grange.controllers.replication import logic, node_transfer
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.transfer import TRANSITIONS, Event, Phase
+from grange.controllers.replication.node_transfer import TRANSITIONS, Event, Phase
 from grange.sim.simulated_pool import SimulatedPool
 
 DYNAMIC: dict[str, Any] = {"strategy": "Dynamic", "nodeSelector": {"matchLabels": {"web": "y"}}}
@@ -102,13 +102,13 @@ def test_every_phase_can_be_left_and_every_transfer_ends() -> None:
 def test_an_event_that_means_nothing_changes_nothing() -> None:
     item = NodeTransfer(id="t", phase="Finishing", old="a", old_pod="web-a", old_uid="u")
     for event in set(Event) - {Event.RELEASED, Event.RELAPSED}:
-        assert transfer.step(item, event) is item
-    assert transfer.step(item, Event.RELEASED) is None
+        assert node_transfer.step(item, event) is item
+    assert node_transfer.step(item, Event.RELEASED) is None
 
 
 def test_a_phase_from_another_version_is_rolled_back() -> None:
     item = NodeTransfer(id="t", phase="Teleporting", old="a", old_pod="web-a", old_uid="u")
-    assert transfer.phase_of(item) is Phase.ROLLING_BACK
+    assert node_transfer.phase_of(item) is Phase.ROLLING_BACK
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_rollback_deletes_its_new_pod_once(new: str, *, deleted: bool) -> None:
     pods = [builders.pod(web, node="a", name="web-a")]
     if new != "gone":
         pods.append(builders.pod(web, node="b", name="web-b", deleted=new == "terminating"))
-    situation = logic.Situation(web, pods, {"a", "b"})
-    plan = transfer.with_acts(logic.Plan(), situation, [item], spare=0, now=timestamps.EPOCH)
+    situation = logic.Inputs(web, pods, {"a", "b"})
+    plan = node_transfer.with_acts(logic.Plan(), situation, [item], spare=0, now=timestamps.EPOCH)
     assert [removal.pod.metadata.name for removal in plan.delete] == ["web-b"] * deleted
 
 

@@ -76,7 +76,7 @@ class Rollouts(RuleBasedStateMachine):
         decision = rollout.decide(facts)
         limits = decision.limits if decision.sides is not None else None
         plan = logic.plan(
-            logic.Situation(
+            logic.Inputs(
                 decision.controller,
                 owned,
                 NODES,

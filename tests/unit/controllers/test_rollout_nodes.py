@@ -14,7 +14,7 @@ from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document
 from grange.client.replication import ReplicationControllers
-from grange.controllers.replication import logic, rollout, transfer
+from grange.controllers.replication import logic, node_transfer, rollout
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.shared import pod_identity
 
@@ -133,17 +133,17 @@ def test_who_is_judged_by_which_nodes() -> None:
     before = builders.controller(replicas=2, template=wanting("hard"))
     new, old = builders.pod(owner, node="a"), builders.pod(before, node="c")
     assert pod_identity.sources(owner) == (owner, None), "nothing is written down"
-    situation = logic.Situation(
+    situation = logic.Inputs(
         owner, [new, old], ["a"], template=pod_identity.template_hash(owner), earlier=["c", "d"]
     )
-    assert transfer.misplaced(situation) == []
+    assert node_transfer.misplaced(situation) == []
     assert situation.nodes_for(None) == ["a"]
-    assert transfer.spare_node(situation, [], [], old) == "d"
-    assert transfer.spare_node(situation, [], [], new) is None
+    assert node_transfer.spare_node(situation, [], [], old) == "d"
+    assert node_transfer.spare_node(situation, [], [], new) is None
     to_d = [NodeTransfer(id="t", phase="Starting", old="c", old_pod="p", old_uid="u", new="d")]
-    assert transfer.spare_node(situation, to_d, [], old) is None
+    assert node_transfer.spare_node(situation, to_d, [], old) is None
     fewer = situation.without({"c"})
-    assert transfer.misplaced(fewer) == [old]
+    assert node_transfer.misplaced(fewer) == [old]
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

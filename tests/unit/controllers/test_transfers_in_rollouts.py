@@ -35,7 +35,7 @@ from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BAC
 from grange.base.rng import Stream
 from grange.cli.verbs.rc import objects
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.transfer import Phase
+from grange.controllers.replication.node_transfer import Phase
 from grange.sim.simulated_pool import SimulatedPool
 
 __all__ = ["tools"]

@@ -27,7 +27,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication import logic, orders, podtemplate, transfer
+from grange.controllers.replication import logic, node_transfer, pending_operations, podtemplate
 from grange.controllers.replication.controller import ReplicationService
 from grange.sim.simulated_pool import SimulatedPool
 
@@ -126,8 +126,8 @@ def test_an_old_pod_that_is_there_yet_keeps_its_name() -> None:
         new_pod="web-2",
         deadline="2030-01-01T00:00:00Z",
     )
-    situation = logic.Situation(owner, [old, other, new], ["a", "b"])
-    plan = logic.plan(transfer.hidden(situation, [row]))
+    situation = logic.Inputs(owner, [old, other, new], ["a", "b"])
+    plan = logic.plan(node_transfer.hidden(situation, [row]))
     assert [addition.name for addition in plan.create] == ["web-3"]
 
 
@@ -140,7 +140,7 @@ def test_pod_ordered_to_go_keeps_name_and_node_until_gone(placement: str, names:
     ]
     order = {REMOVE_ANNOTATION: pods[0].metadata.uid}
     owner = replace(owner, metadata=replace(owner.metadata, annotations=order))
-    situation = orders.obeyed(logic.Situation(owner, pods, ["a", "b"]))
+    situation = pending_operations.without_marked(logic.Inputs(owner, pods, ["a", "b"]))
     assert [addition.name for addition in logic.plan(situation).create] == names
 
 
@@ -171,7 +171,7 @@ async def test_ordered_removal_and_transfer_share_the_minimum(
         assert (await there.controller()).status.ready_replicas == 2
         await nodes(there, "d")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, transfer.Phase.FINISHING))
+        await there.until(lambda: phase(there, node_transfer.Phase.FINISHING))
         await there.settle(5.0)
         assert await on(there) == ["a", "b", "c", "d"], "no pod may go while one is not ready"
         (order,) = [pod.metadata.uid for pod in await there.pods() if pod.spec.node_name == "c"]

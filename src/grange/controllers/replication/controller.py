@@ -1,8 +1,8 @@
 """The shell of the replication controller: what it is made of, and what it does over and over.
 
-Passes are triggered by changes of controllers, pods and nodes (``news``), by what becomes due (a pod
+Reconciles are triggered by changes of controllers, pods and nodes (``event_handlers``), by what becomes due (a pod
 that counts as available, a place that was held), by retries of failures, and by a slow resync. What
-a pass does is in ``passes``.
+a reconcile does is in ``reconciler``.
 """
 
 from dataclasses import replace
@@ -10,14 +10,14 @@ from dataclasses import replace
 from grange.api.meta import ObjectKey
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
-from grange.controllers.replication import scheduling
-from grange.controllers.replication.caches import Caches
+from grange.controllers.replication import node_eligibility
 from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.lent import Lent
+from grange.controllers.replication.event_handlers import EventHandlers
+from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.machine_gc import MachineCollector
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
-from grange.controllers.replication.memory import Memory
-from grange.controllers.replication.news import News
-from grange.controllers.replication.passes import Passes
+from grange.controllers.replication.reconciler import Reconciler
+from grange.controllers.replication.state import State
 from grange.reconcile.controller import Controller, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.machine_pool import MachinePool
@@ -56,18 +56,18 @@ class ReplicationService:
             log=deps.log,
             metrics=deps.metrics,
         )
-        self._caches = Caches(deps.informers)
-        selector = scheduling.NodeSelectorScheduler(lambda: self._caches.nodes.store)
-        self._scheduler: scheduling.Scheduler = selector
-        self._lent: Lent | None = None
+        self._listers = Listers(deps.informers)
+        selector = node_eligibility.NodeSelectorScheduler(lambda: self._listers.nodes.store)
+        self._scheduler: node_eligibility.Scheduler = selector
+        self._collector: MachineCollector | None = None
         if pool is not None:
             self._scheduler = behind = MachinePoolScheduler(selector, pool, deps.clock)
-            self._lent = Lent(behind, deps.client, clock=deps.clock, log=self._log)
-        memory = Memory(config, clock=deps.clock, log=self._log)
-        self._passes = Passes(
+            self._collector = MachineCollector(behind, deps.client, clock=deps.clock, log=self._log)
+        state = State(config, clock=deps.clock, log=self._log)
+        self._reconciler = Reconciler(
             replace(deps, log=self._log),
-            self._caches,
-            memory,
+            self._listers,
+            state,
             scheduler=self._scheduler,
             recorder=self._recorder,
             burst=config.burst,
@@ -85,19 +85,21 @@ class ReplicationService:
             log=deps.log,
             metrics=deps.metrics,
         )
-        self._news = News(self._caches, memory, self.loop, selector=selector, clock=deps.clock)
+        self._handlers = EventHandlers(
+            self._listers, state, self.loop, selector=selector, clock=deps.clock
+        )
 
     async def run(self) -> None:
         """Work until cancelled; begins when the caches have shown a complete state."""
-        await self._caches.wait_synced()
+        await self._listers.wait_synced()
         async with Nursery(NAME) as nursery:
             nursery.start(self._recorder.run(), name="replication events")
-            nursery.start(self._news.watch_nodes(self._scheduler), name="replication nodes")
+            nursery.start(self._handlers.watch_nodes(self._scheduler), name="replication nodes")
             nursery.start(self._resync(), name="replication resync")
-            if self._lent is not None:
+            if self._collector is not None:
                 every_s = self._config.pool_sweep_s
-                sweeps = self._lent.run(self._rng, every_s, self._caches.uids)
-                nursery.start(sweeps, name="replication lent machines")
+                sweeps = self._collector.run(self._rng, every_s, self._listers.uids)
+                nursery.start(sweeps, name="replication machine collector")
             nursery.start(self.loop.run(), name="replication loop")
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -107,11 +109,11 @@ class ReplicationService:
             Terminal: the spec cannot be acted on.
             GrangeError: a write failed; to be tried again.
         """
-        return await self._passes.reconcile(key)
+        return await self._reconciler.reconcile(key)
 
     async def _resync(self) -> None:
         while True:
             await self._clock.sleep(self._config.resync_s)
-            for controller in self._caches.controllers.store.list():
+            for controller in self._listers.controllers.store.list():
                 delay_s = self._rng.uniform(0.0, self._config.resync_s / 10)
                 self.loop.enqueue_after(controller.key, delay_s)

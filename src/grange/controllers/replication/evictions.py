@@ -14,29 +14,35 @@ its controllers ask for does not count: nothing could keep it.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
+from grange.api import timestamps
+from grange.api.kinds import PODDISRUPTIONBUDGET
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels, SelectorError
+from grange.api.status import ApiError, Cause, Conflict, NotFound, TooManyRequests
+from grange.client.client import Client
 from grange.controllers.replication import logic
-from grange.controllers.replication.caches import Caches
+from grange.controllers.replication.listers import Listers
 from grange.controllers.shared.pod_identity import controller_key
 
 
-def charged(plan: logic.Plan, situation: logic.Situation, caches: Caches) -> logic.Plan:
+def charged(plan: logic.Plan, inputs: logic.Inputs, listers: Listers) -> logic.Plan:
     """The plan, with evictions for what budgets allow and without what they do not.
 
     Creations that were to follow what is left out wait with it.
 
     Args:
         plan: which may take available pods.
-        situation: what it was made from.
-        caches: know the budgets.
+        inputs: what it was made from.
+        listers: know the budgets.
     """
-    available = situation.available or frozenset()
+    available = inputs.available or frozenset()
     taken = [item for item in plan.delete if item.pod.metadata.uid in available]
-    budgets = caches.budgets(situation.controller.metadata.namespace) if taken else ()
+    budgets = listers.budgets(inputs.controller.metadata.namespace) if taken else ()
     if not budgets:
         return plan
     spent: Counter[str] = Counter()
@@ -44,7 +50,7 @@ def charged(plan: logic.Plan, situation: logic.Situation, caches: Caches) -> log
     refused: list[str] = []
     for item in plan.delete:
         covering = [] if item not in taken else _covering(item.pod, budgets)
-        names = [one.metadata.name for one in covering if _can_hold(one, caches)]
+        names = [one.metadata.name for one in covering if _can_hold(one, listers)]
         short = [
             one.metadata.name
             for one in covering
@@ -85,16 +91,89 @@ def _allowed(budget: PodDisruptionBudget) -> int:
     return 0 if status.observed_generation < generation else status.disruptions_allowed
 
 
-def _can_hold(budget: PodDisruptionBudget, caches: Caches) -> bool:
+def _can_hold(budget: PodDisruptionBudget, listers: Listers) -> bool:
     """Whether so many pods are asked for as the budget wants."""
     namespace = budget.metadata.namespace
     covered: Sequence[Pod] = [
-        pod for pod in caches.pods.store.list(namespace) if _selects(budget, pod)
+        pod for pod in listers.pods.store.list(namespace) if _selects(budget, pod)
     ]
     owners = [controller_key(pod) for pod in covered]
     wanted = owners.count(None)
     for key, uid in {owner for owner in owners if owner is not None}:
-        controller = caches.controllers.store.get(key)
+        controller = listers.controllers.store.get(key)
         if controller is not None and controller.metadata.uid == uid:
             wanted += controller.spec.replicas
     return budget.status.desired_healthy <= wanted
+
+
+CAUSE = "DisruptionBudget"
+
+
+_ATTEMPTS = 5
+
+
+async def charge(client: Client, pod: Pod, budgets: Sequence[str], now: datetime) -> None:
+    """Charge every budget, or none.
+
+    Args:
+        client: to the API.
+        pod: which is to be deleted.
+        budgets: their names, in the namespace of the pod.
+        now: wall time.
+
+    Raises:
+        TooManyRequests: one of them has nothing left.
+        ApiError: the server cannot write.
+    """
+    charged: list[str] = []
+    try:
+        for name in budgets:
+            await _charge_one(client, pod, name, now)
+            charged.append(name)
+    except ApiError:
+        await give_back(client, pod, charged)
+        raise
+
+
+async def give_back(client: Client, pod: Pod, budgets: Sequence[str]) -> None:
+    """The pod stays: its deletion is not to be waited for."""
+    meta = pod.metadata
+    patch = {"status": {"disruptedPods": {meta.name: None}}}
+    for name in budgets:
+        with suppress(ApiError):  # the disruption controller does it after a while
+            await client.patch(
+                PODDISRUPTIONBUDGET, name, meta.namespace, patch=patch, subresource="status"
+            )
+
+
+async def _charge_one(client: Client, pod: Pod, name: str, now: datetime) -> None:
+    meta = pod.metadata
+    for _ in range(_ATTEMPTS):
+        try:
+            budget: PodDisruptionBudget = await client.get(
+                PODDISRUPTIONBUDGET, name, meta.namespace
+            )
+        except NotFound:
+            return  # it covers nothing any more
+        status, fence = budget.status, budget.metadata
+        if meta.name in status.disrupted_pods:
+            return  # an earlier charge without an answer
+        if status.observed_generation < fence.generation or status.disruptions_allowed <= 0:
+            raise _refused(f"the disruption budget {name} allows no disruption now")
+        patch = {
+            "metadata": {"uid": fence.uid, "resourceVersion": fence.resource_version},
+            "status": {
+                "disruptionsAllowed": status.disruptions_allowed - 1,
+                "disruptedPods": {meta.name: timestamps.rfc3339(now)},
+            },
+        }
+        with suppress(Conflict, NotFound):
+            await client.patch(
+                PODDISRUPTIONBUDGET, name, meta.namespace, patch=patch, subresource="status"
+            )
+            return
+    raise _refused(f"the disruption budget {name} is changing")
+
+
+def _refused(message: str) -> TooManyRequests:
+    return TooManyRequests(message, causes=[Cause(CAUSE, message, "")])

@@ -70,7 +70,7 @@ class _Besides:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class Inputs:
     """Everything that a plan depends on.
 
     Attributes:
@@ -107,7 +107,7 @@ class Situation:
             return self.eligible
         return self.earlier
 
-    def decided(self, controller: ReplicationController) -> "Situation":
+    def decided(self, controller: ReplicationController) -> "Inputs":
         """The same for a rollout that may have turned back in this pass.
 
         New pods are then made from the template of the earlier ones, and go where that fits.
@@ -122,7 +122,7 @@ class Situation:
             self, controller=controller, template=template, eligible=self.earlier, earlier=None
         )
 
-    def without(self, nodes: Container[str]) -> "Situation":
+    def without(self, nodes: Container[str]) -> "Inputs":
         """The same without some of the eligible nodes."""
         left = [name for name in self.eligible if name not in nodes]
         if self.earlier is None:
@@ -130,7 +130,7 @@ class Situation:
         earlier = [name for name in self.earlier if name not in nodes]
         return replace(self, eligible=left, earlier=earlier)
 
-    def hiding(self, hidden: Collection[Pod], names: AbstractSet[str] = frozenset()) -> "Situation":
+    def hiding(self, hidden: Collection[Pod], names: AbstractSet[str] = frozenset()) -> "Inputs":
         """The same without pods that do not count: nobody gets their names, or their nodes where one pod fits.
 
         Args:
@@ -242,7 +242,7 @@ def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim
     return Claim(tuple(owned), tuple(adopt), tuple(release))
 
 
-def plan(situation: Situation) -> Plan:
+def plan(inputs: Inputs) -> Plan:
     """Decide one pass.
 
     Returns:
@@ -251,17 +251,17 @@ def plan(situation: Situation) -> Plan:
     Raises:
         InvalidController: negative replicas or an unknown placement.
     """
-    spec = situation.controller.spec
+    spec = inputs.controller.spec
     if spec.replicas < 0:
         raise InvalidController(f"spec.replicas: {spec.replicas} is negative")
     if spec.placement not in {"OnePerNode", "Packed"}:
         raise InvalidController(f"spec.placement: {spec.placement!r} is not OnePerNode or Packed")
-    if spec.paused or situation.controller.metadata.deletion_timestamp:
+    if spec.paused or inputs.controller.metadata.deletion_timestamp:
         return Plan()
-    return _OnePass(situation).decide()
+    return _OnePass(inputs).decide()
 
 
-def careful(plan_: Plan, controller: ReplicationController) -> Plan:
+def without_placement(plan_: Plan, controller: ReplicationController) -> Plan:
     """What of a plan may be done while nobody knows which nodes may be used.
 
     Labels are put back, and what is too many goes unless a rollout counts on it; nothing is placed.
@@ -275,7 +275,7 @@ def careful(plan_: Plan, controller: ReplicationController) -> Plan:
     return replace(plan_, create=(), delete=surplus, short=0)
 
 
-def bounded(plan_: Plan, most: int) -> Plan:
+def limited(plan_: Plan, most: int) -> Plan:
     """At most so many of each; the rest is planned anew when these have been seen.
 
     No pod is made under the name of one that goes later: the server would answer that it is there
@@ -320,38 +320,38 @@ class _Group:
 class _OnePass:
     """The working state of one plan; thrown away with it."""
 
-    def __init__(self, situation: Situation) -> None:
-        self.situation = situation
-        self.controller = situation.controller
-        self.one_per_node = situation.controller.spec.placement == "OnePerNode"
-        self.eligible = frozenset(situation.eligible)
-        earlier = situation.earlier
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self.controller = inputs.controller
+        self.one_per_node = inputs.controller.spec.placement == "OnePerNode"
+        self.eligible = frozenset(inputs.eligible)
+        earlier = inputs.earlier
         self.earlier = self.eligible if earlier is None else frozenset(earlier)
         self.removals: list[Removal] = []
         self.kept = 0
         self.stuck = 0
         self.groups = self._groups()
-        for pod in situation.owned:
+        for pod in inputs.owned:
             group = self._group_of(pod)
             if is_active(pod):
                 group.active.append(pod)
             elif not pod.metadata.deletion_timestamp:
-                if pod.metadata.uid in situation.held:
+                if pod.metadata.uid in inputs.held:
                     group.held.append(pod)
                 else:
                     self.removals.append(Removal(pod, "Finished"))
-        limits = situation.limits or budget.limits(self.controller)
+        limits = inputs.limits or budget.limits(self.controller)
         unknown = {
             pod.metadata.uid
             for pod in self._active()
-            if pod.spec.node_name in situation.down and pods.is_ready(pod)
+            if pod.spec.node_name in inputs.down and pods.is_ready(pod)
         }
         self.budget = budget.Budget(self._available(), limits.minimum, unknown)
 
     def _groups(self) -> tuple[_Group, ...]:
         """The new side before the old one, or one group for all."""
         present = pod_identity.template_hash(self.controller)
-        sides = self.situation.sides
+        sides = self.inputs.sides
         if sides is None:
             replicas = self.controller.spec.replicas
             return (_Group(replicas, self.controller, self.eligible, present),)
@@ -363,9 +363,9 @@ class _OnePass:
         return first if pod_identity.is_of(pod, first.template_hash) else self.groups[-1]
 
     def _available(self) -> AbstractSet[str]:
-        if self.situation.available is not None:
-            return self.situation.available
-        down = self.situation.down
+        if self.inputs.available is not None:
+            return self.inputs.available
+        down = self.inputs.down
         return {pod.metadata.uid for pod in self._active() if deletion_order.is_ready(pod, down)}
 
     def _active(self) -> list[Pod]:
@@ -380,7 +380,7 @@ class _OnePass:
             self._remove_duplicates()
         for group in self.groups:
             self._remove(self._misfits(group), "Outdated")
-        why = "Surplus" if self.situation.sides is None else "RollingUpdate"
+        why = "Surplus" if self.inputs.sides is None else "RollingUpdate"
         for group in reversed(self.groups):
             if group.need < 0:
                 self._shrink(group, -group.need, why)
@@ -416,9 +416,9 @@ class _OnePass:
         idle = group.held[:surplus]
         group.held = group.held[len(idle) :]
         self._remove(idle, "Finished")
-        ranked = deletion_order.victims(group.active, group.eligible, self.situation.down)
+        ranked = deletion_order.victims(group.active, group.eligible, self.inputs.down)
         given = has_given(self.controller, self.controller.spec.replicas)
-        if given or self.situation.sides is not None:  # it is counted on to be unavailable
+        if given or self.inputs.sides is not None:  # it is counted on to be unavailable
             ranked.sort(key=self.budget.cost)
         self._remove_granted(ranked, surplus - len(idle), why)
 
@@ -432,7 +432,7 @@ class _OnePass:
         """All but the best active pod of every node go: at once, or when others are available."""
         by_node: dict[str, list[Pod]] = defaultdict(list)
         anywhere = self.eligible | self.earlier
-        for pod in deletion_order.victims(self._active(), anywhere, self.situation.down):
+        for pod in deletion_order.victims(self._active(), anywhere, self.inputs.down):
             if node := pod_identity.node_of(pod):
                 by_node[node].append(pod)
         chosen = [pod for there in by_node.values() for pod in there[:-1]]
@@ -469,7 +469,7 @@ class _OnePass:
         }
         occupied = {
             pod_identity.node_of(pod)
-            for pod in self.situation.owned
+            for pod in self.inputs.owned
             if pod.metadata.uid not in vanishing
         }
         ordered = pod_identity.beginning_anywhere(self.controller, sorted(group.eligible))
@@ -488,7 +488,7 @@ class _OnePass:
         if not stuck:
             return
         free = self._preferred(self._free_nodes(group), self._need() + len(stuck))
-        roomy = sum(node not in self.situation.full for node in free)
+        roomy = sum(node not in self.inputs.full for node in free)
         self._remove(stuck[: max(0, roomy - self._need())], "NodeFull")
         self.stuck += len(self._stuck(group))
 
@@ -501,7 +501,7 @@ class _OnePass:
             and not pod.status.nominated_node_name
             and (placed := pods.condition(pod, "PodScheduled")) is not None
             and placed.reason == "Unschedulable"
-            and pod_identity.node_of(pod) in self.situation.full
+            and pod_identity.node_of(pod) in self.inputs.full
         ]
 
     def _preferred(self, free: Sequence[str], count: int) -> list[str]:
@@ -511,7 +511,7 @@ class _OnePass:
         for node in free:
             if len(roomy) == count:
                 break
-            (others if node in self.situation.full else roomy).append(node)
+            (others if node in self.inputs.full else roomy).append(node)
         return [*roomy, *others][:count]
 
     def _additions(self) -> tuple[Addition, ...]:
@@ -525,10 +525,10 @@ class _OnePass:
         ]
         if not sources:
             return ()
-        ours = {pod.metadata.name for pod in self.situation.owned}
+        ours = {pod.metadata.name for pod in self.inputs.owned}
         spare = (
             name
-            for name in pod_identity.ordinal_names(self.controller, self.situation.taken)
+            for name in pod_identity.ordinal_names(self.controller, self.inputs.taken)
             if name not in ours
         )
         return tuple(
@@ -545,7 +545,7 @@ class _OnePass:
             free = [node for node in self._free_nodes(group) if node not in used]
             for node in self._preferred(free, group.need):
                 used.add(node)
-                name = pod_identity.name_for_node(self.controller, node, self.situation.taken)
+                name = pod_identity.name_for_node(self.controller, node, self.inputs.taken)
                 yield Addition(name, node, source)
 
     def _shortage(self, additions: Sequence[Addition]) -> int:
@@ -557,7 +557,7 @@ class _OnePass:
         used = {pod_identity.node_of(pod) for pod in (*self._active(), *held)}
         used.update(addition.node for addition in additions)
         anywhere = self.eligible | self.earlier
-        soon = {pod_identity.node_of(pod) for pod in self.situation.owned} & anywhere - used
+        soon = {pod_identity.node_of(pod) for pod in self.inputs.owned} & anywhere - used
         missing = min(self._need(), replicas - len(self._active()) - len(held))
         stranded = sum(len(self._stranded(group)) for group in self.groups)
         return max(0, missing - len(additions) - len(soon)) + stranded

@@ -6,7 +6,7 @@ from typing import TypeVar
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication.scheduling import AllocationRefused, Look, Scheduler
+from grange.controllers.replication.node_eligibility import AllocationRefused, Look, Scheduler
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
 T = TypeVar("T")

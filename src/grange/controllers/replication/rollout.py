@@ -35,7 +35,7 @@ from grange.controllers.shared.pod_identity import is_of
 from grange.controllers.shared.rollout_phase import ROLLOUT, Event, Phase
 from grange.controllers.shared.rollout_step import Goal, Side
 
-News = tuple[Reason, str]
+EventHandlers = tuple[Reason, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Decision:
     controller: ReplicationController
     sides: Sides | None
     limits: Limits
-    news: tuple[News, ...] = ()
+    news: tuple[EventHandlers, ...] = ()
     deadline_s: float | None = None
 
 
@@ -135,7 +135,7 @@ class _Step:
     """The working state of one decision; thrown away with it."""
 
     facts: Facts
-    news: list[News] = field(default_factory=list)
+    news: list[EventHandlers] = field(default_factory=list)
     limits: Limits = field(default_factory=lambda: Limits(0, 0))
     state: RolloutState = field(default_factory=lambda: RolloutState(0, ""))
     history: tuple[Revision, ...] = ()

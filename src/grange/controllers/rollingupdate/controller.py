@@ -34,7 +34,7 @@ from grange.base.tasks import Nursery
 from grange.client.replication import Refused
 from grange.client.transfers import settle, transfer_replicas
 from grange.controllers.rollingupdate import finalizer, logic, pending_steps
-from grange.controllers.rollingupdate.finalizer import Endings, Pair
+from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
 from grange.controllers.rollingupdate.logic import OVER, Census, Decision
 from grange.controllers.shared import deletion_order, live_reads, version_marks
 from grange.controllers.shared.availability import Readiness
@@ -76,7 +76,7 @@ class RollingUpdateService:
         )
         self._instruments = instruments(deps.metrics)
         self._readiness = Readiness(deps.clock)
-        self._endings = Endings(deps.client, self._recorder, clock=deps.clock)
+        self._endings = RolloutFinalizer(deps.client, self._recorder, clock=deps.clock)
         self._updates = deps.informers.informer(ROLLINGUPDATE)
         self._controllers = deps.informers.informer(REPLICATIONCONTROLLER)
         self._pods = deps.informers.informer(POD)

@@ -93,8 +93,8 @@ def _replicas(update: RollingUpdate, new: ReplicationController | None, event: s
     return then.new
 
 
-class Endings:
-    """Writes the records of rollouts, and lets rollouts go.
+class RolloutFinalizer:
+    """PodControl the records of rollouts, and lets rollouts go.
 
     Args:
         client: where to.

@@ -21,8 +21,8 @@ from grange.api.kinds.replicationcontroller import (
 )
 from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Condition, Document, preconditions
-from grange.controllers.replication import backoffs, budget, logic, transfer
-from grange.controllers.replication.advance import Advance
+from grange.controllers.replication import budget, logic, node_transfer, transfer_backoff
+from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.shared import audit_failures, availability, pod_identity
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import UNREADABLE, Reason
@@ -64,7 +64,7 @@ class Outcome:
     failure: str = ""
     cause: str = "WriteFailed"
     next_available_s: float | None = None
-    moves: Advance | None = None
+    moves: TransferResult | None = None
     minimum: int = 0
     rolling: bool = False
     lacking: str = ""
@@ -85,19 +85,19 @@ class Outcome:
 
 
 def observe(
-    situation: logic.Situation,
+    inputs: logic.Inputs,
     plan: logic.Plan,
     *,
     now: datetime,
     failure: str = "",
     cause: str = "WriteFailed",
-    moves: Advance | None = None,
+    moves: TransferResult | None = None,
     readiness: Readiness | None = None,
 ) -> Outcome:
     """Count the pods."""
-    controller, state = situation.controller, situation.controller.status.rollout
-    active = tuple(pod for pod in situation.owned if pods.is_active(pod))
-    seen = availability.observe(controller, active, situation.down, now, readiness)
+    controller, state = inputs.controller, inputs.controller.status.rollout
+    active = tuple(pod for pod in inputs.owned if pods.is_active(pod))
+    seen = availability.observe(controller, active, inputs.down, now, readiness)
     wanted = pod_identity.template_hash(controller) if state is None else state.spec_hash
     return Outcome(
         controller=controller,
@@ -111,7 +111,7 @@ def observe(
         next_available_s=seen.next_available_s,
         moves=moves,
         minimum=budget.limits(controller).minimum,
-        rolling=situation.sides is not None,
+        rolling=inputs.sides is not None,
     )
 
 
@@ -279,11 +279,11 @@ def _audit_refused(outcome: Outcome) -> Verdict:
 _STANDING = ("BackingOff", "Static")  # nothing that goes on elsewhere ends these
 
 
-def _tried_again(moves: Advance) -> str:
+def _tried_again(moves: TransferResult) -> str:
     """What is tried once more after it failed: not over before the new pod is there; empty for none."""
     for item in moves.after:
-        attempts = backoffs.of(moves.backoffs, item.old).attempts
-        if attempts and transfer.phase_of(item) is not transfer.Phase.FINISHING:
+        attempts = transfer_backoff.of(moves.backoffs, item.old).attempts
+        if attempts and node_transfer.phase_of(item) is not node_transfer.Phase.FINISHING:
             times = "once" if attempts == 1 else f"{attempts} times"
             return f"pods on {item.old} are moved again: it failed {times} lately ({item.phase})"
     return ""

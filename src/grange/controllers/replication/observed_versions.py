@@ -11,7 +11,7 @@ from grange.base.clock import Clock
 _PATIENCE_S = 5.0
 
 
-class Echoes:
+class WriteTracker:
     """Remembers, by uid, the version that we wrote last.
 
     Args:

@@ -1,6 +1,6 @@
 """How long the nodes that pods could not leave are left alone: kept in the controller's status.
 
-Whoever owns the controller next goes on with the same patience. What is kept is bounded: an entry
+Whoever owns the controller next goes on with the same patience. What is kept is limited: an entry
 lasts while a pod still has to leave its node.
 """
 

@@ -5,7 +5,8 @@ provide further ones and to take them back. It does not bind pods. ``NodeSelecto
 the nodes that are there; a pool of machines can stand behind the same protocol.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +17,9 @@ from grange.api.kinds import node as nodes
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import drained_nodes
 from grange.base.errors import GrangeError
+from grange.controllers.shared import pod_identity
 from grange.placement import nodeaffinity, taints
 
 _REMEMBERED = 4096  # distinct demands; beyond it the memory starts afresh rather than grow
@@ -206,3 +209,79 @@ class NodeSelectorScheduler:
         raise AllocationRefused(
             f"{controller.key}: nodes are not allocated here, so none can be released"
         )
+
+
+Places = tuple[Sequence[str], Sequence[str] | None]
+"""Names of nodes for new pods, and for those of earlier templates; None for the same."""
+
+
+async def eligible_places(scheduler: Scheduler, controller: ReplicationController) -> Places:
+    """The eligible nodes of a controller, for a pass.
+
+    Args:
+        scheduler: knows the nodes.
+        controller: with what is written down of its rollout.
+
+    Raises:
+        SelectorError, msgspec.ValidationError: a template cannot be read.
+        GrangeError: nothing is known of the nodes.
+    """
+    present, stable = pod_identity.sources(controller)
+    places = await scheduler.eligible_nodes(present)
+    return places, None if stable is None else await scheduler.eligible_nodes(stable)
+
+
+def visible_places(look: Look, controller: ReplicationController) -> Places:
+    """The same by one look, for many controllers.
+
+    Args:
+        look: what there is.
+        controller: with what is written down of its rollout.
+
+    Raises:
+        SelectorError, msgspec.ValidationError: a template cannot be read.
+    """
+    present, stable = pod_identity.sources(controller)
+    return look(present), None if stable is None else look(stable)
+
+
+_SHOWN = 5
+
+
+def shortage_reasons(
+    controller: ReplicationController,
+    nodes: Iterable[Node],
+    *,
+    occupied: Container[str],
+    eligible: Container[str],
+) -> str:
+    """The shortage_reasons, most frequent first.
+
+    Args:
+        controller: whose replicas.
+        nodes: all there are.
+        occupied: names of nodes that have a pod of it.
+        eligible: names of nodes where its pods may run, drained ones included.
+
+    Raises:
+        SelectorError, msgspec.ValidationError: its spec cannot be read.
+    """
+    demand, drained = Demand.of(controller), drained_nodes(controller)
+    spread = controller.spec.placement == "OnePerNode"
+    found: Counter[tuple[str, str]] = Counter()
+    total = 0
+    for node in nodes:
+        name, total = node.metadata.name, total + 1
+        if name in drained:
+            mark = f"drained by rc drain-node {controller.metadata.name}"
+            found["is " + mark, "are " + mark] += 1
+        elif obstacle := demand.obstacle(node):
+            found[obstacle] += 1
+        elif name not in eligible:
+            found["is not given by the machine pool", "are not given by the machine pool"] += 1
+        elif spread and name in occupied:
+            found["has a pod already (OnePerNode)", "have a pod already (OnePerNode)"] += 1
+    if not total:
+        return "there is no node"
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
+    return ", ".join(f"{count} {one if count == 1 else many}" for (one, many), count in ranked)

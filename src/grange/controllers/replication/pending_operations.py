@@ -100,7 +100,7 @@ def has_received(controller: ReplicationController) -> bool:
     return bool(controller.metadata.annotations.get(RECEIVED_ANNOTATION))
 
 
-def condemned(controller: ReplicationController, owned: Sequence[Pod]) -> list[Pod]:
+def marked_for_deletion(controller: ReplicationController, owned: Sequence[Pod]) -> list[Pod]:
     """The active pods that were ordered to go; none while it is paused or goes."""
     if controller.spec.paused or controller.metadata.deletion_timestamp:
         return []
@@ -108,24 +108,24 @@ def condemned(controller: ReplicationController, owned: Sequence[Pod]) -> list[P
     return [pod for pod in owned if pod.metadata.uid in going and pods.is_active(pod)]
 
 
-def granted(situation: logic.Situation, minimum: int) -> list[Pod]:
+def granted(inputs: logic.Inputs, minimum: int) -> list[Pod]:
     """Those of the pods that were ordered to go that may go now: the minimum holds for orders, too.
 
     Args:
-        situation: with all pods of the controller.
+        inputs: with all pods of the controller.
         minimum: available pods that must stay.
     """
-    account = budget.Budget(situation.available or frozenset(), minimum)
-    going = condemned(situation.controller, situation.owned)
+    account = budget.Budget(inputs.available or frozenset(), minimum)
+    going = marked_for_deletion(inputs.controller, inputs.owned)
     return account.granted(going, len(going))
 
 
-def obeyed(situation: logic.Situation) -> logic.Situation:
-    """The situation in which nobody counts on the pods that were ordered to go."""
-    going = condemned(situation.controller, situation.owned)
+def without_marked(inputs: logic.Inputs) -> logic.Inputs:
+    """The inputs in which nobody counts on the pods that were ordered to go."""
+    going = marked_for_deletion(inputs.controller, inputs.owned)
     if not going:
-        return situation
-    available = situation.available
+        return inputs
+    available = inputs.available
     if available is not None:
         available = available - {pod.metadata.uid for pod in going}
-    return replace(situation, available=available).hiding(going)
+    return replace(inputs, available=available).hiding(going)

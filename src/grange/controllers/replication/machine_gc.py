@@ -18,7 +18,7 @@ from grange.client.client import Client
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 
 
-class Lent:
+class MachineCollector:
     """Finds machines whose holders are gone, and gives them back when no replica runs there.
 
     Args:

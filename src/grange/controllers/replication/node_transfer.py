@@ -8,7 +8,7 @@ request id, creation by name, deletion by uid) and goes on.
 
 While a transfer is under way the rest of the controller does not see both of its pods, only the one
 that counts: the old pod until the new one is available, the new one from then on. ``hidden`` is
-that view; ``spared`` keeps the other rules from removing the pod that is still needed. When the new
+that view; ``keeping_needed`` keeps the other rules from removing the pod that is still needed. When the new
 one fails again before the old one could go, the deadline decides: it is rolled back after all.
 
 Source of the order of steps: the make-before-break transfer of spec/replication §4a.
@@ -122,53 +122,53 @@ def deadline_of(transfer: NodeTransfer) -> datetime:
 
 
 def happened(
-    transfer: NodeTransfer, situation: logic.Situation, drained: Collection[str], now: datetime
+    transfer: NodeTransfer, inputs: logic.Inputs, drained: Collection[str], now: datetime
 ) -> Event | None:
     """What has happened to a transfer, but for releases; the first that holds.
 
     Args:
         transfer: as stored.
-        situation: with all pods of the controller.
+        inputs: with all pods of the controller.
         drained: nodes that an operator wants to be left.
         now: wall time.
     """
     phase = phase_of(transfer)
-    old = _by_uid(situation.owned, transfer.old_uid)
+    old = _by_uid(inputs.owned, transfer.old_uid)
     old_gone = old is None or not pods.is_active(old)
     expired = now >= deadline_of(transfer)
     if phase is Phase.ALLOCATING:
-        stays = transfer.old in situation.nodes_for(old) and transfer.old not in drained
+        stays = transfer.old in inputs.nodes_for(old) and transfer.old not in drained
         if old_gone or stays:
             return Event.CALLED_OFF
         return Event.EXPIRED if expired else None
     if phase is Phase.STARTING:
-        new = new_pod(transfer, situation.owned)
-        if new is not None and is_available(situation, new, now):
+        new = new_pod(transfer, inputs.owned)
+        if new is not None and is_available(inputs, new, now):
             return Event.AVAILABLE
         if old_gone:
             return Event.CALLED_OFF if new is None else Event.OLD_GONE
         node = transfer.new if new is None else pod_identity.node_of(new)
         expected = new is None and transfer.allocated  # a machine may be on its way
-        if node and node not in situation.nodes_for(new or old) and not expected:
+        if node and node not in inputs.nodes_for(new or old) and not expected:
             return Event.NEW_LOST
         return Event.EXPIRED if expired else None
     if phase is Phase.FINISHING and expired and old is not None:
         # Waiting for the budget, which may need the old pod for as long as the new one fails. One
         # that serves nobody is not waited for: it goes at once.
-        new = new_pod(transfer, situation.owned)
-        relapsed = new is None or not is_available(situation, new, now)
-        return Event.RELAPSED if relapsed and is_available(situation, old, now) else None
+        new = new_pod(transfer, inputs.owned)
+        relapsed = new is None or not is_available(inputs, new, now)
+        return Event.RELAPSED if relapsed and is_available(inputs, old, now) else None
     return None
 
 
-def is_available(situation: logic.Situation, pod: Pod, now: datetime) -> bool:
+def is_available(inputs: logic.Inputs, pod: Pod, now: datetime) -> bool:
     """Whether an active pod is ready, for long enough, by news that is not stale."""
-    if situation.available is not None:
-        return pods.is_active(pod) and pod.metadata.uid in situation.available
+    if inputs.available is not None:
+        return pods.is_active(pod) and pod.metadata.uid in inputs.available
     return (
         pods.is_active(pod)
-        and deletion_order.is_ready(pod, situation.down)
-        and availability.wait_for_available(situation.controller, pod, now) == 0.0
+        and deletion_order.is_ready(pod, inputs.down)
+        and availability.wait_for_available(inputs.controller, pod, now) == 0.0
     )
 
 
@@ -197,28 +197,28 @@ def _by_uid(owned: Iterable[Pod], uid: str) -> Pod | None:
 # --- which pods move ---------------------------------------------------------------------------
 
 
-def misplaced(situation: logic.Situation) -> list[Pod]:
+def misplaced(inputs: logic.Inputs) -> list[Pod]:
     """Active pods that are bound to a node that is not eligible, in order of node and name."""
     found = [
         pod
-        for pod in situation.owned
+        for pod in inputs.owned
         if pods.is_active(pod)
         and pod.spec.node_name
-        and pod.spec.node_name not in situation.nodes_for(pod)
+        and pod.spec.node_name not in inputs.nodes_for(pod)
     ]
     return sorted(found, key=lambda pod: (pod.spec.node_name, pod.metadata.name))
 
 
-def going(situation: logic.Situation) -> frozenset[str]:
+def going(inputs: logic.Inputs) -> frozenset[str]:
     """Uids of the pods that go in any case: those in excess, and those that were ordered to go.
 
     While a rollout is under way its surge is no excess: each side has the count that is written down.
 
     Args:
-        situation: with the pods that count, see ``hidden``.
+        inputs: with the pods that count, see ``hidden``.
     """
-    controller = situation.controller
-    active = [pod for pod in situation.owned if pods.is_active(pod)]
+    controller = inputs.controller
+    active = [pod for pod in inputs.owned if pods.is_active(pod)]
     sides = rollout.stored(controller)
     counted = [(active, controller.spec.replicas)]
     if sides is not None:
@@ -228,8 +228,8 @@ def going(situation: logic.Situation) -> frozenset[str]:
     excess: list[Pod] = []
     for group, wanted in counted:
         surplus = max(0, len(group) - wanted)
-        places = situation.nodes_for(group[0] if group else None)
-        excess += deletion_order.victims(group, places, situation.down)[:surplus]
+        places = inputs.nodes_for(group[0] if group else None)
+        excess += deletion_order.victims(group, places, inputs.down)[:surplus]
     return frozenset(pod.metadata.uid for pod in excess) | doomed(controller)
 
 
@@ -264,7 +264,7 @@ def begin(
 
 
 def spare_node(
-    situation: logic.Situation,
+    inputs: logic.Inputs,
     transfers: Sequence[NodeTransfer],
     avoid: Collection[str],
     pod: Pod | None = None,
@@ -275,16 +275,16 @@ def spare_node(
     first by name.
     """
     promised = {transfer.new for transfer in transfers}
-    used = {pod_identity.node_of(pod) for pod in situation.owned}
-    places = situation.nodes_for(pod)
+    used = {pod_identity.node_of(pod) for pod in inputs.owned}
+    places = inputs.nodes_for(pod)
     free = [node for node in places if node not in promised and node not in used]
-    return min(free, key=lambda node: (node in avoid, node in situation.full, node), default=None)
+    return min(free, key=lambda node: (node in avoid, node in inputs.full, node), default=None)
 
 
 def found(
     transfer: NodeTransfer,
     node: str,
-    situation: logic.Situation,
+    inputs: logic.Inputs,
     transfers: Sequence[NodeTransfer],
     *,
     allocated: bool,
@@ -294,17 +294,17 @@ def found(
     Args:
         transfer: which.
         node: of its new pod.
-        situation: with all pods of the controller.
+        inputs: with all pods of the controller.
         transfers: all, as they are now: what they have promised in this pass is not stored yet.
         allocated: whether the node was allocated for it.
     """
-    controller = situation.controller
+    controller = inputs.controller
     if node:
-        name = pod_identity.name_for_node(controller, node, situation.taken)
+        name = pod_identity.name_for_node(controller, node, inputs.taken)
     else:
-        ours = {pod.metadata.name for pod in situation.owned}
+        ours = {pod.metadata.name for pod in inputs.owned}
         ours |= {other.new_pod for other in transfers}
-        names = pod_identity.ordinal_names(controller, situation.taken)
+        names = pod_identity.ordinal_names(controller, inputs.taken)
         name = next(name for name in names if name not in ours)
     after = step(transfer, Event.FOUND)
     return changed(after or transfer, new=node, new_pod=name, allocated=allocated)
@@ -313,31 +313,29 @@ def found(
 # --- what the rest of the controller sees ------------------------------------------------------
 
 
-def hidden(situation: logic.Situation, transfers: Sequence[NodeTransfer]) -> logic.Situation:
-    """The situation without the pods that do not count and the nodes that are promised."""
+def hidden(inputs: logic.Inputs, transfers: Sequence[NodeTransfer]) -> logic.Inputs:
+    """The inputs without the pods that do not count and the nodes that are promised."""
     if not transfers:
-        return situation
+        return inputs
     names = {item.new_pod for item in transfers if phase_of(item) in _BEFORE_SWITCH}
     nodes = {item.new for item in transfers if phase_of(item) in _BEFORE_SWITCH}
     uids = {item.old_uid for item in transfers if phase_of(item) is Phase.FINISHING}
     uncounted = [
-        pod for pod in situation.owned if pod.metadata.name in names or pod.metadata.uid in uids
+        pod for pod in inputs.owned if pod.metadata.name in names or pod.metadata.uid in uids
     ]
-    return situation.without(nodes).hiding(uncounted, names)
+    return inputs.without(nodes).hiding(uncounted, names)
 
 
-def without_given_up(
-    situation: logic.Situation, transfers: Sequence[NodeTransfer]
-) -> logic.Situation:
-    """The situation in which nobody counts on pods that go because their transfers are rolled back."""
-    if situation.available is None:
-        return situation
+def without_given_up(inputs: logic.Inputs, transfers: Sequence[NodeTransfer]) -> logic.Inputs:
+    """The inputs in which nobody counts on pods that go because their transfers are rolled back."""
+    if inputs.available is None:
+        return inputs
     names = {item.new_pod for item in transfers if phase_of(item) is Phase.ROLLING_BACK}
-    going = {pod.metadata.uid for pod in situation.owned if pod.metadata.name in names}
-    return replace(situation, available=situation.available - going)
+    going = {pod.metadata.uid for pod in inputs.owned if pod.metadata.name in names}
+    return replace(inputs, available=inputs.available - going)
 
 
-def spared(plan: logic.Plan, transfers: Sequence[NodeTransfer]) -> logic.Plan:
+def keeping_needed(plan: logic.Plan, transfers: Sequence[NodeTransfer]) -> logic.Plan:
     """The plan without removals of pods that transfers still need (but finished ones may go).
 
     They keep their share of the removals, so the count stays high until the transfer is over.
@@ -361,7 +359,7 @@ def spared(plan: logic.Plan, transfers: Sequence[NodeTransfer]) -> logic.Plan:
 
 def with_acts(
     plan: logic.Plan,
-    situation: logic.Situation,
+    inputs: logic.Inputs,
     transfers: Sequence[NodeTransfer],
     *,
     spare: int,
@@ -371,25 +369,25 @@ def with_acts(
 
     Args:
         plan: of everything else.
-        situation: with all pods of the controller.
+        inputs: with all pods of the controller.
         transfers: as they are stored; what is not stored yet is not acted on.
         spare: how many available pods may go: the disruption budget that is left.
         now: wall time.
     """
-    if situation.controller.metadata.deletion_timestamp:
+    if inputs.controller.metadata.deletion_timestamp:
         return plan  # what it leaves behind is not ours to arrange any more
     create, delete, kept = list(plan.create), list(plan.delete), plan.kept
     going = {removal.pod.metadata.uid for removal in delete}
     for item in transfers:
-        new, old = new_pod(item, situation.owned), old_pod(item, situation.owned)
+        new, old = new_pod(item, inputs.owned), old_pod(item, inputs.owned)
         match phase_of(item):
-            case Phase.STARTING if new is None and item.new in {"", *situation.nodes_for(old)}:
-                source = _source(situation, old)
+            case Phase.STARTING if new is None and item.new in {"", *inputs.nodes_for(old)}:
+                source = _source(inputs, old)
                 create.append(logic.Addition(item.new_pod, item.new, source))
             case Phase.FINISHING if old is not None and old.metadata.uid not in going:
                 if old.metadata.deletion_timestamp:
                     continue
-                if is_available(situation, old, now):
+                if is_available(inputs, old, now):
                     if spare <= 0:
                         kept += 1
                         continue
@@ -400,9 +398,9 @@ def with_acts(
     return replace(plan, create=tuple(create), delete=tuple(delete), kept=kept)
 
 
-def _source(situation: logic.Situation, old: Pod | None) -> ReplicationController | None:
+def _source(inputs: logic.Inputs, old: Pod | None) -> ReplicationController | None:
     """A pod of the old side of a rollout stays one when it moves, if its template is good."""
-    present = pod_identity.template_hash(situation.controller)
-    if situation.sides is None or old is None or pod_identity.is_of(old, present):
+    present = pod_identity.template_hash(inputs.controller)
+    if inputs.sides is None or old is None or pod_identity.is_of(old, present):
         return None
-    return situation.sides.source
+    return inputs.sides.source

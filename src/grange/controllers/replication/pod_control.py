@@ -26,7 +26,7 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.controllers.replication import budget_charge, logic, podtemplate
+from grange.controllers.replication import evictions, logic, podtemplate
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
@@ -66,8 +66,8 @@ async def slow_start(items: Sequence[T], act: Callable[[T], Awaitable[None]]) ->
     return None
 
 
-class Writes:
-    """Writes pods on behalf of controllers.
+class PodControl:
+    """PodControl pods on behalf of controllers.
 
     Args:
         client: where to.
@@ -233,7 +233,7 @@ class Writes:
                 eviction = _eviction(item.pod)
                 await self._client.post(POD, meta.name, meta.namespace, "eviction", eviction)
                 return True
-            await budget_charge.charge(self._client, item.pod, item.budgets, self._clock.now())
+            await evictions.charge(self._client, item.pod, item.budgets, self._clock.now())
             await self._client.delete(
                 POD,
                 meta.name,
@@ -244,7 +244,7 @@ class Writes:
         except NotFound:
             return False
         except Conflict:
-            await budget_charge.give_back(self._client, item.pod, item.budgets)
+            await evictions.give_back(self._client, item.pod, item.budgets)
             with suppress(NotFound):
                 live = await self._client.get(POD, meta.name, meta.namespace)
                 ours = owners.is_controlled_by(live, controller)
@@ -290,7 +290,7 @@ def _eviction(pod: Pod) -> Document:
 def is_over_budget(error: Exception) -> bool:
     """Whether an eviction was refused because somebody else was faster."""
     return isinstance(error, TooManyRequests) and any(
-        cause.reason == budget_charge.CAUSE for cause in error.causes
+        cause.reason == evictions.CAUSE for cause in error.causes
     )
 
 

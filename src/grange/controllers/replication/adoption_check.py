@@ -13,7 +13,7 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.errors import GrangeError
 from grange.client.client import Client
 from grange.controllers.replication import logic
-from grange.controllers.replication.writes import is_quiet
+from grange.controllers.replication.pod_control import is_quiet
 from grange.controllers.shared import pod_identity
 
 _NAMED = 3

@@ -29,7 +29,7 @@ from grange.api.status import (
 from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.controllers.replication import logic, rollout
-from grange.controllers.replication.advance import Advance
+from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,
     Subject,
@@ -83,7 +83,7 @@ def entry(
 def entries(
     controller: ReplicationController,
     plan: logic.Plan,
-    moves: Advance,
+    moves: TransferResult,
     decision: rollout.Decision,
     now: datetime,
 ) -> list[OutboxEntry]:
@@ -184,9 +184,9 @@ class Recorded:
     refused: tuple[str, ...] = ()
     lacking: str = ""
 
-    def pods(self, situation: logic.Situation) -> Sequence[Pod]:
+    def pods(self, inputs: logic.Inputs) -> Sequence[Pod]:
         """The pods that there were before the pass: the server's if it was asked, else the cache's."""
-        return situation.owned if self.live is None else self.live
+        return inputs.owned if self.live is None else self.live
 
     def unseen(self, plan: logic.Plan) -> logic.Plan:
         """A plan without what the server has already and the cache does not show yet.
@@ -204,8 +204,8 @@ class Recorded:
         )
 
 
-class Journal:
-    """Writes records and clears outboxes.
+class Outbox:
+    """PodControl records and clears outboxes.
 
     Args:
         client: where to.

@@ -1,6 +1,6 @@
-"""What a process remembers of its controllers from one pass to the next.
+"""What a process keeps of its controllers from one reconcile to the next.
 
-None of it must not be lost: the next owner starts without, and is patient instead.
+All of it can be rebuilt: the next owner starts without it and waits longer instead.
 """
 
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -8,17 +8,17 @@ from grange.api.meta import ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.echoes import Echoes
-from grange.controllers.replication.placing import Places
-from grange.controllers.replication.replacements import Replacements
-from grange.controllers.replication.transfers import Transfers
+from grange.controllers.replication.node_eligibility import Places
+from grange.controllers.replication.node_transfer_service import Transfers
+from grange.controllers.replication.observed_versions import WriteTracker
+from grange.controllers.replication.pod_backoff import PodBackoff
 from grange.controllers.shared.audit_failures import Patience
 from grange.controllers.shared.availability import Readiness
 from grange.reconcile.expectations import Expectations
 
 
-class Memory:
-    """Passes and news share it.
+class State:
+    """Shared by the reconciler and the event handlers.
 
     Args:
         config: how patient.
@@ -27,20 +27,20 @@ class Memory:
 
     Attributes:
         expectations: what each controller waits to see in the cache.
-        echoes: versions of controllers that the cache has yet to show.
+        written: versions of controllers that the cache has yet to show.
         readiness: how long pods have been ready.
         replacements: how often pods finished lately.
         transfers: takes node transfers further; remembers nothing itself.
         unrecorded: when to record again what the server refused.
         kept_by_budget: controllers, by uid, that wait for a PodDisruptionBudget.
-        eligible: the nodes that the last pass acted on (see ``placing``), by the controller's uid.
+        eligible: the nodes that the last pass acted on (see ``node_eligibility``), by the controller's uid.
     """
 
     def __init__(self, config: ReplicationConfig, *, clock: Clock, log: Logger) -> None:
         self.expectations = Expectations(clock)
-        self.echoes = Echoes(clock)
+        self.written = WriteTracker(clock)
         self.readiness = Readiness(clock)
-        self.replacements = Replacements(config.replacement, config.replacement_reset_s)
+        self.replacements = PodBackoff(config.replacement, config.replacement_reset_s)
         self.transfers = Transfers(clock=clock, log=log)
         self.unrecorded = Patience(clock)
         self.eligible: dict[str, Places] = {}
@@ -58,6 +58,6 @@ class Memory:
         self.kept_by_budget.pop(uid, None)
         self.expectations.forget(uid)
         self.replacements.forget(uid)
-        self.echoes.forget(uid)
+        self.written.forget(uid)
         self.unrecorded.forget(uid)
         self.eligible.pop(uid, None)

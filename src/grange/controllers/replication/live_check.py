@@ -16,8 +16,8 @@ from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.live_reads import active_pods, reported_ready
 
 
-async def vouched(
-    client: Client, situation: logic.Situation, plan: logic.Plan, readiness: Readiness
+async def live_checked(
+    client: Client, inputs: logic.Inputs, plan: logic.Plan, readiness: Readiness
 ) -> logic.Plan:
     """The plan, without the available pods that it takes unless enough others are ready now.
 
@@ -25,27 +25,27 @@ async def vouched(
 
     Args:
         client: to the API.
-        situation: what the plan was made from.
+        inputs: what the plan was made from.
         plan: which may take available pods.
         readiness: what was seen of the pods so far.
 
     Raises:
         ApiError: the server cannot be asked.
     """
-    available = situation.available or frozenset()
+    available = inputs.available or frozenset()
     going = {removal.pod.metadata.uid for removal in plan.delete}
     if not available & going:
         return plan
     staying = [
         pod
-        for pod in await active_pods(client, situation.controller)
+        for pod in await active_pods(client, inputs.controller)
         # One that is marked for deletion may go at any time, so it does not count.
-        if deletion_order.is_ready(pod, situation.down)
+        if deletion_order.is_ready(pod, inputs.down)
         and pod.metadata.uid in available - going
         and not pods.is_disruption_target(pod)
     ]
-    sure = len(await reported_ready(client, situation.controller, staying, readiness))
-    limits = situation.limits or budget.limits(situation.controller)
+    sure = len(await reported_ready(client, inputs.controller, staying, readiness))
+    limits = inputs.limits or budget.limits(inputs.controller)
     if sure >= min(limits.minimum, len(available - going)):
         return plan
     kept = tuple(item for item in plan.delete if item.pod.metadata.uid not in available)

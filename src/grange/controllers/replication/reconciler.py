@@ -1,4 +1,4 @@
-"""One pass over one controller: read the caches, decide with ``logic``, carry it out with ``writes``.
+"""One pass over one controller: read the listers, decide with ``logic``, carry it out with ``writes``.
 
 What is about to be done is stored before it is done, so a pass may end at any await: whoever is next
 goes on from what is stored and from what there is.
@@ -22,26 +22,24 @@ from grange.api.selectors import SelectorError
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
 from grange.controllers.replication import (
-    audit,
+    adoption_check,
     budget,
     evictions,
     logic,
-    namesakes,
-    orders,
+    node_eligibility,
+    node_transfer,
+    outbox,
     pending_deletions,
-    placing,
+    pending_operations,
     rollout,
-    scheduling,
-    shortage,
-    status,
-    transfer,
+    status_conditions,
 )
-from grange.controllers.replication.advance import Advance
-from grange.controllers.replication.caches import Caches
-from grange.controllers.replication.memory import Memory
-from grange.controllers.replication.room import FullNodes
-from grange.controllers.replication.vouching import vouched
-from grange.controllers.replication.writes import StaleCache, Writes, is_quiet
+from grange.controllers.replication.full_nodes import FullNodes
+from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.live_check import live_checked
+from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
+from grange.controllers.replication.state import State
 from grange.controllers.shared import audit_failures, audit_records, availability, pod_identity
 from grange.controllers.shared.event_reasons import FAILURES, Reason
 from grange.controllers.shared.rollout_metrics import instruments
@@ -58,12 +56,12 @@ FINALIZER = "grange.dev/replication-audit"
 _AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
 
 
-class Passes:
+class Reconciler:
     """Makes passes, for any number of controllers side by side.
 
     Args:
         deps: client, clock, log, metrics.
-        caches: the world as it was told.
+        listers: the world as it was told.
         memory: what earlier passes left.
         scheduler: names eligible nodes.
         recorder: tells users.
@@ -73,30 +71,30 @@ class Passes:
     def __init__(
         self,
         deps: Deps,
-        caches: Caches,
-        memory: Memory,
+        listers: Listers,
+        state: State,
         *,
-        scheduler: scheduling.Scheduler,
+        scheduler: node_eligibility.Scheduler,
         recorder: Recorder,
         burst: int,
     ) -> None:
         self._client = deps.client
         self._clock = deps.clock
         self._log = deps.log
-        self._caches = caches
-        self._memory = memory
+        self._listers = listers
+        self._state = state
         self._scheduler = scheduler
         self._recorder = recorder
         self._burst = burst
         self._instruments = instruments(deps.metrics)
-        self._writes = Writes(
+        self._writes = PodControl(
             deps.client,
-            memory.expectations,
+            state.expectations,
             recorder,
             clock=deps.clock,
-            zoned=caches.every_node_has_zone,
+            zoned=listers.every_node_has_zone,
         )
-        self._journal = audit.Journal(deps.client, clock=deps.clock)
+        self._journal = outbox.Outbox(deps.client, clock=deps.clock)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Bring one controller's pods and status a step closer to its spec.
@@ -105,25 +103,25 @@ class Passes:
             Terminal: the spec cannot be acted on.
             GrangeError: a write failed; to be tried again.
         """
-        controller = self._caches.controllers.store.get(key)
+        controller = self._listers.controllers.store.get(key)
         if controller is None:
             return Done()
         if controller.metadata.deletion_timestamp and finalizers.has(controller, FINALIZER):
-            return await self._leave(controller)
+            return await self._finalize(controller)
         try:
             return await self._pass(controller)
         except logic.InvalidController as error:
             await self._refuse(controller, error)
 
     async def _pass(self, controller: ReplicationController) -> Result:
-        waiting = unanswered.wait_s(self._client, self._memory.expectations, controller, _WRITTEN)
+        waiting = unanswered.wait_s(self._client, self._state.expectations, controller, _WRITTEN)
         if (wait_s := await waiting) > 0:
             return Requeue(wait_s)
-        if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
+        if (wait_s := self._state.written.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         kept = await pending_deletions.revoke(self._client, controller)
         claim = logic.claim(controller, self._candidates(controller, kept))
-        noted = orders.has_received(controller)
+        noted = pending_operations.has_received(controller)
         followed = await self._follow_orders(controller)
         if followed.changed:
             return Requeue(_AGAIN_S)  # their news comes sooner
@@ -131,42 +129,42 @@ class Passes:
         failure: Exception | None = None
         if not controller.spec.paused:
             adopted, failure = await self._writes.claim(controller, claim)
-        situation, held_s, trouble = await self._situation(controller, [*claim.owned, *adopted])
-        audited = await self._audited(situation)
-        moves, decision = await self._judge(situation, known=trouble is None)
-        situation = transfer.without_given_up(situation, moves.after).without(moves.released)
-        situation = replace(
-            situation.decided(decision.controller),
+        inputs, held_s, trouble = await self._observe(controller, [*claim.owned, *adopted])
+        audited = await self._audited(inputs)
+        moves, decision = await self._judge(inputs, known=trouble is None)
+        inputs = node_transfer.without_given_up(inputs, moves.after).without(moves.released)
+        inputs = replace(
+            inputs.decided(decision.controller),
             limits=decision.limits if decision.sides is not None else None,
             sides=decision.sides,
         )
-        plan = self._plan(situation, moves, decision.limits.minimum)
-        if plan.create and await self._overlooks(situation):
+        plan = self._plan(inputs, moves, decision.limits.minimum)
+        if plan.create and await self._overlooks(inputs):
             if failure is None:
                 return Requeue(_AGAIN_S)  # their news comes sooner
             plan = replace(plan, create=())
-            failure = namesakes.not_adopted(claim.adopt, adopted, failure)
-        wished, plan = plan, await vouched(self._client, situation, plan, self._memory.readiness)
-        plan = evictions.charged(plan, situation, self._caches)
-        self._memory.wait_for_budget(controller, waits=bool(plan.budget))
+            failure = adoption_check.not_adopted(claim.adopt, adopted, failure)
+        wanted, plan = plan, await live_checked(self._client, inputs, plan, self._state.readiness)
+        plan = evictions.charged(plan, inputs, self._listers)
+        self._state.wait_for_budget(controller, waits=bool(plan.budget))
         expected = plan
         plan = audited.unseen(plan)
-        entries = audit.entries(controller, plan, moves, decision, self._clock.now())
+        entries = outbox.entries(controller, plan, moves, decision, self._clock.now())
         controller = await self._intend(controller, moves, entries, decision, audited, plan)
-        situation = replace(situation, controller=controller)
+        inputs = replace(inputs, controller=controller)
         failure = await self._writes.carry_out(controller, plan) or failure
         left: Sequence[OutboxEntry] = entries
         recorded = audited
         if failure is None or isinstance(failure, StaleCache):
-            recorded = await self._published(controller, entries, audited, situation)
+            recorded = await self._published(controller, entries, audited, inputs)
             left = ()
         failure = failure or trouble
-        outcome = status.observe(
-            situation,
+        outcome = status_conditions.observe(
+            inputs,
             expected,
             now=self._clock.now(),
             moves=moves,
-            readiness=self._memory.readiness,
+            readiness=self._state.readiness,
             failure=str(failure) if failure is not None and not is_quiet(failure) else "",
             cause=_cause(failure, trouble),
         )
@@ -175,94 +173,96 @@ class Passes:
             lacking=recorded.lacking,
             unreadable=followed.unreadable,
             pending=self._uncertain(controller, plan),
-            shortage=self._shortage(situation, expected),
+            shortage=self._shortage(inputs, expected),
         )
         written = await self._write_status(outcome, left, recorded.members)
         if failure is not None and not is_quiet(failure):
             raise failure
         due = (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s, followed.wait_s)
         waits = [wait for wait in (*due, plan.room_s) if wait is not None]
-        if failure is not None or not written or plan != wished or noted:
+        if failure is not None or not written or plan != wanted or noted:
             waits.append(_AGAIN_S)
         if recorded.lacking:
-            waits.append(self._memory.unrecorded.left_s(controller.metadata.uid))
+            waits.append(self._state.unrecorded.left_s(controller.metadata.uid))
         if moves.after != moves.stored or moves.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
 
-    def _shortage(self, situation: logic.Situation, plan: logic.Plan) -> str:
+    def _shortage(self, inputs: logic.Inputs, plan: logic.Plan) -> str:
         if not plan.short:
             return ""
-        eligible, _ = self._memory.eligible[situation.controller.metadata.uid]
-        return shortage.reasons(
-            situation.controller,
-            self._caches.nodes.store,
-            occupied={pod_identity.node_of(pod) for pod in situation.owned},
+        eligible, _ = self._state.eligible[inputs.controller.metadata.uid]
+        return node_eligibility.shortage_reasons(
+            inputs.controller,
+            self._listers.nodes.store,
+            occupied={pod_identity.node_of(pod) for pod in inputs.owned},
             eligible=frozenset(eligible),
         )
 
     def _candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
         """Its pods and orphans that it might adopt, some of them newer than in the cache."""
-        found = self._caches.candidates(controller)
+        found = self._listers.candidates(controller)
         return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
     def _uncertain(
         self, controller: ReplicationController, plan: logic.Plan
     ) -> tuple[PendingDeletion, ...]:
         """The deletions of a plan that was carried out to which no answer came."""
-        doubtful = self._memory.expectations.doubtful(controller.metadata.uid)
+        doubtful = self._state.expectations.doubtful(controller.metadata.uid)
         return pending_deletions.uncertain(plan, {one.uid for one in doubtful})
 
-    async def _leave(self, controller: ReplicationController) -> Result:
+    async def _finalize(self, controller: ReplicationController) -> Result:
         """Record what is announced of one that is being deleted, and let it go."""
-        if (wait_s := self._memory.echoes.remaining_s(controller)) > 0:
+        if (wait_s := self._state.written.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         with suppress(NotFound):
             if controller.status.outbox or audit_failures.lacking(controller.status.conditions):
                 recorded = await self._last_records(controller)
                 last = {"outbox": [], "audited": recorded}
-                patch = {**status.fence_of(controller), "status": last}
+                patch = {**status_conditions.fence_of(controller), "status": last}
                 controller = await self._patch_status(controller, patch)
             released = await finalizers.remove(
                 self._client, REPLICATIONCONTROLLER, controller, FINALIZER
             )
-            self._memory.echoes.wrote(released)
+            self._state.written.wrote(released)
         return Done()
 
     async def _last_records(self, controller: ReplicationController) -> str:
         """Write them, but those that are refused for good; the members that are recorded then."""
-        owned = logic.claim(controller, self._caches.candidates(controller)).owned
+        owned = logic.claim(controller, self._listers.candidates(controller)).owned
         missing = audit_failures.lacking(controller.status.conditions)
         try:
             recorded = await self._journal.settle(controller, owned, lacking=missing)
         except ApiError as error:
-            self._tell_unrecorded(controller, f"Error writing audit records: {error.message}")
+            self._report_audit_failure(controller, f"Error writing audit records: {error.message}")
             raise
         for refusal in recorded.refused:
-            self._tell_unrecorded(controller, audit_failures.told(refusal))
+            self._report_audit_failure(controller, audit_failures.told(refusal))
         return recorded.members
 
-    async def _overlooks(self, situation: logic.Situation) -> bool:
+    async def _overlooks(self, inputs: logic.Inputs) -> bool:
         """Whether pods that a pass takes for somebody else's are the controller's own."""
-        controller, owned = situation.controller, situation.owned
-        if not self._caches.has_namesakes(controller, besides=owned):
+        controller, owned = inputs.controller, inputs.owned
+        if not self._listers.has_namesakes(controller, besides=owned):
             return False
-        return await namesakes.unseen(self._client, controller, owned)
+        return await adoption_check.unseen(self._client, controller, owned)
 
-    async def _follow_orders(self, controller: ReplicationController) -> orders.Followed:
-        followed = await orders.follow(controller, client=self._client, log=self._log)
+    async def _follow_orders(
+        self, controller: ReplicationController
+    ) -> pending_operations.Followed:
+        followed = await pending_operations.follow(controller, client=self._client, log=self._log)
         if followed.written is not None:
-            self._memory.echoes.wrote(followed.written)
+            self._state.written.wrote(followed.written)
         return followed
 
-    async def _audited(self, situation: logic.Situation) -> audit.Recorded:
+    async def _audited(self, inputs: logic.Inputs) -> outbox.Recorded:
         """The members that are recorded, once everything up to now is that the server takes."""
-        controller, owned = situation.controller, situation.owned
+        controller, owned = inputs.controller, inputs.owned
         found = audit_records.fingerprint(audit_records.members(owned))
         missing = audit_failures.lacking(controller.status.conditions)
-        due = bool(missing) and not self._memory.unrecorded.left_s(controller.metadata.uid)
+        due = bool(missing) and not self._state.unrecorded.left_s(controller.metadata.uid)
         if not (controller.status.outbox or due) and found == controller.status.audited:
-            return audit.Recorded(found, lacking=missing)
+            return outbox.Recorded(found, lacking=missing)
         recorded = await self._journal.settle(controller, owned, lacking=missing if due else "")
         return self._given_up(controller, recorded, missing, told_of=due)
 
@@ -270,87 +270,91 @@ class Passes:
         self,
         controller: ReplicationController,
         entries: Sequence[OutboxEntry],
-        before: audit.Recorded,
-        situation: logic.Situation,
-    ) -> audit.Recorded:
+        before: outbox.Recorded,
+        inputs: logic.Inputs,
+    ) -> outbox.Recorded:
         """The members that are recorded, once what this pass did is."""
         if not entries:
             return before
-        recorded = await self._journal.publish(controller, entries, before.pods(situation))
+        recorded = await self._journal.publish(controller, entries, before.pods(inputs))
         return self._given_up(controller, recorded, before.lacking)
 
     def _given_up(
         self,
         controller: ReplicationController,
-        recorded: audit.Recorded,
+        recorded: outbox.Recorded,
         missing: str,
         *,
         told_of: bool = False,
-    ) -> audit.Recorded:
+    ) -> outbox.Recorded:
         """Tell of what is refused for good; what the audit lacks then."""
         uid = controller.metadata.uid
         for refusal in recorded.refused:
-            self._tell_unrecorded(controller, audit_failures.told(refusal))
-            self._memory.unrecorded.refused(uid)
+            self._report_audit_failure(controller, audit_failures.told(refusal))
+            self._state.unrecorded.refused(uid)
         missing = audit_failures.after(missing, recorded.refused, told_of=told_of)
         if not missing:
-            self._memory.unrecorded.forget(uid)
+            self._state.unrecorded.forget(uid)
         return replace(recorded, lacking=missing)
 
-    def _tell_unrecorded(self, controller: ReplicationController, message: str) -> None:
+    def _report_audit_failure(self, controller: ReplicationController, message: str) -> None:
         self._recorder.event(
             controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
         )
 
     async def _judge(
-        self, situation: logic.Situation, *, known: bool
-    ) -> tuple[Advance, rollout.Decision]:
+        self, inputs: logic.Inputs, *, known: bool
+    ) -> tuple[TransferResult, rollout.Decision]:
         """How transfers and the rollout go on; both stay where they are while nodes are not known."""
         if not known:
-            controller = situation.controller
+            controller = inputs.controller
             stored = list(controller.status.node_transfers)
-            moves = Advance(
+            moves = TransferResult(
                 stored=stored,
                 after=stored,
                 backoffs=controller.status.transfer_backoffs,
                 known=False,
             )
             return moves, rollout.Decision(controller, None, budget.limits(controller))
-        moves = await self._memory.transfers.advance(situation, self._scheduler)
-        situation = orders.obeyed(situation.without(moves.released))
-        return moves, self._decide(transfer.hidden(situation, moves.after))
+        moves = await self._state.transfers.advance(inputs, self._scheduler)
+        inputs = pending_operations.without_marked(inputs.without(moves.released))
+        return moves, self._decide(node_transfer.hidden(inputs, moves.after))
 
-    def _plan(self, situation: logic.Situation, moves: Advance, minimum: int) -> logic.Plan:
+    def _plan(self, inputs: logic.Inputs, moves: TransferResult, minimum: int) -> logic.Plan:
         """What to do in this pass, transfers included; at most ``burst`` of each."""
         now = self._clock.now()
-        going = orders.granted(situation, minimum)
-        waiting = len(orders.condemned(situation.controller, situation.owned)) - len(going)
-        plan = logic.plan(transfer.hidden(orders.obeyed(situation), moves.after))
+        going = pending_operations.granted(inputs, minimum)
+        waiting = len(
+            pending_operations.marked_for_deletion(inputs.controller, inputs.owned)
+        ) - len(going)
+        plan = logic.plan(
+            node_transfer.hidden(pending_operations.without_marked(inputs), moves.after)
+        )
         if not moves.known:
-            plan = logic.careful(plan, situation.controller)
+            plan = logic.without_placement(plan, inputs.controller)
         ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
         plan = replace(
             plan,
-            delete=(*ordered, *transfer.spared(plan, moves.after).delete),
+            delete=(*ordered, *node_transfer.keeping_needed(plan, moves.after).delete),
             kept=plan.kept + waiting,
         )
-        plan = logic.bounded(plan, self._burst)
+        plan = logic.limited(plan, self._burst)
         if not moves.stored:
             return plan
-        available = situation.available or frozenset()
+        available = inputs.available or frozenset()
         leaving = available & {removal.pod.metadata.uid for removal in plan.delete}
-        spare = len(available) - len(leaving) - budget.limits(situation.controller).minimum
-        return transfer.with_acts(plan, situation, moves.stored, spare=spare, now=now)
+        spare = len(available) - len(leaving) - budget.limits(inputs.controller).minimum
+        return node_transfer.with_acts(plan, inputs, moves.stored, spare=spare, now=now)
 
-    def _decide(self, situation: logic.Situation) -> rollout.Decision:
+    def _decide(self, inputs: logic.Inputs) -> rollout.Decision:
         """What the rollout of the template comes to, on the pods that count."""
         return rollout.decide(
             rollout.Facts(
-                situation.controller,
-                [pod for pod in situation.owned if pods.is_active(pod)],
-                situation.available or frozenset(),
-                situation.eligible,
-                situation.down,
+                inputs.controller,
+                [pod for pod in inputs.owned if pods.is_active(pod)],
+                inputs.available or frozenset(),
+                inputs.eligible,
+                inputs.down,
                 self._clock.now(),
             )
         )
@@ -358,10 +362,10 @@ class Passes:
     async def _intend(
         self,
         controller: ReplicationController,
-        moves: Advance,
+        moves: TransferResult,
         entries: Sequence[OutboxEntry],
         decision: rollout.Decision,
-        audited: audit.Recorded,
+        audited: outbox.Recorded,
         plan: logic.Plan,
     ) -> ReplicationController:
         """Store what is about to be done, unless the controller changed meanwhile.
@@ -378,8 +382,8 @@ class Passes:
             now_stored.node_transfers,
             now_stored.transfer_backoffs,
         )
-        spread = status.rollout_of(decision.controller.status)
-        if spread == status.rollout_of(now_stored):
+        spread = status_conditions.rollout_of(decision.controller.status)
+        if spread == status_conditions.rollout_of(now_stored):
             spread = {}
         deletions = pending_deletions.of(plan)
         if deletions == now_stored.pending_deletions and not (
@@ -391,7 +395,7 @@ class Passes:
             controller = await finalizers.add(
                 self._client, REPLICATIONCONTROLLER, controller, FINALIZER
             )
-            self._memory.echoes.wrote(controller)
+            self._state.written.wrote(controller)
         intent = {
             "nodeTransfers": msgspec.to_builtins(transfers),
             "transferBackoffs": msgspec.to_builtins(moves.backoffs),
@@ -407,7 +411,7 @@ class Passes:
             )
             intent["conditions"] = msgspec.to_builtins(said)
         written = await self._patch_status(
-            controller, {**status.fence_of(controller), "status": intent}
+            controller, {**status_conditions.fence_of(controller), "status": intent}
         )
         if spread:
             self._instruments.steps.inc()
@@ -426,46 +430,46 @@ class Passes:
         written = await self._client.patch(
             REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch, subresource="status"
         )
-        self._memory.echoes.wrote(written)
+        self._state.written.wrote(written)
         return written
 
-    async def _situation(
+    async def _observe(
         self, controller: ReplicationController, owned: list[Pod]
-    ) -> tuple[logic.Situation, float | None, GrangeError | None]:
+    ) -> tuple[logic.Inputs, float | None, GrangeError | None]:
         """What the plan depends on, seconds until the next held place is due, and why nodes are unknown."""
         uid = controller.metadata.uid
         trouble: GrangeError | None = None
         try:
-            eligible, earlier = await placing.asked(self._scheduler, controller)
+            eligible, earlier = await node_eligibility.eligible_places(self._scheduler, controller)
         except (SelectorError, msgspec.ValidationError) as error:
             raise logic.InvalidController(str(error)) from error
         except GrangeError as error:
             trouble = error  # what needs no further node goes on
             eligible, earlier = sorted({pod_identity.node_of(pod) for pod in owned} - {""}), None
-        self._memory.eligible[uid] = (eligible, earlier)
+        self._state.eligible[uid] = (eligible, earlier)
         finished = [
             pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
         ]
-        held, due_s = self._memory.replacements.held(uid, finished, self._clock.monotonic())
+        held, due_s = self._state.replacements.held(uid, finished, self._clock.monotonic())
         bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
-        down = frozenset(name for name in bound if not self._caches.is_up(name))
+        down = frozenset(name for name in bound if not self._listers.is_up(name))
         active = [pod for pod in owned if pods.is_active(pod)]
         seen = availability.observe(
-            controller, active, down, self._clock.now(), self._memory.readiness
+            controller, active, down, self._clock.now(), self._state.readiness
         )
-        situation = logic.Situation(
+        inputs = logic.Inputs(
             controller,
             owned,
             eligible,
             down=down,
-            taken=self._caches.taken(controller.metadata.namespace, besides=owned),
+            taken=self._listers.taken(controller.metadata.namespace, besides=owned),
             held=held,
             available=seen.available,
             template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
             earlier=earlier,
             full=self._full(controller),
         )
-        return situation.without(drained_nodes(controller)), due_s, trouble
+        return inputs.without(drained_nodes(controller)), due_s, trouble
 
     def _full(self, controller: ReplicationController) -> Container[str]:
         """The nodes without room, where the controller has to choose one for a pod itself."""
@@ -473,26 +477,26 @@ class Passes:
             return frozenset()
         present, _ = pod_identity.sources(controller)
         spec = msgspec.convert(present.spec.template.get("spec") or {}, pods.PodSpec)
-        return FullNodes(self._caches, spec)
+        return FullNodes(self._listers, spec)
 
     async def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
         self._recorder.event(
             controller, WARNING, Reason.INVALID, str(error), kind=REPLICATIONCONTROLLER
         )
-        wanted = status.refused(controller, str(error), self._clock.now())
+        wanted = status_conditions.refused(controller, str(error), self._clock.now())
         with suppress(Conflict, NotFound):  # it changed meanwhile: there is another pass
             if wanted != controller.status:
-                await self._patch_status(controller, status.patch_of(controller, wanted))
+                await self._patch_status(controller, status_conditions.patch_of(controller, wanted))
                 self._count_skips(controller, wanted.conditions)
         raise Terminal(f"{controller.key}: {error}") from error
 
     async def _write_status(
-        self, outcome: status.Outcome, outbox: Sequence[OutboxEntry], audited: str
+        self, outcome: status_conditions.Outcome, outbox: Sequence[OutboxEntry], audited: str
     ) -> bool:
         """Write the status if it changed; False if the controller changed meanwhile."""
         controller = outcome.controller
         wanted = msgspec.structs.replace(
-            status.status_of(outcome, self._clock.now()),
+            status_conditions.status_of(outcome, self._clock.now()),
             outbox=tuple(outbox),
             pending_deletions=outcome.pending,
             audited=audited,
@@ -500,20 +504,20 @@ class Passes:
         if wanted == controller.status:
             return True
         try:
-            await self._patch_status(controller, status.patch_of(controller, wanted))
+            await self._patch_status(controller, status_conditions.patch_of(controller, wanted))
         except NotFound:
             return True
         except Conflict:
             return False
         self._count_skips(controller, wanted.conditions)
-        self._tell_shortage(controller, wanted.conditions)
+        self._report_shortage(controller, wanted.conditions)
         return True
 
     def _count_skips(self, controller: ReplicationController, said: Sequence[Condition]) -> None:
-        for reason in status.skips(controller.status.conditions, said):
+        for reason in status_conditions.skips(controller.status.conditions, said):
             self._instruments.skips.labels(reason).inc()
 
-    def _tell_shortage(
+    def _report_shortage(
         self, controller: ReplicationController, now_said: Sequence[Condition]
     ) -> None:
         said = conditions.find(controller.status.conditions, "InsufficientNodes")

@@ -21,7 +21,7 @@ _WITHOUT_ZONE, _YES = "replication/without-zone", "yes"
 _BY_LABEL = "replication/label"  # controllers by namespace and the label value of their name
 
 
-class Caches:
+class Listers:
     """Controllers, pods and nodes as they were told last.
 
     Args:

@@ -1,25 +1,30 @@
-"""The shell around ``transfer``: asks the scheduler for nodes, and waits after failures.
+"""The shell around ``node_transfer``: asks the scheduler for nodes, and waits after failures.
 
-Nothing lives in memory: transfers and what failed of them lately (``backoffs``) are in the
+Nothing lives in memory: transfers and what failed of them lately (``transfer_backoff``) are in the
 controller's status, so the next owner goes on with both.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from grange.api import names
 from grange.api.kinds import auditevents, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.kinds.transfer_status import TRANSFER_LOCK, NodeTransfer, drained_nodes
+from grange.api.kinds.transfer_status import (
+    TRANSFER_LOCK,
+    NodeTransfer,
+    TransferBackoff,
+    drained_nodes,
+)
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.client import locks
-from grange.controllers.replication import backoffs, logic, transfer
-from grange.controllers.replication.advance import Advance
-from grange.controllers.replication.scheduling import AllocationRefused, Scheduler
-from grange.controllers.replication.transfer import Event, Phase
+from grange.controllers.replication import logic, node_transfer, transfer_backoff
+from grange.controllers.replication.node_eligibility import AllocationRefused, Scheduler
+from grange.controllers.replication.node_transfer import Event, Phase
 from grange.controllers.shared import pod_identity
 
 _LOCKED_S = 1.0  # an operator's lock is short; look again soon
@@ -29,6 +34,37 @@ _RECORDS = {
     Phase.FINISHING: auditevents.TRANSFER_COMPLETED,
     Phase.ROLLING_BACK: auditevents.TRANSFER_ROLLED_BACK,
 }
+
+
+@dataclass(slots=True)
+class TransferResult:
+    """What became of a controller's transfers in a pass.
+
+    Attributes:
+        stored: those that may be acted on: stored in this phase before the pass, and still in it.
+        after: all of them as they are to be stored.
+        backoffs: from which nodes transfers failed lately, as it is to be stored.
+        records: type of audit record and transfer, for those that began or ended.
+        held_back: why pods on ineligible nodes are not moving, by reason; the first is the most telling.
+        failures: what needs an operator, by reason.
+        released: nodes that were given back in this pass: nothing more may go there.
+        wait_s: seconds until something is due without any news; None for nothing.
+        known: whether anybody knows which nodes may be used.
+    """
+
+    stored: list[NodeTransfer] = field(default_factory=list)
+    after: list[NodeTransfer] = field(default_factory=list)
+    backoffs: tuple[TransferBackoff, ...] = ()
+    records: list[tuple[str, NodeTransfer]] = field(default_factory=list)
+    held_back: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    released: set[str] = field(default_factory=set)
+    wait_s: float | None = None
+    known: bool = True
+
+    def due(self, seconds: float) -> None:
+        """Look again after so many seconds at the latest."""
+        self.wait_s = seconds if self.wait_s is None else min(self.wait_s, seconds)
 
 
 class Transfers:
@@ -43,55 +79,55 @@ class Transfers:
         self._clock = clock
         self._log = log
 
-    async def advance(self, situation: logic.Situation, scheduler: Scheduler) -> Advance:
+    async def advance(self, inputs: logic.Inputs, scheduler: Scheduler) -> TransferResult:
         """Take every transfer at most one phase further, and begin new ones.
 
         Args:
-            situation: with all pods of the controller.
+            inputs: with all pods of the controller.
             scheduler: where nodes come from.
 
         Trouble with the scheduler is in the answer, because the rest of the pass goes on without it.
         """
-        controller, now = situation.controller, self._clock.now()
-        result = Advance(backoffs=controller.status.transfer_backoffs)
+        controller, now = inputs.controller, self._clock.now()
+        result = TransferResult(backoffs=controller.status.transfer_backoffs)
         if controller.metadata.deletion_timestamp:
             result.after = result.stored = list(controller.status.node_transfers)
             return result
         current = list(controller.status.node_transfers)
         for at, item in enumerate(current):
-            after = await self._further(item, situation, scheduler, current, result)
+            after = await self._further(item, inputs, scheduler, current, result)
             if after is item:
                 result.stored.append(item)
             if after is None:
                 result.due(0.0)  # then to see whether anything that was lent is idle now
-                over = transfer.with_new_node(item, situation.owned)
-                result.records.append((_RECORDS[transfer.phase_of(item)], over))
+                over = node_transfer.with_new_node(item, inputs.owned)
+                result.records.append((_RECORDS[node_transfer.phase_of(item)], over))
                 self._log.info(
                     "node transfer over", transfer=item.id, phase=item.phase, new=over.new
                 )
             else:
                 result.after.append(after)
                 current[at] = after
-                if transfer.phase_of(after) is not Phase.ROLLING_BACK:
-                    left_s = (transfer.deadline_of(after) - now).total_seconds()
-                    if left_s > 0 or transfer.phase_of(after) is not Phase.FINISHING:
+                if node_transfer.phase_of(after) is not Phase.ROLLING_BACK:
+                    left_s = (node_transfer.deadline_of(after) - now).total_seconds()
+                    if left_s > 0 or node_transfer.phase_of(after) is not Phase.FINISHING:
                         result.due(max(0.0, left_s) + 0.1)  # Finishing may outlast it: news wakes
-        self._begin(situation, now, result)
-        leaving = {pod.spec.node_name for pod in transfer.misplaced(situation)}
+        self._begin(inputs, now, result)
+        leaving = {pod.spec.node_name for pod in node_transfer.misplaced(inputs)}
         leaving |= {item.old for item in result.after}
-        result.backoffs = backoffs.kept(result.backoffs, leaving)
+        result.backoffs = transfer_backoff.kept(result.backoffs, leaving)
         if not current and not result.after:
-            await self._release_idle(situation, scheduler, result)
+            await self._release_idle(inputs, scheduler, result)
         return result
 
     async def _release_idle(
-        self, situation: logic.Situation, scheduler: Scheduler, result: Advance
+        self, inputs: logic.Inputs, scheduler: Scheduler, result: TransferResult
     ) -> None:
         """Give back what was allocated and is not used: after a transfer the service may shrink."""
-        controller = situation.controller
-        if sum(map(pods.is_active, situation.owned)) < controller.spec.replicas:
+        controller = inputs.controller
+        if sum(map(pods.is_active, inputs.owned)) < controller.spec.replicas:
             return  # it may be wanted at once
-        used = {pod_identity.node_of(pod) for pod in situation.owned}
+        used = {pod_identity.node_of(pod) for pod in inputs.owned}
         try:
             allocated = await scheduler.allocated_nodes(controller)
         except GrangeError as error:
@@ -107,34 +143,34 @@ class Transfers:
     async def _further(
         self,
         item: NodeTransfer,
-        situation: logic.Situation,
+        inputs: logic.Inputs,
         scheduler: Scheduler,
         current: Sequence[NodeTransfer],
-        result: Advance,
+        result: TransferResult,
     ) -> NodeTransfer | None:
         """The transfer as it is to be stored: itself if nothing happened, None if it is over."""
-        phase = transfer.phase_of(item)
-        controller = situation.controller
+        phase = node_transfer.phase_of(item)
+        controller = inputs.controller
         now = self._clock.now()
-        event = transfer.happened(item, situation, drained_nodes(controller), now)
+        event = node_transfer.happened(item, inputs, drained_nodes(controller), now)
         if event is not None:
             if event in {Event.EXPIRED, Event.NEW_LOST, Event.RELAPSED}:
-                result.backoffs = backoffs.failed(result.backoffs, item.old, item.new, now)
-            return transfer.step(item, event)
+                result.backoffs = transfer_backoff.failed(result.backoffs, item.old, item.new, now)
+            return node_transfer.step(item, event)
         match phase:
             case Phase.ALLOCATING:
-                return await self._find(item, situation, scheduler, current, result)
+                return await self._find(item, inputs, scheduler, current, result)
             case Phase.FINISHING:
-                old = transfer.old_pod(item, situation.owned)
-                if old is None and await self._leave(item.old, situation, scheduler, result):
-                    result.backoffs = backoffs.without(result.backoffs, item.old)
-                    return transfer.step(item, Event.RELEASED)
+                old = node_transfer.old_pod(item, inputs.owned)
+                if old is None and await self._finalize(item.old, inputs, scheduler, result):
+                    result.backoffs = transfer_backoff.without(result.backoffs, item.old)
+                    return node_transfer.step(item, Event.RELEASED)
             case Phase.ROLLING_BACK:
-                new = transfer.new_pod(item, situation.owned)
+                new = node_transfer.new_pod(item, inputs.owned)
                 if new is None and (
-                    not item.allocated or await self._leave(item.new, situation, scheduler, result)
+                    not item.allocated or await self._finalize(item.new, inputs, scheduler, result)
                 ):
-                    return transfer.step(item, Event.RELEASED)
+                    return node_transfer.step(item, Event.RELEASED)
             case _:
                 pass
         return item
@@ -142,44 +178,44 @@ class Transfers:
     async def _find(
         self,
         item: NodeTransfer,
-        situation: logic.Situation,
+        inputs: logic.Inputs,
         scheduler: Scheduler,
         current: Sequence[NodeTransfer],
-        result: Advance,
+        result: TransferResult,
     ) -> NodeTransfer:
         """A spare node first; else ask for one, under the transfer's id."""
-        controller, old = situation.controller, transfer.old_pod(item, situation.owned)
+        controller, old = inputs.controller, node_transfer.old_pod(item, inputs.owned)
         packed = controller.spec.placement == "Packed"
-        if packed and situation.nodes_for(old):  # full or not: that is the scheduler's to know
-            return transfer.found(item, "", situation, current, allocated=False)
-        avoid = backoffs.of(result.backoffs, item.old).avoid
-        spare = transfer.spare_node(situation, current, avoid, old)
+        if packed and inputs.nodes_for(old):  # full or not: that is the scheduler's to know
+            return node_transfer.found(item, "", inputs, current, allocated=False)
+        avoid = transfer_backoff.of(result.backoffs, item.old).avoid
+        spare = node_transfer.spare_node(inputs, current, avoid, old)
         if spare is not None:
-            return transfer.found(item, spare, situation, current, allocated=False)
+            return node_transfer.found(item, spare, inputs, current, allocated=False)
         try:
-            demand = _demand(situation, old)
+            demand = _demand(inputs, old)
             given = await scheduler.allocate_nodes(demand, 1, request_id=item.id)
         except GrangeError as error:
             refused = isinstance(error, AllocationRefused)
             result.failures["AllocationRefused" if refused else "AllocationFailed"] = str(error)
             result.due(_RELEASE_AGAIN_S)
             return item
-        return transfer.found(item, given[0], situation, current, allocated=True)
+        return node_transfer.found(item, given[0], inputs, current, allocated=True)
 
-    async def _leave(
-        self, node: str, situation: logic.Situation, scheduler: Scheduler, result: Advance
+    async def _finalize(
+        self, node: str, inputs: logic.Inputs, scheduler: Scheduler, result: TransferResult
     ) -> bool:
         """Give a node back unless others of the controller are there: who leaves last does."""
-        if any(pod_identity.node_of(pod) == node for pod in situation.owned):
+        if any(pod_identity.node_of(pod) == node for pod in inputs.owned):
             return True
-        return await self._release(node, situation.controller, scheduler, result)
+        return await self._release(node, inputs.controller, scheduler, result)
 
     async def _release(
         self,
         node: str,
         controller: ReplicationController,
         scheduler: Scheduler,
-        result: Advance,
+        result: TransferResult,
     ) -> bool:
         """Give a node back; True when there is nothing left to give back."""
         try:
@@ -195,14 +231,14 @@ class Transfers:
 
     # --- new ones -----------------------------------------------------------------------------
 
-    def _begin(self, situation: logic.Situation, now: datetime, result: Advance) -> None:
-        controller = situation.controller
-        going = transfer.going(transfer.hidden(situation, result.after))
+    def _begin(self, inputs: logic.Inputs, now: datetime, result: TransferResult) -> None:
+        controller = inputs.controller
+        going = node_transfer.going(node_transfer.hidden(inputs, result.after))
         moving = {item.old_uid for item in result.after} | going
         coming = {item.new_pod for item in result.after}
         waiting = [
             pod
-            for pod in transfer.misplaced(situation)
+            for pod in node_transfer.misplaced(inputs)
             if pod.metadata.uid not in moving and pod.metadata.name not in coming
         ]
         left_alone = drained_nodes(controller)
@@ -214,7 +250,7 @@ class Transfers:
                 continue
             meta = controller.metadata
             transfer_id = names.digest(meta.uid, meta.resource_version, pod.metadata.uid)
-            item = transfer.begin(controller, pod, transfer_id=transfer_id, now=now)
+            item = node_transfer.begin(controller, pod, transfer_id=transfer_id, now=now)
             result.after.append(item)
             result.records.append((auditevents.TRANSFER_STARTED, item))
             self._log.info("node transfer begins", transfer=item.id, pod=str(pod.key), old=item.old)
@@ -225,26 +261,28 @@ class Transfers:
         pod: Pod,
         wanted_away: frozenset[str],
         held: locks.Hold | None,
-        result: Advance,
+        result: TransferResult,
     ) -> tuple[str, str] | None:
         node = pod.spec.node_name
-        if not transfer.may_move(controller, pod, wanted_away):
+        if not node_transfer.may_move(controller, pod, wanted_away):
             return "Static", f"pods on {node} stay: spec.strategy is Static"
         if held is not None:
             result.due(_LOCKED_S)
             return "Locked", f"pods on {node} wait: transfers are locked by {held}"
-        left_s = backoffs.left_s(backoffs.of(result.backoffs, node), self._clock.now())
+        left_s = transfer_backoff.left_s(
+            transfer_backoff.of(result.backoffs, node), self._clock.now()
+        )
         if left_s > 0:
             result.due(left_s)
             return "BackingOff", f"pods on {node} wait: a transfer failed lately"
-        if len(result.after) >= transfer.at_once(controller):
+        if len(result.after) >= node_transfer.at_once(controller):
             return "Budget", f"pods on {node} wait: {len(result.after)} transfers are under way"
         return None
 
 
-def _demand(situation: logic.Situation, old: Pod | None) -> ReplicationController:
+def _demand(inputs: logic.Inputs, old: Pod | None) -> ReplicationController:
     """The controller with the template of a pod's successor, which the node must fit."""
-    present, stable = pod_identity.sources(situation.controller)
-    if stable is None or old is None or pod_identity.is_of(old, situation.template):
+    present, stable = pod_identity.sources(inputs.controller)
+    if stable is None or old is None or pod_identity.is_of(old, inputs.template):
         return present
     return stable

@@ -7,7 +7,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, PodSpec, is_finished
 from grange.api.meta import ObjectKey
 from grange.api.quantity import QuantityError
-from grange.controllers.replication.caches import Caches
+from grange.controllers.replication.listers import Listers
 from grange.placement import reference
 from grange.placement.node_usage import IDLE, charged
 
@@ -19,12 +19,12 @@ class FullNodes:
     """The names of nodes that have no room; each is added up when it is asked about.
 
     Args:
-        caches: nodes and their pods.
+        listers: nodes and their pods.
         spec: of the pod that needs room.
     """
 
-    def __init__(self, caches: Caches, spec: PodSpec) -> None:
-        self._caches = caches
+    def __init__(self, listers: Listers, spec: PodSpec) -> None:
+        self._listers = listers
         self._spec = spec
         self._known: dict[str, bool] = {}
 
@@ -38,11 +38,11 @@ class FullNodes:
         return known
 
     def _is_full(self, name: str) -> bool:
-        node = self._caches.nodes.store.get(ObjectKey("", name))
+        node = self._listers.nodes.store.get(ObjectKey("", name))
         if node is None:
             return True
         try:
-            return not _fits(self._spec, node, self._caches.on_node(name))
+            return not _fits(self._spec, node, self._listers.on_node(name))
         except QuantityError:
             return False  # whoever binds it finds out
 

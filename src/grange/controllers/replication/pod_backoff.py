@@ -19,7 +19,7 @@ class _History:
     due: dict[str, float] = field(default_factory=dict)
 
 
-class Replacements:
+class PodBackoff:
     """Remembers, by controller, how often its pods finished lately.
 
     Args:

@@ -13,9 +13,9 @@ from grange.api.meta import ObjectKey
 from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication import pending_deletions, placing, scheduling
-from grange.controllers.replication.caches import Caches
-from grange.controllers.replication.memory import Memory
+from grange.controllers.replication import node_eligibility, pending_deletions
+from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.state import State
 from grange.controllers.shared import version_marks
 from grange.controllers.shared.pod_identity import controller_key
 from grange.reconcile.controller import Controller
@@ -24,11 +24,11 @@ _SETTLE_S = 0.02  # nodes change in bursts; one look at the controllers serves m
 _SETTLE_SHARE = 10  # looking at the controllers takes at most a tenth of the time
 
 
-class News:
+class EventHandlers:
     """Hears what the caches are told, keeps the memory up to date, and wakes whom it concerns.
 
     Args:
-        caches: where the news comes from; it is heard from now on.
+        listers: where the news comes from; it is heard from now on.
         memory: what passes wait for.
         loop: to which keys go.
         selector: remembers answers that hold until nodes change.
@@ -37,28 +37,28 @@ class News:
 
     def __init__(
         self,
-        caches: Caches,
-        memory: Memory,
+        listers: Listers,
+        state: State,
         loop: Controller,
         *,
-        selector: scheduling.NodeSelectorScheduler,
+        selector: node_eligibility.NodeSelectorScheduler,
         clock: Clock,
     ) -> None:
-        self._caches = caches
-        self._memory = memory
+        self._listers = listers
+        self._state = state
         self._loop = loop
         self._selector = selector
         self._clock = clock
         self._nodes_moved = asyncio.Event()
-        caches.controllers.add_handler(
+        listers.controllers.add_handler(
             self._controller_added, self._controller_changed, self._controller_gone
         )
-        caches.pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
+        listers.pods.add_handler(self._pod_added, self._pod_changed, self._pod_gone)
         budget = self._budget_changed
-        caches.disruption_budgets.add_handler(budget, lambda _, new: budget(new), budget)
-        caches.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
+        listers.disruption_budgets.add_handler(budget, lambda _, new: budget(new), budget)
+        listers.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
 
-    async def watch_nodes(self, scheduler: scheduling.Scheduler) -> None:
+    async def watch_nodes(self, scheduler: node_eligibility.Scheduler) -> None:
         """Wake the controllers whose eligible nodes have changed since they last acted on them."""
         while True:
             await self._nodes_moved.wait()
@@ -69,13 +69,13 @@ class News:
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
 
-    def _wake(self, look: scheduling.Look) -> None:
-        for controller in self._caches.controllers.store.list():
+    def _wake(self, look: node_eligibility.Look) -> None:
+        for controller in self._listers.controllers.store.list():
             try:
-                eligible = placing.seen(look, controller)
+                eligible = node_eligibility.visible_places(look, controller)
             except (SelectorError, msgspec.ValidationError):
                 continue  # its own pass reports it
-            if eligible != self._memory.eligible.get(controller.metadata.uid):
+            if eligible != self._state.eligible.get(controller.metadata.uid):
                 self._loop.enqueue(controller.key)
 
     # --- controllers --------------------------------------------------------------------------
@@ -86,28 +86,28 @@ class News:
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
         if old.metadata.generation != new.metadata.generation:
             self._loop.queue.forget(new.key)  # a new spec deserves a prompt first attempt
-        if _facts(old) != _facts(new) or self._memory.echoes.awaited(new.metadata.uid):
+        if _facts(old) != _facts(new) or self._state.written.awaited(new.metadata.uid):
             self._loop.enqueue(new.key)
 
     def _controller_gone(self, controller: ReplicationController) -> None:
-        self._memory.forget(controller.metadata.uid)
+        self._state.forget(controller.metadata.uid)
 
     # --- pods ---------------------------------------------------------------------------------
 
     def _pod_added(self, pod: Pod) -> None:
-        self._memory.readiness.appeared(pod)
+        self._state.readiness.appeared(pod)
         owner = controller_key(pod)
         if owner is not None:
             key, uid = owner
             if pod.metadata.deletion_timestamp:
-                self._memory.expectations.deletion_observed(uid, pod.metadata.uid)
-            self._memory.expectations.creation_observed(uid, pod.metadata.name)
+                self._state.expectations.deletion_observed(uid, pod.metadata.uid)
+            self._state.expectations.creation_observed(uid, pod.metadata.name)
             self._enqueue_owner(key, uid)
         else:
             self._enqueue_adopters(pod)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
-        self._memory.readiness.changed(old, new)
+        self._state.readiness.changed(old, new)
         before, owner = controller_key(old), controller_key(new)
         if before is not None and before != owner:
             self._enqueue_owner(*before)
@@ -115,44 +115,44 @@ class News:
             self._enqueue_adopters(new)
             return
         if new.metadata.deletion_timestamp:
-            self._memory.expectations.deletion_observed(owner[1], new.metadata.uid)
+            self._state.expectations.deletion_observed(owner[1], new.metadata.uid)
         note = pending_deletions.KEPT_ANNOTATION
         if before == owner and version_marks.is_only_noted(old, new, note):
             return
         self._enqueue_owner(*owner)
 
     def _pod_gone(self, pod: Pod) -> None:
-        self._memory.readiness.gone(pod)
+        self._state.readiness.gone(pod)
         owner = controller_key(pod)
         if owner is not None:
-            self._memory.expectations.deletion_observed(owner[1], pod.metadata.uid)
+            self._state.expectations.deletion_observed(owner[1], pod.metadata.uid)
             self._enqueue_owner(*owner)
         # Whoever wanted this name for a pod of their own can have it now; they retry by themselves.
 
     def _enqueue_owner(self, key: ObjectKey, uid: str) -> None:
-        controller = self._caches.controllers.store.get(key)
+        controller = self._listers.controllers.store.get(key)
         if controller is not None and controller.metadata.uid == uid:
             self._loop.enqueue(key)
 
     def _enqueue_adopters(self, pod: Pod) -> None:
-        for controller in self._caches.adopters(pod):
+        for controller in self._listers.adopters(pod):
             self._loop.enqueue(controller.key)
 
     def _budget_changed(self, budget: PodDisruptionBudget) -> None:
-        for key in [*self._memory.kept_by_budget.values()]:
+        for key in [*self._state.kept_by_budget.values()]:
             if key.namespace == budget.metadata.namespace:
                 self._loop.enqueue(key)
 
     # --- nodes --------------------------------------------------------------------------------
 
     def _node_updated(self, old: Node, new: Node) -> None:
-        if scheduling.placement_facts(old) != scheduling.placement_facts(new):
+        if node_eligibility.placement_facts(old) != node_eligibility.placement_facts(new):
             self._node_changed(new)
 
     def _node_changed(self, node: Node) -> None:
         self._selector.nodes_changed()
         self._nodes_moved.set()
-        for pod in self._caches.on_node(node.metadata.name):
+        for pod in self._listers.on_node(node.metadata.name):
             if (owner := controller_key(pod)) is not None:
                 self._enqueue_owner(*owner)
 
