@@ -2,6 +2,9 @@
 
 Status is written as a strategic merge patch: conditions merge by their type, so that those which
 other writers have set stay, also those that the agent has not seen yet.
+
+A write that something held on its way may arrive after a newer one. The agent writes again as soon as
+the object shows another status of ours than the one that was answered last.
 """
 
 from enum import Enum
@@ -51,6 +54,7 @@ class Reporter:
         self._metrics = metrics
         self._log = log
         self._written: Document | None = None
+        self._version = ""  # of the object that the last write was answered with
         self._judged: tuple[Condition, ...] | None = None  # our conditions, written or not
 
     @property
@@ -72,13 +76,13 @@ class Reporter:
         return msgspec.structs.replace(pod, status=status)
 
     async def write(self, pod: Pod, document: Document) -> Outcome:
-        """Write a status unless it is what was written last.
+        """Write a status unless it is what was written last and nothing else is there.
 
         The patch is fenced by the UID: a status never reaches another pod of the same name.
         """
         judged = [item for item in document.get("conditions", ()) if item["type"] in OWN_CONDITIONS]
         self._judged = msgspec.convert(judged, tuple[Condition, ...])
-        self.is_behind = document != self._written
+        self.is_behind = document != self._written or self._is_overwritten(pod)
         if not self.is_behind:
             return Outcome.UNCHANGED
         meta = pod.metadata
@@ -97,10 +101,17 @@ class Reporter:
         else:
             self.is_behind = False
             self._written = document
-            self.status = answer.status
+            self.status, self._version = answer.status, answer.metadata.resource_version
             outcome = Outcome.WRITTEN
         self._metrics.status_writes.labels(outcome.value).inc()
         return outcome
+
+    def _is_overwritten(self, pod: Pod) -> bool:
+        """Whether a later version of the object has another status of ours than was written last."""
+        shown = pod.metadata.resource_version
+        if not (shown.isdecimal() and self._version.isdecimal()):
+            return False
+        return int(shown) > int(self._version) and _ours(pod.status) != _ours(self.status)
 
     def _status_patch(self, document: Document) -> Document:
         patch = dict(document)
@@ -110,3 +121,9 @@ class Reporter:
             if field in patch:  # these merge by address: an earlier one would stay
                 patch[field] = [{"$patch": "replace"}, *patch[field]]
         return patch
+
+
+def _ours(status: PodStatus) -> tuple[object, ...]:
+    """The parts of a status that only the agent writes, and others decide by."""
+    own = [item for item in status.conditions if item.type in OWN_CONDITIONS]
+    return status.phase, sorted(own, key=lambda item: item.type), status.container_statuses

@@ -8,7 +8,7 @@ from tests.unit.agent.world import World, world
 from grange.agent.metrics import instruments
 from grange.agent.reporting import Outcome, Reporter
 from grange.api import conditions
-from grange.api.kinds import NODE, POD
+from grange.api.kinds import NODE, POD, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Condition, Document
 from grange.base.clock import Clock
@@ -108,3 +108,40 @@ async def test_agent_keeps_conditions_of_others(
         )
         await there.clock.sleep(600)
         assert gate in (await there.client.get_document(NODE, "node-1"))["status"]["conditions"]
+
+
+@pytest.mark.parametrize("late", [{"phase": "Pending"}, {}], ids=["phase", "condition"])
+async def test_late_status_is_written_over(
+    late: Document, clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """An earlier write arrives after a newer one; it stays until the agent sees it."""
+    async with world(clock, rng, log) as there:
+        await there.create(document(container()))
+        await there.until_ready()
+        await there.clock.sleep(5)
+        before = await there.pod()
+        earlier = {"conditions": [msgspec.to_builtins(READY)], **late}
+        patch = {"metadata": {"uid": before.metadata.uid}, "status": earlier}
+        overwritten = await there.client.patch(
+            POD, "web", "default", patch=patch, type="strategic", subresource="status"
+        )
+        assert not pods.is_ready(overwritten)
+        await there.clock.sleep(1)
+        after = await there.pod()
+        assert after.status == before.status
+        await there.clock.sleep(60)
+        assert (await there.pod()).metadata.resource_version == after.metadata.resource_version
+
+
+async def test_stale_view_of_a_status_is_not_written_over(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    """A cache lags behind the agent's own writes: what it shows then is not news."""
+    async with world(clock, rng, log, agent=False) as there:
+        stale = await there.create(document(container()))
+        writer = reporter(there, stale)
+        for _ in range(2):
+            await writer.write(stale, status_with(READY))
+        assert await writer.write(stale, status_with(READY)) is Outcome.UNCHANGED
+        await add_gate(there)
+        assert await writer.write(await there.pod(), status_with(READY)) is Outcome.UNCHANGED
