@@ -101,7 +101,7 @@ NAME_AND_LABELS: Attribute[NameAndLabels] = _of_object(
 )
 UNSCHEDULABLE: Attribute[bool] = _of_object(
     lambda node: node.spec.unschedulable,
-    lambda table, rows: (table.unschedulable[rows].astype(np.int8), (False, True)),
+    lambda table, rows: (table.unschedulable[rows].view(np.int8), (False, True)),
     Action.NODE_TAINT,
     absent=False,
 )

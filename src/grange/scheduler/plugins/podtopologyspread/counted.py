@@ -19,7 +19,6 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
 SKEWED = "node(s) didn't match pod topology spread constraints"
-_COUNTS_MAX = 4096  # of pods in a domain; up to here scores come from a table
 
 Constraints = tuple[Constraint, ...]
 
@@ -167,26 +166,11 @@ class PreferredSpread:
                 number = int(np.count_nonzero(np.bincount(found[inside] + 1)))
                 counts = domains.counts[mine]
             weight, extra = spread.weight(number), float(item.max_skew - 1)
-            if len(self._soft) == 1 and not item.lenient:
-                chosen = counts if places == len(inside) else counts[inside]
-                most = int(chosen.max())
-                if most < _COUNTS_MAX:
-                    scores = _by_count(weight, extra, int(chosen.min()), most)[chosen]
-                    if places == len(inside):
-                        return scores
-                    result[inside] = scores
-                    return result
             part = counts.astype(np.float64) * weight + extra
             total += np.where(mine >= 0, part, 0.0) if item.lenient else part
         raw = _rounded(total[inside])
         result[inside] = _scaled(raw, int(raw.min()), int(raw.max()))
         return result
-
-
-def _by_count(weight: float, extra: float, least: int, most: int) -> Integers:
-    """The scores under one constraint, by the number of pods: few numbers, and many nodes."""
-    raw = _rounded(np.arange(most + 1, dtype=np.float64) * weight + extra)
-    return _scaled(raw, int(raw[least]), int(raw[most]))
 
 
 def _rounded(total: NDArray[np.float64]) -> Integers:
