@@ -1,4 +1,4 @@
-"""Which pods a pod may, must not and would like to run beside: pod affinity and anti-affinity.
+"""Pod affinity and anti-affinity: terms about pods in one topology domain.
 
 A pod's terms are compiled once into immutable values, hashed once, so that equal terms of a thousand
 replicas are one key.
@@ -48,25 +48,25 @@ class PodSelector(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return all(item.matches(labels) for item in self.labels)
 
 
-class Kind(Enum):
-    """What a term is: a demand for company, a refusal of it, or a wish."""
+class TermKind(Enum):
+    """What a term is: required affinity, required anti-affinity, or a preference."""
 
-    NEAR = "Near"
-    APART = "Apart"
-    WISH = "Wish"
+    AFFINITY = "Affinity"
+    ANTI_AFFINITY = "AntiAffinity"
+    PREFERRED = "Preferred"
 
 
 class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """One term.
 
     Attributes:
-        kind: what it is.
+        kind: affinity, anti-affinity or preference.
         selector: the pods it is about.
         key: the node label whose equal values make nodes one domain.
-        weight: of a wish; negative for one to be apart; 0 otherwise.
+        weight: of a preference, negative for anti-affinity; 0 otherwise.
     """
 
-    kind: Kind
+    kind: TermKind
     selector: PodSelector
     key: str
     weight: int = 0
@@ -76,19 +76,19 @@ class Terms(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """All terms of a pod; equal values choose alike.
 
     Attributes:
-        near: all of them must hold.
-        apart: none of their pods may be in the node's domain.
-        wishes: each adds its weight for every one of its pods in the domain.
+        affinity: all of them must hold.
+        anti_affinity: none of their pods may be in the node's domain.
+        preferred: each adds its weight for every one of its pods in the domain.
     """
 
-    near: tuple[Term, ...] = ()
-    apart: tuple[Term, ...] = ()
-    wishes: tuple[Term, ...] = ()
+    affinity: tuple[Term, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
+    preferred: tuple[Term, ...] = ()
 
     @property
     def all(self) -> tuple[Term, ...]:
         """Every term."""
-        return self.near + self.apart + self.wishes
+        return self.affinity + self.anti_affinity + self.preferred
 
 
 NO_TERMS = Terms()
@@ -122,7 +122,7 @@ def _selector(term: PodAffinityTerm, pod: Pod) -> PodSelector:
     return PodSelector(names, others, wanted)
 
 
-def _term(kind: Kind, term: PodAffinityTerm, pod: Pod, weight: int = 0) -> Term:
+def _term(kind: TermKind, term: PodAffinityTerm, pod: Pod, weight: int = 0) -> Term:
     return Term(kind, _selector(term, pod), term.topology_key, weight)
 
 
@@ -135,23 +135,23 @@ def of_pod(pod: Pod) -> Terms:
     affinity = pod.spec.affinity
     if affinity is None:
         return NO_TERMS
-    near: list[Term] = []
-    apart: list[Term] = []
-    wishes: list[Term] = []
+    required: list[Term] = []
+    excluded: list[Term] = []
+    preferred: list[Term] = []
     for rules, kind, sign, found in (
-        (affinity.pod_affinity, Kind.NEAR, 1, near),
-        (affinity.pod_anti_affinity, Kind.APART, -1, apart),
+        (affinity.pod_affinity, TermKind.AFFINITY, 1, required),
+        (affinity.pod_anti_affinity, TermKind.ANTI_AFFINITY, -1, excluded),
     ):
         if rules is None:
             continue
         must = rules.required_during_scheduling_ignored_during_execution
         found.extend(_term(kind, item, pod) for item in must)
-        wishes.extend(
-            _term(Kind.WISH, item.pod_affinity_term, pod, sign * item.weight)
+        preferred.extend(
+            _term(TermKind.PREFERRED, item.pod_affinity_term, pod, sign * item.weight)
             for item in rules.preferred_during_scheduling_ignored_during_execution
             if item.weight
         )
-    return _shared(Terms(tuple(near), tuple(apart), tuple(wishes)))
+    return _shared(Terms(tuple(required), tuple(excluded), tuple(preferred)))
 
 
 @lru_cache(maxsize=4096)
@@ -168,7 +168,7 @@ def chosen_by_all(
 
 
 def scaled(raw: int, least: int, most: int) -> int:
-    """A sum of wishes scaled to 0 to 100 between the least and the largest; 0 if they are equal."""
+    """A sum of weights scaled to 0 to 100 between the least and the largest; 0 if they are equal."""
     if most == least:
         return 0
     # Divided first, in floating point, as kube-scheduler does: 29 of 100 gives 28.

@@ -138,7 +138,7 @@ def test_check_91_trials_restore_all_structures(log: Logger) -> None:
         ),
     ]
     snapshot = built(log, [builders.node("a"), builders.node("b")], placed)
-    selector = PodInfo.of(placed[0]).terms.near[0].selector
+    selector = PodInfo.of(placed[0]).terms.affinity[0].selector
     counter = snapshot.index.counter(Query((selector,)))
     before, counts = state(snapshot), counter.rows(snapshot.table.size).copy()
     generation = snapshot.generation

@@ -87,8 +87,12 @@ class _Conflicts:
         self._ports_used: set[tuple[int, int]] = set()
         # For each refusal: domains by row, who refuses, who is refused, and where each of them is.
         self._refusals: list[tuple[Ids, set[int], set[int], set[int], set[int]]] = []
-        for term in dict.fromkeys(term for shape in shapes for term in shape.pod.terms.apart):
-            holders = {at for at, shape in enumerate(shapes) if term in shape.pod.terms.apart}
+        for term in dict.fromkeys(
+            term for shape in shapes for term in shape.pod.terms.anti_affinity
+        ):
+            holders = {
+                at for at, shape in enumerate(shapes) if term in shape.pod.terms.anti_affinity
+            }
             metas = [shape.pod.pod.metadata for shape in shapes]
             about = {
                 at

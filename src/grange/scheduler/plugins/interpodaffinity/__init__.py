@@ -1,7 +1,8 @@
-"""InterPodAffinity: beside these pods and away from those, by demand or by wish, on both sides.
+"""InterPodAffinity: affinity and anti-affinity to other pods, required or preferred, of both sides.
 
-A demand for company that nobody meets yet is waived for a pod that would meet it itself: somebody
-has to be first.
+Required affinity that no pod meets yet does not apply to a pod that would meet it itself: otherwise
+the first of such pods could not be scheduled. ``survey`` and ``rank``, here, define what is right;
+``counted`` gives the same from counts.
 """
 
 from collections import Counter as Count
@@ -10,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.placement import podaffinity
-from grange.placement.podaffinity import Kind, Namespaces, Term
+from grange.placement.podaffinity import Namespaces, Term, TermKind
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import PluginExplanation, Refusals
@@ -36,22 +37,22 @@ from grange.scheduler.podindex import PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NAME = "InterPodAffinity"
-_APART = "node(s) didn't match pod anti-affinity rules"
-_THEIRS = "node(s) didn't satisfy existing pods anti-affinity rules"
+_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-_Place = tuple[str, str]
+_Domain = tuple[str, str]  # a label key and its value
 
 
 # --- the reference: counted from scratch -----------------------------------------------------------
 
 
-def _about(term: Term, info: PodInfo, known: Namespaces) -> bool:
+def _selected(term: Term, info: PodInfo, known: Namespaces) -> bool:
     meta = info.pod.metadata
     return term.selector.matches(meta.namespace, meta.labels, known)
 
 
-def _all_about(terms: tuple[Term, ...], info: PodInfo, known: Namespaces) -> bool:
-    return all(_about(term, info, known) for term in terms)
+def _selected_by_all(terms: tuple[Term, ...], info: PodInfo, known: Namespaces) -> bool:
+    return all(_selected(term, info, known) for term in terms)
 
 
 def _labels(node: NodeInfo) -> dict[str, str]:
@@ -62,10 +63,10 @@ class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
     """As in Kubernetes.
 
     Attributes:
-        hard_pod_affinity_weight: what a placed pod's demand for company adds for each pod that it
-            is about.
-        ignore_preferred_terms_of_existing_pods: for pods without wishes of their own, what placed
-            pods wish and demand does not rank nodes.
+        hard_pod_affinity_weight: what required affinity of an existing pod adds to the score of a
+            node for each pod that it selects.
+        ignore_preferred_terms_of_existing_pods: for pods without preferred terms, the terms of
+            existing pods do not rank nodes.
     """
 
     hard_pod_affinity_weight: int = 1
@@ -80,67 +81,76 @@ class _Survey:
     def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
         self._pod = pod
         known = snapshot.index.namespaces
-        self._theirs: set[_Place] = set()
+        self._excluded_by_others: set[_Domain] = set()
         for node in snapshot.have_pods_with_required_anti_affinity:
             labels = _labels(node)
             for other in node.pods_with_required_anti_affinity:
-                self._theirs.update(
+                self._excluded_by_others.update(
                     (term.key, labels[term.key])
-                    for term in other.terms.apart
-                    if term.key in labels and _about(term, pod, known)
+                    for term in other.terms.anti_affinity
+                    if term.key in labels and _selected(term, pod, known)
                 )
-        self._near: set[_Place] = set()
-        self._apart: set[_Place] = set()
-        near, apart = pod.terms.near, pod.terms.apart
-        for node in snapshot.node_info_list if near or apart else ():
+        self._with_affinity: set[_Domain] = set()
+        self._excluded: set[_Domain] = set()
+        required, excluded = pod.terms.affinity, pod.terms.anti_affinity
+        for node in snapshot.node_info_list if required or excluded else ():
             labels = _labels(node)
             for other in node.pods:
-                if near and _all_about(near, other, known):
-                    self._near.update(
-                        (term.key, labels[term.key]) for term in near if term.key in labels
+                if required and _selected_by_all(required, other, known):
+                    self._with_affinity.update(
+                        (term.key, labels[term.key]) for term in required if term.key in labels
                     )
-                self._apart.update(
+                self._excluded.update(
                     (term.key, labels[term.key])
-                    for term in apart
-                    if term.key in labels and _about(term, other, known)
+                    for term in excluded
+                    if term.key in labels and _selected(term, other, known)
                 )
-        self._first = not self._near and _all_about(near, pod, known)
+        self._first = not self._with_affinity and _selected_by_all(required, pod, known)
 
     @property
     def needed(self) -> bool:
-        return bool(self._theirs or self._pod.terms.near or self._pod.terms.apart)
+        return bool(
+            self._excluded_by_others or self._pod.terms.affinity or self._pod.terms.anti_affinity
+        )
 
     def check(self, node: NodeInfo) -> Status:
         labels = _labels(node)
-        for term in self._pod.terms.near:
+        for term in self._pod.terms.affinity:
             value = labels.get(term.key)
-            if value is None or not (self._first or (term.key, value) in self._near):
+            if value is None or not (self._first or (term.key, value) in self._with_affinity):
                 return Status(Code.UNRESOLVABLE, (UNMET_AFFINITY,))
-        if any((term.key, labels.get(term.key)) in self._apart for term in self._pod.terms.apart):
-            return Status(Code.UNSCHEDULABLE, (_APART,))
-        if any(labels.get(key) == value for key, value in self._theirs):
-            return Status(Code.UNSCHEDULABLE, (_THEIRS,))
+        if any(
+            (term.key, labels.get(term.key)) in self._excluded
+            for term in self._pod.terms.anti_affinity
+        ):
+            return Status(Code.UNSCHEDULABLE, (_ANTI_AFFINITY,))
+        if any(labels.get(key) == value for key, value in self._excluded_by_others):
+            return Status(Code.UNSCHEDULABLE, (_EXISTING_ANTI_AFFINITY,))
         return SUCCESS
 
 
-def _weight(term: Term, demand: int) -> int:
-    """What a placed pod's term adds for each pod that it is about."""
-    return {Kind.NEAR: demand, Kind.WISH: term.weight, Kind.APART: 0}[term.kind]
+def _weight(term: Term, required: int) -> int:
+    """What an existing pod's term adds for each pod that it selects."""
+    return {
+        TermKind.AFFINITY: required,
+        TermKind.PREFERRED: term.weight,
+        TermKind.ANTI_AFFINITY: 0,
+    }[term.kind]
 
 
-def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot, demand: int) -> Count[_Place]:
-    """The wishes granted by being in each place."""
-    known, sums = snapshot.index.namespaces, Count[_Place]()
-    wishes = pod.terms.wishes
-    for node in snapshot.node_info_list if wishes else snapshot.have_pods_with_affinity:
+def _sums(pod: PodInfo, snapshot: NodeInfoSnapshot, required: int) -> Count[_Domain]:
+    """By domain, the sum of the weights of terms that hold there."""
+    known, sums = snapshot.index.namespaces, Count[_Domain]()
+    preferred = pod.terms.preferred
+    for node in snapshot.node_info_list if preferred else snapshot.have_pods_with_affinity:
         labels = _labels(node)
-        for other in node.pods if wishes else node.pods_with_affinity:
-            for term in wishes:
-                if term.key in labels and _about(term, other, known):
+        for other in node.pods if preferred else node.pods_with_affinity:
+            for term in preferred:
+                if term.key in labels and _selected(term, other, known):
                     sums[term.key, labels[term.key]] += term.weight
-            for term in other.terms.near + other.terms.wishes:
-                weight = _weight(term, demand)
-                if weight and term.key in labels and _about(term, pod, known):
+            for term in other.terms.affinity + other.terms.preferred:
+                weight = _weight(term, required)
+                if weight and term.key in labels and _selected(term, pod, known):
                     sums[term.key, labels[term.key]] += weight
     return sums
 
@@ -153,25 +163,25 @@ class InterPodAffinity:
     """
 
     def __init__(self, args: InterPodAffinityArgs) -> None:
-        self._demand = args.hard_pod_affinity_weight
+        self._required_weight = args.hard_pod_affinity_weight
         self._only_own = args.ignore_preferred_terms_of_existing_pods
 
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
-        """The terms of placed pods that are about this one."""
+        """The terms of existing pods that select this one."""
         return index.concerning(pod)
 
     def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
-        """Its own demands, and the refusals of placed pods."""
+        """Its own required terms, and anti-affinity of existing pods."""
         survey = _Survey(pod, snapshot)
         return survey.check if survey.needed else None
 
     def rank(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
     ) -> list[int] | None:
-        """Its own wishes, and those of placed pods; their demands are wishes once they are met."""
-        if self._only_own and not pod.terms.wishes:
+        """Its own preferred terms, and those of existing pods; their required affinity counts, too."""
+        if self._only_own and not pod.terms.preferred:
             return None
-        sums = _sums(pod, snapshot, self._demand)
+        sums = _sums(pod, snapshot, self._required_weight)
         if not sums:
             return None
         raw = []
@@ -187,36 +197,38 @@ class InterPodAffinity:
         """In the order of the survey."""
         index, terms = snapshot.index, pod.terms
         rules: list[Rule] = []
-        if terms.near:
-            together = index.counter(Query(tuple(term.selector for term in terms.near)))
-            group = [Domains(snapshot, together, term.key) for term in terms.near]
-            alone = _all_about(terms.near, pod, index.namespaces)
-            rules.extend(PodsInDomain(at, group, meets_itself=alone) for at in range(len(group)))
-        for term in terms.apart:
+        if terms.affinity:
+            together = index.counter(Query(tuple(term.selector for term in terms.affinity)))
+            group = [Domains(snapshot, together, term.key) for term in terms.affinity]
+            selects_itself = _selected_by_all(terms.affinity, pod, index.namespaces)
+            rules.extend(
+                PodsInDomain(at, group, selects_itself=selects_itself) for at in range(len(group))
+            )
+        for term in terms.anti_affinity:
             counter = index.counter(Query((term.selector,)))
-            rules.append(NoPodsInDomain(Domains(snapshot, counter, term.key), _APART))
+            rules.append(NoPodsInDomain(Domains(snapshot, counter, term.key), _ANTI_AFFINITY))
         for number in concerns:
-            theirs = index.term(number)
-            if theirs.kind is Kind.APART:
-                domains = Domains(snapshot, index.holders(number), theirs.key)
-                rules.append(NoPodsInDomain(domains, _THEIRS))
+            other = index.term(number)
+            if other.kind is TermKind.ANTI_AFFINITY:
+                domains = Domains(snapshot, index.holders(number), other.key)
+                rules.append(NoPodsInDomain(domains, _EXISTING_ANTI_AFFINITY))
         return rules
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Ranking | None:
-        """Its own wishes and theirs."""
-        if self._only_own and not pod.terms.wishes:
+        """As ``rank``."""
+        if self._only_own and not pod.terms.preferred:
             return None
         index = snapshot.index
         weighted = [
             (Domains(snapshot, index.counter(Query((term.selector,))), term.key), term.weight)
-            for term in pod.terms.wishes
+            for term in pod.terms.preferred
         ]
         for number in concerns:
-            theirs = index.term(number)
-            if weight := _weight(theirs, self._demand):
-                domains = Domains(snapshot, index.holders(number), theirs.key)
+            other = index.term(number)
+            if weight := _weight(other, self._required_weight):
+                domains = Domains(snapshot, index.holders(number), other.key)
                 weighted.append((domains, weight))
         return PreferredTerms(weighted) if weighted else None
 
@@ -229,35 +241,35 @@ class InterPodAffinity:
 
 def _signature(pod: PodInfo) -> Hashable:
     meta, terms = pod.pod.metadata, pod.terms
-    if not terms.near:
+    if not terms.affinity:
         return terms
     # Whether it may be the first depends on its labels, and by a selector on its namespace's.
     return terms, meta.namespace, frozenset(meta.labels.items())
 
 
-# --- what may help a pod that was turned down ----------------------------------------------------
+# --- queueing hints ------------------------------------------------------------------------------
 
 
-def _of_interest(pod: PodInfo, before: Object, after: Object) -> bool:
-    """A pod came, changed its labels, or went: did company arrive, or a reason to stay away leave?
+def _helped_by_pod(pod: PodInfo, before: Object, after: Object) -> bool:
+    """Whether a pod came that required affinity selects, or one went that anti-affinity selects.
 
-    Namespaces' labels are not at hand here, so a selector over namespaces counts as met.
+    The labels of namespaces are not known here, so a namespace selector counts as met.
     """
     came = after if isinstance(after, Pod) else None
     went = before if isinstance(before, Pod) else None
     terms = pod.terms
-    if came is not None and terms.near and _may_be_about(terms.near, came):
+    if came is not None and terms.affinity and _may_select(terms.affinity, came):
         return True
     if went is None:
         return False
-    if came is None and terms.near and _may_be_about(terms.near, went):
+    if came is None and terms.affinity and _may_select(terms.affinity, went):
         return True  # without it this pod may be the first
-    if any(_may_be_about((term,), went) for term in terms.apart):
+    if any(_may_select((term,), went) for term in terms.anti_affinity):
         return True
-    return any(_may_be_about((term,), pod.pod) for term in podaffinity.of_pod(went).apart)
+    return any(_may_select((term,), pod.pod) for term in podaffinity.of_pod(went).anti_affinity)
 
 
-def _may_be_about(terms: tuple[Term, ...], pod: Pod) -> bool:
+def _may_select(terms: tuple[Term, ...], pod: Pod) -> bool:
     meta = pod.metadata
     for term in terms:
         selector = term.selector
@@ -270,8 +282,8 @@ def _may_be_about(terms: tuple[Term, ...], pod: Pod) -> bool:
     return True
 
 
-def _moves_domains(pod: PodInfo, before: Object, after: Object) -> bool:
-    """A node came, or changed domain. Terms of others are not at hand, so any label may matter."""
+def _helped_by_node(pod: PodInfo, before: Object, after: Object) -> bool:
+    """A node came or changed its labels; terms of others are not known, so any label may matter."""
     if not (isinstance(before, Node) and isinstance(after, Node)):
         return True
     return before.metadata.labels != after.metadata.labels
@@ -289,10 +301,10 @@ def make(args: InterPodAffinityArgs) -> Plugin:
         signature=_signature,
         hints_differ=True,
         events=(
-            Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _of_interest),
+            Registration(ClusterEvent(Subject.ASSIGNED_POD, _POD), _helped_by_pod),
             Registration(ClusterEvent(Subject.UNSCHEDULED_POD, Action.POD_LABEL)),
             Registration(
-                ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), _moves_domains
+                ClusterEvent(Subject.NODE, Action.ADD | Action.NODE_LABEL), _helped_by_node
             ),
             Registration(ClusterEvent(Subject.NAMESPACE, Action.ADD | Action.UPDATE)),
         ),

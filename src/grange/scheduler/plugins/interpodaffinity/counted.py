@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from grange.placement.columns import Ids, Integers, Mask
-from grange.placement.podaffinity import Kind, PodSelector, Term
+from grange.placement.podaffinity import PodSelector, Term, TermKind
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import Refusals, Remedy, altered
 from grange.scheduler.framework import Points, Rule
@@ -51,11 +51,11 @@ class PodsInDomain:
     by_count = True
     resolvable = False
 
-    def __init__(self, at: int, group: Sequence[Domains], *, meets_itself: bool) -> None:
+    def __init__(self, at: int, group: Sequence[Domains], *, selects_itself: bool) -> None:
         self._domains = group[at]
         self.key = self._domains.key
         self._group = group
-        self._meets_itself = meets_itself
+        self._selects_itself = selects_itself
         self._first = False
 
     def refresh(self) -> list[int] | None:
@@ -67,7 +67,7 @@ class PodsInDomain:
             for domains in self._group:
                 domains.update()
                 total += domains.total
-        first = self._meets_itself and not total
+        first = self._selects_itself and not total
         if first is not self._first:
             self._first = first
             return None
@@ -130,13 +130,13 @@ class PodAffinityExplanation:
         snapshot, terms = refusals.snapshot, refusals.pod.terms
         table, index = snapshot.table, snapshot.index
         theirs = [index.term(number) for number in concerns]
-        own = [*terms.near, *terms.apart]
+        own = [*terms.affinity, *terms.anti_affinity]
         # In the order in which the plugin makes its rules.
         self._terms: list[tuple[Term, Rule, Ids, bool]] = [
             (term, rule, table.labels(rule.key).ids[table.all], at < len(own))
             for at, (term, rule) in enumerate(
                 zip(
-                    [*own, *(item for item in theirs if item.kind is Kind.APART)],
+                    [*own, *(item for item in theirs if item.kind is TermKind.ANTI_AFFINITY)],
                     rules,
                     strict=True,
                 )
@@ -157,7 +157,7 @@ class PodAffinityExplanation:
             pods = format_pods(term.selector)
             if not own:
                 found.append(f"{self._holder(term, row)} wants no such pod in its {term.key}")
-            elif term.kind is Kind.APART:
+            elif term.kind is TermKind.ANTI_AFFINITY:
                 found.append(f"wants no {pods} in its {term.key}: {self._met(term, row)}")
             elif domain < 0:
                 found.append(f"wants {pods} in its {term.key}: the node has no such label")
@@ -176,7 +176,7 @@ class PodAffinityExplanation:
             if not own:
                 return []  # that those pods end is found elsewhere
             pods = format_pods(term.selector)
-            if term.kind is Kind.APART:
+            if term.kind is TermKind.ANTI_AFFINITY:
                 given_up.append(term)
                 dropped[f"it gives up refusing {pods} in its {term.key}"] = None
             else:
@@ -202,7 +202,7 @@ class PodAffinityExplanation:
     def _holder(self, term: Term, row: int) -> str:
         entry = self._refusals.node(row)
         for info in entry.pods_with_required_anti_affinity:
-            if term in info.terms.apart:
+            if term in info.terms.anti_affinity:
                 return f"{info.pod.key}, there,"
         return "a pod on another node"
 
@@ -217,6 +217,6 @@ def format_pods(selector: PodSelector) -> str:
 
 def _without(info: PodInfo, terms: Collection[Term]) -> PodInfo:
     """The pod without these anti-affinity terms."""
-    left = tuple(term for term in info.terms.apart if term not in terms)
-    kept = msgspec.structs.replace(info.terms, apart=left)
+    left = tuple(term for term in info.terms.anti_affinity if term not in terms)
+    kept = msgspec.structs.replace(info.terms, anti_affinity=left)
     return altered(info, terms=kept, has_required_anti_affinity=bool(left))
