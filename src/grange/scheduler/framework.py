@@ -325,9 +325,7 @@ class Cluster(Protocol):
     ) -> Ranking | None:
         """The rank, kept current."""
 
-    def explain(
-        self, refusals: Refusals, rules: Sequence[Rule], concerns: tuple[int, ...]
-    ) -> PluginExplanation:
+    def explain(self, refusals: Refusals, rules: Sequence[Rule]) -> PluginExplanation:
         """Why these rules rule nodes out, and what would help."""
 
 

@@ -87,7 +87,7 @@ class Evaluation:
             refused &= self.valid
             if refused.any():
                 refusals = Refusals(pod, snapshot, refused)
-                self._refuse(name, plugin.explain(refusals, rules, concerns), refused)
+                self._refuse(name, plugin.explain(refusals, rules), refused)
 
     def _refuse(self, name: str, explanation: PluginExplanation, refused: Mask) -> None:
         self.feasible &= ~refused

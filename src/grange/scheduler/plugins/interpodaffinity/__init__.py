@@ -27,6 +27,8 @@ from grange.scheduler.framework import (
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.plugin_args import PluginArgs, configured, within
 from grange.scheduler.plugins.interpodaffinity.counted import (
+    ANTI_AFFINITY,
+    EXISTING_ANTI_AFFINITY,
     UNMET_AFFINITY,
     NoPodsInDomain,
     PodAffinityExplanation,
@@ -37,8 +39,6 @@ from grange.scheduler.podindex import PodIndex, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NAME = "InterPodAffinity"
-_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _Domain = tuple[str, str]  # a label key and its value
 
@@ -123,9 +123,9 @@ class _Survey:
             (term.key, labels.get(term.key)) in self._excluded
             for term in self._pod.terms.anti_affinity
         ):
-            return Status(Code.UNSCHEDULABLE, (_ANTI_AFFINITY,))
+            return Status(Code.UNSCHEDULABLE, (ANTI_AFFINITY,))
         if any(labels.get(key) == value for key, value in self._excluded_by_others):
-            return Status(Code.UNSCHEDULABLE, (_EXISTING_ANTI_AFFINITY,))
+            return Status(Code.UNSCHEDULABLE, (EXISTING_ANTI_AFFINITY,))
         return SUCCESS
 
 
@@ -195,23 +195,24 @@ class InterPodAffinity:
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Sequence[Rule]:
         """In the order of the survey."""
-        index, terms = snapshot.index, pod.terms
+        index, required = snapshot.index, pod.terms.affinity
         rules: list[Rule] = []
-        if terms.affinity:
-            together = index.counter(Query(tuple(term.selector for term in terms.affinity)))
-            group = [Domains(snapshot, together, term.key) for term in terms.affinity]
-            selects_itself = _selected_by_all(terms.affinity, pod, index.namespaces)
-            rules.extend(
-                PodsInDomain(at, group, selects_itself=selects_itself) for at in range(len(group))
-            )
-        for term in terms.anti_affinity:
+        if required:
+            counter = index.counter(Query(tuple(term.selector for term in required)))
+            group = [Domains(snapshot, counter, term.key) for term in required]
+            itself = _selected_by_all(required, pod, index.namespaces)
+            rules += [
+                PodsInDomain(group, term, at, selects_itself=itself)
+                for at, term in enumerate(required)
+            ]
+        for term in pod.terms.anti_affinity:
             counter = index.counter(Query((term.selector,)))
-            rules.append(NoPodsInDomain(Domains(snapshot, counter, term.key), _ANTI_AFFINITY))
+            rules.append(NoPodsInDomain(Domains(snapshot, counter, term.key), term, existing=False))
         for number in concerns:
-            other = index.term(number)
-            if other.kind is TermKind.ANTI_AFFINITY:
-                domains = Domains(snapshot, index.holders(number), other.key)
-                rules.append(NoPodsInDomain(domains, _EXISTING_ANTI_AFFINITY))
+            term = index.term(number)
+            if term.kind is TermKind.ANTI_AFFINITY:
+                domains = Domains(snapshot, index.holders(number), term.key)
+                rules.append(NoPodsInDomain(domains, term, existing=True))
         return rules
 
     def ranking(
@@ -232,11 +233,9 @@ class InterPodAffinity:
                 weighted.append((domains, weight))
         return PreferredTerms(weighted) if weighted else None
 
-    def explain(
-        self, refusals: Refusals, rules: Sequence[Rule], concerns: tuple[int, ...]
-    ) -> PluginExplanation:
+    def explain(self, refusals: Refusals, rules: Sequence[Rule]) -> PluginExplanation:
         """By term."""
-        return PodAffinityExplanation(refusals, rules, concerns)
+        return PodAffinityExplanation(refusals, rules)
 
 
 def _signature(pod: PodInfo) -> Hashable:

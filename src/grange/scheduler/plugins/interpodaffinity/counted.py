@@ -2,66 +2,74 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from grange.placement.columns import Ids, Integers, Mask
+from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import PodSelector, Term, TermKind
+from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import Refusals, Remedy, altered
 from grange.scheduler.framework import Points, Rule
 from grange.scheduler.nodeinfo import PodInfo
 
 UNMET_AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-class NoPodsInDomain:
-    """None of these pods in the domain."""
+class NoPodsInDomain(DomainRule):
+    """Anti-affinity: no pod that the term selects, or none that holds the term, in the domain.
 
-    by_count = True
-    resolvable = True
+    Args:
+        domains: counts those pods.
+        term: the term.
+        existing: it is a term of existing pods, which select this one.
+    """
 
-    def __init__(self, domains: Domains, reason: str) -> None:
-        self.key = domains.key
-        self._domains = domains
-        self._reason = reason
+    outside = True
 
-    def refresh(self) -> list[int] | None:
-        """Take in what changed."""
-        return self._domains.changes()
+    def __init__(self, domains: Domains, term: Term, *, existing: bool) -> None:
+        super().__init__(domains)
+        self.term, self.existing = term, existing
 
-    def verdicts(self) -> Mask:
-        """Where there are none; a node outside all domains is near nobody."""
-        verdicts: Mask = self._domains.counts == 0
-        return verdicts
-
-    def opens(self, domain: int) -> bool:
-        """The same for one."""
-        return not self._domains.count[domain]
+    def accepts(self, count: Any) -> Any:
+        """None of them."""
+        return count == 0
 
     def reason(self, *, missing: bool) -> str:
-        """The same for all."""
-        return self._reason
+        """By whose term it is."""
+        return EXISTING_ANTI_AFFINITY if self.existing else ANTI_AFFINITY
 
 
-class PodsInDomain:
-    """Some of these pods in the domain, unless the pod is the first of its kind."""
+class PodsInDomain(DomainRule):
+    """Affinity: some pod that all terms select in the domain, unless this one is the first of them.
 
-    by_count = True
+    Args:
+        group: counts those pods, for each of the terms.
+        term: the term.
+        at: which of the terms it is.
+        selects_itself: all terms select this pod.
+    """
+
     resolvable = False
+    existing = False
 
-    def __init__(self, at: int, group: Sequence[Domains], *, selects_itself: bool) -> None:
-        self._domains = group[at]
-        self.key = self._domains.key
+    def __init__(
+        self, group: Sequence[Domains], term: Term, at: int, *, selects_itself: bool
+    ) -> None:
+        super().__init__(group[at])
+        self.term = term
         self._group = group
         self._selects_itself = selects_itself
         self._first = False
 
     def refresh(self) -> list[int] | None:
         """Take in what changed."""
-        changed = self._domains.changes()
-        total = self._domains.total
+        changed = self.domains.changes()
+        total = self.domains.total
         if len(self._group) > 1:
             total = 0
             for domains in self._group:
@@ -73,25 +81,17 @@ class PodsInDomain:
             return None
         return changed
 
-    def verdicts(self) -> Mask:
-        """Where there are some; a node outside all domains is near nobody."""
-        if not self._first:
-            return self._domains.counts > 0
-        everywhere: Mask = np.ones(len(self._domains.counts), np.bool_)
-        everywhere[-1] = False
-        return everywhere
-
-    def opens(self, domain: int) -> bool:
-        """The same for one."""
-        return domain >= 0 if self._first else self._domains.count[domain] > 0
+    def accepts(self, count: Any) -> Any:
+        """Any of them, or no pod anywhere."""
+        return (count > 0) | self._first
 
     def reason(self, *, missing: bool) -> str:
-        """The same for all."""
+        """One for all terms."""
         return UNMET_AFFINITY
 
 
 class PreferredTerms:
-    """The sum of granted wishes, scaled between its least and its largest."""
+    """The sum of the weights of terms that hold, scaled between its least and its largest."""
 
     by_row = False
 
@@ -120,45 +120,30 @@ class PreferredTerms:
 # --- the explanation -----------------------------------------------------------------------------
 
 
-class PodAffinityExplanation:
-    """By term, of the pod and of pods on nodes."""
+class PodAffinityExplanation(DomainExplanation):
+    """By term, of the pod and of existing pods.
 
-    def __init__(
-        self, refusals: Refusals, rules: Sequence[Rule], concerns: tuple[int, ...]
-    ) -> None:
-        self._refusals = refusals
-        snapshot, terms = refusals.snapshot, refusals.pod.terms
-        table, index = snapshot.table, snapshot.index
-        theirs = [index.term(number) for number in concerns]
-        own = [*terms.affinity, *terms.anti_affinity]
-        # In the order in which the plugin makes its rules.
-        self._terms: list[tuple[Term, Rule, Ids, bool]] = [
-            (term, rule, table.labels(rule.key).ids[table.all], at < len(own))
-            for at, (term, rule) in enumerate(
-                zip(
-                    [*own, *(item for item in theirs if item.kind is TermKind.ANTI_AFFINITY)],
-                    rules,
-                    strict=True,
-                )
-            )
-        ]
-        self.lacks: Integers = np.zeros(len(refusals.refused), np.int64)
-        for _, rule, ids, _ in self._terms:
-            self.lacks += ~rule.verdicts()[ids] & refusals.refused
-        self.severity = refusals.no_severity()
+    Args:
+        refusals: where the plugin refuses.
+        rules: its rules.
+    """
+
+    def __init__(self, refusals: Refusals, rules: Sequence[Rule]) -> None:
+        super().__init__(refusals, rules)
+        self._rules = [rule for rule in rules if isinstance(rule, (NoPodsInDomain, PodsInDomain))]
 
     def missing(self, row: int) -> list[str]:
         """Each term that does not hold."""
         found = []
-        for term, rule, ids, own in self._terms:
-            domain = int(ids[row])
+        for rule, ids in zip(self._rules, self.ids, strict=True):
+            domain, term = int(ids[row]), rule.term
             if rule.opens(domain):
                 continue
             pods = format_pods(term.selector)
-            if not own:
+            if rule.existing:
                 found.append(f"{self._holder(term, row)} wants no such pod in its {term.key}")
             elif term.kind is TermKind.ANTI_AFFINITY:
-                found.append(f"wants no {pods} in its {term.key}: {self._met(term, row)}")
+                found.append(f"wants no {pods} in its {term.key}: {self._selected(term, row)}")
             elif domain < 0:
                 found.append(f"wants {pods} in its {term.key}: the node has no such label")
             else:
@@ -166,15 +151,16 @@ class PodAffinityExplanation:
         return found
 
     def changes(self, rows: Integers) -> list[Remedy]:
-        """Company comes; or the pod gives up refusing it."""
+        """Pods come that affinity selects, or the pod drops anti-affinity."""
         dropped: dict[str, None] = {}
-        wanted: dict[str, None] = {}
         given_up: list[Term] = []
-        for term, rule, ids, own in self._terms:
+        wanted: dict[str, None] = {}
+        for rule, ids in zip(self._rules, self.ids, strict=True):
             if rule.verdicts()[ids[rows]].all():
                 continue
-            if not own:
-                return []  # that those pods end is found elsewhere
+            if rule.existing:
+                return []  # the end of those pods is found elsewhere
+            term = rule.term
             pods = format_pods(term.selector)
             if term.kind is TermKind.ANTI_AFFINITY:
                 given_up.append(term)
@@ -184,23 +170,20 @@ class PodAffinityExplanation:
         if wanted and not dropped:
             return [Remedy(" and ".join(wanted), rows, 0.8, when=True)]
         if dropped and not wanted:
-            cost, change = 0.7 + 0.3 * len(dropped), partial(_without, terms=given_up)
-            return [Remedy(" and ".join(dropped), rows, cost, change=change)]
+            change = partial(_without, terms=given_up)
+            return [Remedy(" and ".join(dropped), rows, 0.7 + 0.3 * len(dropped), change=change)]
         return []
 
-    def _met(self, term: Term, row: int) -> str:
-        known = self._refusals.snapshot.index.namespaces
-
-        def met(info: PodInfo) -> bool:
+    def _selected(self, term: Term, row: int) -> str:
+        known = self.refusals.snapshot.index.namespaces
+        for info in self.refusals.node(row).pods:
             meta = info.pod.metadata
-            return term.selector.matches(meta.namespace, meta.labels, known)
-
-        entry = self._refusals.node(row)
-        other = next((info for info in entry.pods if met(info)), None)
-        return f"{other.pod.key} is there" if other is not None else "there are some on other nodes"
+            if term.selector.matches(meta.namespace, meta.labels, known):
+                return f"{info.pod.key} is there"
+        return "there are some on other nodes"
 
     def _holder(self, term: Term, row: int) -> str:
-        entry = self._refusals.node(row)
+        entry = self.refusals.node(row)
         for info in entry.pods_with_required_anti_affinity:
             if term in info.terms.anti_affinity:
                 return f"{info.pod.key}, there,"

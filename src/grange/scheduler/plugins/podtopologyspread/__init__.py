@@ -182,9 +182,7 @@ class PodTopologySpread:
         soft = _soft(pod)
         return PreferredSpread(pod, snapshot, soft) if soft else None
 
-    def explain(
-        self, refusals: Refusals, rules: Sequence[Rule], concerns: tuple[int, ...]
-    ) -> PluginExplanation:
+    def explain(self, refusals: Refusals, rules: Sequence[Rule]) -> PluginExplanation:
         """By constraint."""
         return SpreadExplanation(refusals, rules)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from grange.placement import kernels, spread
 from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, Constraint
+from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import Refusals, Remedy, altered
 from grange.scheduler.framework import Points, Rule
@@ -70,21 +72,21 @@ class EligibleDomains(Domains):
         return mask
 
 
-class MaxSkew:
+class MaxSkew(DomainRule):
     """No domain may exceed the emptiest one by more than the constraint allows.
 
+    Args:
+        domains: counts the matching pods.
+        constraint: what is allowed.
+
     Attributes:
-        constraint: what is asked.
-        domains: how many such pods there are in each domain.
-        least: how many in the emptiest one.
+        least: the count of the emptiest domain.
     """
 
     by_count = False
-    resolvable = True
 
-    def __init__(self, domains: EligibleDomains, constraint: Constraint) -> None:
-        self.key = constraint.key
-        self.domains = domains
+    def __init__(self, domains: Domains, constraint: Constraint) -> None:
+        super().__init__(domains)
         self.constraint = constraint
         self.least = 0
         self._most = 0
@@ -100,22 +102,12 @@ class MaxSkew:
             self._most = constraint.max_skew + self.least - constraint.of_itself
         return changed
 
-    def verdicts(self) -> Mask:
+    def accepts(self, count: Any) -> Any:
         """Where one more pod keeps the skew."""
-        verdicts: Mask = self.domains.counts <= self._most
-        verdicts[-1] = False
-        return verdicts
-
-    def opens(self, domain: int) -> bool:
-        """The same for one."""
-        return domain >= 0 and self.domains.count[domain] <= self._most
-
-    def count(self, domain: int) -> int:
-        """How many such pods there are in a domain."""
-        return int(self.domains.counts[domain])
+        return count <= self._most
 
     def reason(self, *, missing: bool) -> str:
-        """A node without the label cannot be helped by removing pods."""
+        """A node without the label does not accept the pod once pods are gone."""
         return MISSING if missing else SKEWED
 
 
@@ -187,29 +179,28 @@ def _scaled(raw: Integers, least: int, most: int) -> Integers:
 # --- the explanation -----------------------------------------------------------------------------
 
 
-class SpreadExplanation:
-    """By constraint, the skew and what would be allowed."""
+class SpreadExplanation(DomainExplanation):
+    """By constraint, the skew and what would be accepted.
+
+    Args:
+        refusals: where the plugin refuses.
+        rules: its rules.
+    """
 
     def __init__(self, refusals: Refusals, rules: Sequence[Rule]) -> None:
-        self._refusals = refusals
+        super().__init__(refusals, rules)
         self._rules = [rule for rule in rules if isinstance(rule, MaxSkew)]
-        table = refusals.snapshot.table
-        self._ids = [table.labels(rule.key).ids[table.all] for rule in self._rules]
-        self.lacks: Integers = np.zeros(len(refusals.refused), np.int64)
-        for rule, ids in zip(self._rules, self._ids, strict=True):
-            self.lacks += ~rule.verdicts()[ids] & refusals.refused
-        self.severity = refusals.no_severity()
 
     def missing(self, row: int) -> list[str]:
         """Each constraint that does not hold."""
         found = []
-        for rule, ids in zip(self._rules, self._ids, strict=True):
+        for rule, ids in zip(self._rules, self.ids, strict=True):
             domain, key = int(ids[row]), rule.key
             if domain < 0:
                 found.append(f"no label {key}, by which the pod is spread")
             elif not rule.opens(domain):
-                value = self._refusals.label(row, key)
-                have, least = rule.count(domain), rule.least
+                value = self.refusals.label(row, key)
+                have, least = int(rule.domains.counts[domain]), rule.least
                 found.append(
                     f"{key} {value} has {have} such pods, the emptiest domain {least}: "
                     f"maxSkew is {rule.constraint.max_skew}"
@@ -220,7 +211,7 @@ class SpreadExplanation:
         """Allow as much more as the nearest domain needs."""
         limits: dict[str, int] = {}
         left = rows
-        for rule, ids in zip(self._rules, self._ids, strict=True):
+        for rule, ids in zip(self._rules, self.ids, strict=True):
             mine = ids[left]
             inside = mine >= 0
             left, mine = left[inside], mine[inside]
