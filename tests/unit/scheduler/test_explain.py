@@ -14,7 +14,7 @@ from grange.base.clock import Clock
 from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import reference
-from grange.scheduler.explain import blocking_pods, changes
+from grange.scheduler.explain import changes
 from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord, AttemptResult
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
 from grange.scheduler.explain.explainer import Explainer
@@ -44,11 +44,11 @@ class Surveyed(World):
             for row in evaluation.nearest(5):
                 assert evaluation.missing(row), "a near node lacks something, in words"
             near = evaluation.nearest(32)
-            for blocking in blocking_pods.find(PROFILE, CycleState(), evaluation, near, 3):
+            for blocking in changes.find_blocking_pods(PROFILE, CycleState(), evaluation, near, 3):
                 with without_pod(self.snapshot, blocking.pod):
                     after = Evaluation(PROFILE, info, self.snapshot)
                     assert after.feasible[self.snapshot.table.rows[blocking.node]]
-            for clause in changes.found(PROFILE, CycleState(), evaluation):
+            for clause in changes.remedies(PROFILE, CycleState(), evaluation):
                 if clause.change is not None:
                     self.tried(clause.change(info), {names[row] for row in clause.rows})
         else:
@@ -140,7 +140,7 @@ def scene(clock: Clock) -> Scene:
     return Scene(clock)
 
 
-def told(answer: Explanation) -> list[str]:
+def shown(answer: Explanation) -> list[str]:
     """The changes that would help, as people read them."""
     return [f"{item.nodes}: {item.text}" for item in answer.changes]
 
@@ -153,7 +153,7 @@ async def test_too_much_cpu(scene: Scene) -> None:
     assert answer.state is State.UNSCHEDULABLE
     assert (answer.nodes, answer.feasible) == (3, 0)
     assert [(item.reason, item.nodes) for item in answer.reasons] == [("Insufficient cpu", 3)]
-    assert told(answer) == ["2: if cpu ≤ 4"]
+    assert shown(answer) == ["2: if cpu ≤ 4"]
     assert answer.changes[0].examples == ("b", "c")
     assert [item.name for item in answer.nearest] == ["b", "c", "a"]
     assert answer.nearest[0].missing == ("cpu: wants 8, the whole node has 4",)
@@ -169,7 +169,7 @@ async def test_a_little_less_or_one_pod_less(scene: Scene) -> None:
     scene.put("small", "a", requests={"cpu": "500m"})
     scene.put("other", "b", requests={"cpu": "3500m"}, priority=7)
     answer = scene.waits(builders.pod("new", requests={"cpu": "1"}))
-    assert told(answer) == [
+    assert shown(answer) == [
         "2: if cpu ≤ 0.5",
         "1: when pod default/small on a ends",
         "1: when pod default/other on b ends",
@@ -180,7 +180,7 @@ async def test_several_amounts_together(scene: Scene) -> None:
     scene.nodes("a", capacity={"cpu": "4", "memory": "8Gi", "pods": 10, "example.com/gpu": 1})
     requests = {"cpu": "5", "memory": "10Gi", "example.com/gpu": 2}
     answer = scene.waits(builders.pod("big", requests=requests))
-    assert told(answer) == ["1: if cpu ≤ 4 and memory ≤ 8Gi and example.com/gpu ≤ 1"]
+    assert shown(answer) == ["1: if cpu ≤ 4 and memory ≤ 8Gi and example.com/gpu ≤ 1"]
     assert len(answer.nearest[0].missing) == 3
 
 
@@ -189,7 +189,7 @@ async def test_no_more_pods(scene: Scene) -> None:
     scene.put("one", "a")
     answer = scene.waits(builders.pod("two"))
     assert answer.nearest[0].missing == ("no room for more than 1 pods",)
-    assert told(answer) == ["1: when pod default/one on a ends"]
+    assert shown(answer) == ["1: when pod default/one on a ends"]
 
 
 async def test_taints_are_named(scene: Scene) -> None:
@@ -201,7 +201,7 @@ async def test_taints_are_named(scene: Scene) -> None:
     scene.nodes("d", taints=[db, ill])
     scene.nodes("e", unschedulable=True)
     answer = scene.waits(builders.pod("new"))
-    assert told(answer) == [
+    assert shown(answer) == [
         "1: when they are uncordoned",
         "2: if it tolerates taint dedicated=db:NoSchedule",
         "1: when they are Ready again",
@@ -216,7 +216,7 @@ async def test_missing_labels_are_named(scene: Scene) -> None:
     scene.nodes("a", labels={"disk": "hdd"})
     scene.nodes("b", labels={"gpu": "yes"})
     answer = scene.waits(builders.pod("new", nodeSelector={"disk": "ssd", "gpu": "yes"}))
-    assert told(answer)[0] == "1: if its nodeSelector does without disk=ssd"
+    assert shown(answer)[0] == "1: if its nodeSelector does without disk=ssd"
     assert {item.name: item.missing for item in answer.nearest} == {
         "b": ("no label disk=ssd",),
         "a": ("disk is hdd, not ssd", "no label gpu=yes"),
@@ -228,7 +228,7 @@ async def test_required_terms(scene: Scene) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}]}
     must = {"nodeAffinity": {MUST: {"nodeSelectorTerms": [term]}}}
     answer = scene.waits(builders.pod("new", affinity=must))
-    assert told(answer) == ["1: if it drops its required node affinity"]
+    assert shown(answer) == ["1: if it drops its required node affinity"]
     assert answer.nearest[0].missing == ("not zone in (x, y)",)
 
 
@@ -237,7 +237,7 @@ async def test_host_ports(scene: Scene) -> None:
     scene.put("web", "a", host_ports=[80])
     answer = scene.waits(builders.pod("new", host_ports=[80]))
     assert answer.nearest[0].missing == ("host port 80/TCP is held by pod default/web",)
-    assert told(answer) == [
+    assert shown(answer) == [
         "1: when pod default/web on a ends",
         "1: if it does without host port 80/TCP",
     ]
@@ -254,7 +254,7 @@ async def test_company_that_is_refused(scene: Scene) -> None:
     for name, node in (("one", "a"), ("two", "b"), ("three", "b")):
         scene.put(name, node, labels={"app": "db"})
     answer = scene.waits(builders.pod("new", labels={"app": "db"}, affinity=apart(app="db")))
-    assert told(answer) == [
+    assert shown(answer) == [
         "1: when pod default/one on a ends",
         f"2: if it gives up refusing pods with app=db in its {HOST}",
     ]
@@ -268,7 +268,7 @@ async def test_refused_by_pods_that_are_there(scene: Scene) -> None:
     scene.put("lonely", "a", affinity=apart(app="web"))
     answer = scene.waits(builders.pod("new", labels={"app": "web"}))
     assert answer.nearest[0].missing == (f"default/lonely, there, wants no such pod in its {HOST}",)
-    assert told(answer) == ["1: when pod default/lonely on a ends"]
+    assert shown(answer) == ["1: when pod default/lonely on a ends"]
 
 
 async def test_company_that_is_missing(scene: Scene) -> None:
@@ -276,7 +276,7 @@ async def test_company_that_is_missing(scene: Scene) -> None:
     key = "topology.kubernetes.io/zone"
     term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "db"}}}
     answer = scene.waits(builders.pod("new", affinity={"podAffinity": {MUST: [term]}}))
-    assert told(answer) == [f"1: when one of the pods with app=db runs in their {key}"]
+    assert shown(answer) == [f"1: when one of the pods with app=db runs in their {key}"]
 
 
 async def test_skew_that_would_do_is_named(scene: Scene) -> None:
@@ -294,7 +294,7 @@ async def test_skew_that_would_do_is_named(scene: Scene) -> None:
     }
     pod = builders.pod("new", labels={"app": "web"}, topologySpreadConstraints=[spread])
     answer = scene.waits(pod)
-    assert told(answer) == [
+    assert shown(answer) == [
         "1: if it tolerates taint k:NoSchedule",
         f"1: if maxSkew over {key} ≥ 3",
     ]
@@ -325,8 +325,8 @@ async def test_a_selector_less_may_be_a_domain_more(scene: Scene) -> None:
     pod = builders.pod("new", nodeSelector={"disk": "ssd"}, requests={"cpu": "1"}, **even())
     answer = scene.waits(pod)
     assert answer.changes
-    assert "1: if its nodeSelector does without disk=ssd" not in told(answer)
-    assert "1: if cpu ≤ 0.1" in told(answer)
+    assert "1: if its nodeSelector does without disk=ssd" not in shown(answer)
+    assert "1: if cpu ≤ 0.1" in shown(answer)
 
 
 async def test_a_toleration_more_may_be_a_domain_more(scene: Scene) -> None:
@@ -338,14 +338,14 @@ async def test_a_toleration_more_may_be_a_domain_more(scene: Scene) -> None:
     scene.put("full", "b", requests={"cpu": "4"})
     pod = builders.pod("new", requests={"cpu": "1"}, **even(nodeTaintsPolicy="Honor"))
     answer = scene.waits(pod)
-    assert told(answer) == ["1: when pod default/full on b ends"]
+    assert shown(answer) == ["1: when pod default/full on b ends"]
 
 
 async def test_two_things_in_the_way_on_every_node(scene: Scene) -> None:
     """Then a change names both."""
     scene.nodes("a", taints=[{"key": "k", "effect": "NoSchedule"}])
     answer = scene.waits(builders.pod("new", requests={"cpu": "9"}))
-    assert told(answer) == ["1: if it tolerates taint k:NoSchedule and cpu ≤ 4"]
+    assert shown(answer) == ["1: if it tolerates taint k:NoSchedule and cpu ≤ 4"]
     assert len(answer.nearest[0].missing) == 2
 
 
@@ -545,5 +545,5 @@ async def test_work_is_bounded_however_many_pods_are_in_the_way(
     scene.cache.update_node_info_snapshot(scene.snapshot)
     monkeypatch.setattr(NodeInfo, "clone", counted)
     answer = scene.waits(builders.pod("new", affinity=apart(app="db")))
-    assert told(answer) == [f"40: if it gives up refusing pods with app=db in its {HOST}"]
+    assert shown(answer) == [f"40: if it gives up refusing pods with app=db in its {HOST}"]
     assert 0 < trials <= 256

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.scheduler.test_explain import Scene, told
+from tests.unit.scheduler.test_explain import Scene, shown
 from tests.unit.scheduler.world import World, world
 
 from grange.api.kinds import PODGROUP, QUEUE
@@ -71,4 +71,4 @@ async def test_a_gang_whose_end_would_do(clock: Clock) -> None:
     for number in range(2):
         scene.put(f"p{number}", "a", labels={GROUP_LABEL: "g"}, requests={"cpu": "1"})
     answer = scene.waits(builders.pod("new", requests={"cpu": "2"}))
-    assert told(answer) == ["1: when gang default/g ends"]
+    assert shown(answer) == ["1: when gang default/g ends"]

@@ -1,1 +1,1 @@
-"""Why a pod is where it is, or why it still waits: reasons kept, and reasons found on demand."""
+"""Why a pod waits or is on its node: attempts that are recorded, and an explanation on demand."""

@@ -1,8 +1,8 @@
-"""What became of the last attempts to place a pod: few for each pod, and few pods.
+"""The results of the last attempts to schedule a pod: few for each pod, and of few pods.
 
-A decision that ends as the one before it only lengthens that entry, so a pod that failed a thousand
-times for one reason takes the room of one. Pods that wait and pods that were placed are kept apart:
-a flood of placements must not push out what is known of those that still wait.
+Equal results in a row are one record, so that a pod that failed a thousand times for one reason has
+one. Waiting and scheduled pods are kept apart: many scheduled pods must not evict the records of those
+that wait.
 """
 
 from collections import OrderedDict, deque
@@ -16,11 +16,11 @@ from grange.scheduler.diagnosis import Diagnosis
 _EACH = 8
 _WAITING = 10_000
 _PLACED = 10_000
-_REASONS = 16  # of one rejection; a cluster may give a reason a node
+_REASONS = 16  # of one diagnosis; every node may have a reason of its own
 
 
 class AttemptResult(Enum):
-    """How an attempt ended."""
+    """The result of an attempt."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
@@ -28,15 +28,15 @@ class AttemptResult(Enum):
 
 
 class AttemptRecord(msgspec.Struct, gc=False):
-    """One attempt, or several in a row that ended alike.
+    """One attempt, or several in a row with equal results.
 
     Attributes:
-        result: how.
+        result: the result.
         first, last: when, monotonic seconds.
-        times: how many.
-        node: what was chosen.
+        times: the number of attempts.
+        node: the chosen node.
         score: its total; -1 when nothing was compared.
-        rejection: why nothing was.
+        rejection: why no node was chosen.
     """
 
     result: AttemptResult
@@ -49,11 +49,11 @@ class AttemptRecord(msgspec.Struct, gc=False):
 
 
 class AttemptHistory:
-    """The attempts of some pods, by UID; the oldest pods are forgotten first.
+    """The attempts of some pods, by UID; the oldest pods are dropped first.
 
     Args:
-        each: how many entries to keep of one pod.
-        waiting: how many pods without a node to remember.
+        each: how many records to keep of one pod.
+        waiting: how many pods without a node to keep.
         placed: how many pods with one.
     """
 
@@ -71,7 +71,7 @@ class AttemptHistory:
         return len(self._waiting) + len(self._placed)
 
     def of(self, uid: str) -> list[AttemptRecord]:
-        """What is known of a pod, the newest last."""
+        """The records of a pod, the newest last."""
         found = self._placed.get(uid)
         if found is None:
             return [*self._waiting.get(uid, ())]
@@ -79,10 +79,10 @@ class AttemptHistory:
         return [*(before or ()), placed]
 
     def scheduled(self, uid: str, node: str, score: int, now: float) -> None:
-        """The pod was given a node."""
+        """A node was chosen for the pod."""
         before = self._waiting.pop(uid, None)
         again = self._placed.pop(uid, None)
-        if again is not None:  # it was placed, lost its place, and is placed again
+        if again is not None:  # it was scheduled, forgotten, and is scheduled again
             before = before or again[1] or deque(maxlen=self._each)
             before.append(again[0])
         self._placed[uid] = (
@@ -93,7 +93,7 @@ class AttemptHistory:
             self._placed.popitem(last=False)
 
     def rejected(self, uid: str, rejection: Diagnosis, now: float) -> None:
-        """There was no node for it."""
+        """No node was feasible."""
         entries = self._waiting.get(uid)
         if entries is None:
             entries = self._waiting[uid] = deque(maxlen=self._each)

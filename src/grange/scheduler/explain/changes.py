@@ -1,33 +1,40 @@
-"""The cheapest changes after which a waiting pod would fit.
+"""The cheapest changes after which a node would accept a waiting pod.
 
-What a plugin says would help is what would satisfy that plugin, as things are; but a changed pod may
-change what others say: a pod that tolerates a taint may be spread over more domains. So a change of
-the pod is shown only after the changed pod was tried.
+A plugin's remedy satisfies that plugin in the present state; but a changed pod may change the verdicts
+of others: a pod that tolerates a taint may be spread over more domains. So a change of the pod is shown
+only after the changed pod was evaluated.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import islice
 
 import numpy as np
 
 from grange.api.explanation import Change
+from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.placement.columns import Integers, Mask
 from grange.scheduler import diagnosis
 from grange.scheduler.diagnosis import Diagnosis
-from grange.scheduler.explain import blocking_pods
+from grange.scheduler.dry_run import DryRun
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.nominations import apply_nominations
 from grange.scheduler.explanation import Remedy
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.plugins.noderesourcesfit.explanation import ResourcesExplanation
 
 _SHOWN = 5
 _EXAMPLES = 3
 _NEAR = 32
 _BLOCKING_PODS = 2
 _TRIED = 10
+_NODES_TRIED = 32
+_PODS_TRIED = 64  # of one node
+_DRY_RUNS = 256
+_RULES_COST = 16  # a dry run that changes counts of other nodes costs as much as so many others
 
 
 def cheapest(
@@ -35,29 +42,31 @@ def cheapest(
 ) -> tuple[Change, ...]:
     """What would help, the cheapest first.
 
-    First of what a single plugin demands; where no single demand is all that is in the way, the
-    demands on the nearest nodes together.
+    First the remedies of single plugins; where no node has a single plugin that refuses, those of the
+    nearest nodes together.
 
     Args:
         profile: the plugins.
         state: what PreFilter left for the pod.
-        evaluation: what the plugins say now.
+        evaluation: of the pod.
         nominated: the nominations that matter to the pod.
     """
-    return tuple(_change(evaluation, item) for item in found(profile, state, evaluation, nominated))
+    return tuple(
+        _change(evaluation, item) for item in remedies(profile, state, evaluation, nominated)
+    )
 
 
-def found(
+def remedies(
     profile: Profile, state: CycleState, evaluation: Evaluation, nominated: Nominated | None = None
 ) -> list[Remedy]:
-    """The same as remedies; the pod fits on all their rows once it is changed as they say."""
+    """The same before it is formatted; all their rows accept the pod after the change."""
     near = evaluation.nearest(_NEAR)
-    remedies = _single(evaluation)
-    remedies += [
+    single = _single(evaluation)
+    single += [
         Remedy(item.text, _row(evaluation, item.node), item.cost, when=True)
-        for item in blocking_pods.find(profile, state, evaluation, near, _BLOCKING_PODS)
+        for item in find_blocking_pods(profile, state, evaluation, near, _BLOCKING_PODS)
     ]
-    shown = _tried(profile, evaluation, nominated, remedies)
+    shown = _tried(profile, evaluation, nominated, single)
     return shown or _tried(profile, evaluation, nominated, _joint(evaluation, near))
 
 
@@ -65,10 +74,10 @@ def _tried(
     profile: Profile,
     evaluation: Evaluation,
     nominated: Nominated | None,
-    remedies: Iterable[Remedy],
+    candidates: Iterable[Remedy],
 ) -> list[Remedy]:
-    """The cheapest that hold; only so many are tried."""
-    ordered = sorted(remedies, key=lambda item: (item.cost, -len(item.rows)))
+    """The cheapest that prove right; only some are tried."""
+    ordered = sorted(candidates, key=lambda item: (item.cost, -len(item.rows)))
     shown: list[Remedy] = []
     for remedy in ordered[:_TRIED]:
         if len(shown) == _SHOWN:
@@ -84,7 +93,7 @@ def _tried(
 def _fits(
     profile: Profile, evaluation: Evaluation, nominated: Nominated | None, pod: PodInfo
 ) -> Mask:
-    """By row, whether a changed pod would fit."""
+    """By row, whether the node accepts a changed pod."""
     state, snapshot = CycleState(), evaluation.snapshot
     narrowed = diagnosis.pre_filter(profile, state, pod, snapshot)
     if isinstance(narrowed, Diagnosis):
@@ -118,7 +127,7 @@ def _single(evaluation: Evaluation) -> list[Remedy]:
 
 
 def _joint(evaluation: Evaluation, near: list[int]) -> list[Remedy]:
-    """Per near node, what each of its refusals needs; equal texts together."""
+    """Of each near node, a remedy of every plugin that refuses; equal texts together."""
     found: dict[str, Remedy] = {}
     for row in near:
         rows = np.array([row], np.int64)
@@ -147,7 +156,7 @@ def _joined(parts: list[Remedy], rows: Integers) -> Remedy:
     def change(pod: PodInfo) -> PodInfo:
         return reduce(lambda changed, step: step(changed), steps, pod)
 
-    alone = len(steps) == len(parts)  # nothing has to happen to the cluster as well
+    alone = len(steps) == len(parts)  # the cluster need not change
     when = all(item.when for item in parts)
     return Remedy(text, rows, cost, when=when, change=change if alone else None)
 
@@ -158,3 +167,99 @@ def _change(evaluation: Evaluation, remedy: Remedy) -> Change:
     examples = tuple(names[row] for row in remedy.rows[order[:_EXAMPLES]].tolist())
     word = "when" if remedy.when else "if"
     return Change(text=f"{word} {remedy.text}", nodes=len(remedy.rows), examples=examples)
+
+
+# --- pods whose end would help -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingPod:
+    """A pod whose end would make a node accept the waiting pod, or all pods of a gang there.
+
+    Attributes:
+        pod: that pod, or one of them.
+        node: its node.
+        gang: the gang; empty for a single pod.
+    """
+
+    pod: PodInfo
+    node: str
+    gang: str = ""
+
+    @property
+    def cost(self) -> float:
+        """Little for a terminating pod; more with a higher priority."""
+        if self.pod.pod.metadata.deletion_timestamp:
+            return 0.05
+        return 0.7 + min(max(self.pod.pod.spec.priority or 0, 0), 1_000_000) / 4_000_000
+
+    @property
+    def text(self) -> str:
+        """Completes "fits when …"."""
+        if self.gang:
+            return f"gang {self.gang} ends"
+        if self.pod.pod.metadata.deletion_timestamp:
+            return f"pod {self.pod.pod.key} on {self.node}, which is being deleted, has ended"
+        return f"pod {self.pod.pod.key} on {self.node} ends"
+
+
+def find_blocking_pods(
+    profile: Profile, state: CycleState, evaluation: Evaluation, near: Iterable[int], limit: int
+) -> list[BlockingPod]:
+    """Pods whose end alone would suffice, at most one a node, those of low priority first.
+
+    Only near nodes that nothing but pods blocks are tried, and only some of their pods: the answer
+    need not be complete to be useful, and it delays decisions.
+
+    Args:
+        profile: the plugins.
+        state: what PreFilter left for the waiting pod.
+        evaluation: of the waiting pod.
+        near: rows worth trying, the nearest first.
+        limit: how many to find.
+    """
+    dry_run = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
+    fit = evaluation.explanations.get("NodeResourcesFit")
+    budget, each = _DRY_RUNS, _RULES_COST if dry_run.rules else 1
+    found: list[BlockingPod] = []
+    for row in islice((row for row in near if not evaluation.fixed[row]), _NODES_TRIED):
+        entry = evaluation.snapshot.node_info_map[evaluation.snapshot.table.names[row]]
+        for gang, others in _candidates(entry):
+            if isinstance(fit, ResourcesExplanation) and not fit.covered(row, others):
+                continue  # known without a dry run
+            budget -= each * len(others)
+            if budget < 0:
+                break
+            with dry_run.on(entry) as what_if:
+                for other in others:
+                    what_if.remove(other)
+                helps = what_if.status().ok
+            if helps:
+                blocking = BlockingPod(others[0], entry.name, gang)
+                if not any(gang and item.gang == gang for item in found):
+                    found.append(blocking)
+                break
+    for _, rule in dry_run.rules:
+        rule.refresh()
+    found.sort(key=lambda item: item.cost)
+    return found[:limit]
+
+
+def _candidates(entry: NodeInfo) -> list[tuple[str, list[PodInfo]]]:
+    """Single pods (terminating ones, low priority, young ones first), then gangs."""
+    ordered = sorted(
+        entry.pods, key=lambda info: info.pod.metadata.creation_timestamp or "", reverse=True
+    )
+    ordered.sort(
+        key=lambda info: (
+            not info.pod.metadata.deletion_timestamp,
+            info.pod.spec.priority or 0,
+        )
+    )
+    gangs: dict[str, list[PodInfo]] = {}
+    for info in ordered:
+        meta = info.pod.metadata
+        if GROUP_LABEL in meta.labels:
+            gangs.setdefault(f"{meta.namespace}/{meta.labels[GROUP_LABEL]}", []).append(info)
+    several = [(name, found) for name, found in gangs.items() if len(found) > 1]
+    return [*(("", [info]) for info in ordered[:_PODS_TRIED]), *several]

@@ -1,8 +1,7 @@
-"""Every plugin's word on every node, for one pod: unlike a decision, it does not stop at the first no.
+"""All plugins on all nodes for one pod: unlike a decision, it goes on after the first refusal.
 
-Everything is done with the vectorised forms on the scheduler's own snapshot, between two decisions,
-and changes nothing that a decision depends on. ``without_pod`` takes a pod out of the snapshot for the
-length of a block and puts it back.
+It uses the vectorised forms on the scheduler's own snapshot, between two decisions, and changes
+nothing that a decision depends on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 
 class Evaluation:
-    """What the plugins of a profile say of all nodes.
+    """The verdicts of a profile's plugins on all nodes.
 
     Args:
         profile: the plugins.
@@ -30,11 +29,11 @@ class Evaluation:
 
     Attributes:
         valid: by row, whether there is a node.
-        feasible: by row, whether the pod may go there.
+        feasible: by row, whether the node accepts the pod.
         explanations: of the plugins that refuse any node, by name.
         rules: by plugin, its rules about other nodes.
-        fixed: by row, whether a plugin refuses whatever pods there are.
-        rejection: what a decision would say if no node were feasible.
+        fixed: by row, whether a plugin refuses whatever pods the node has.
+        rejection: what a decision would return if no node were feasible.
     """
 
     def __init__(self, profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
@@ -47,11 +46,11 @@ class Evaluation:
         self.rules: dict[str, tuple[Rule, ...]] = {}
         self._tally = Tally()
         self._left: Integers = np.flatnonzero(self.valid)
-        self._ask_filters()
-        self._ask_about_others()
+        self._evaluate_filters()
+        self._evaluate_rules()
         self.rejection: Diagnosis = self._tally.rejection(snapshot.num_nodes)
 
-    def _ask_filters(self) -> None:
+    def _evaluate_filters(self) -> None:
         table, pod = self.snapshot.table, self.pod
         for name, plugin in self._profile.filters:
             if not plugin.applies(pod):
@@ -67,7 +66,7 @@ class Evaluation:
                 self.fixed |= refused
             self._refuse(name, plugin.explain(Refusals(pod, self.snapshot, refused)), refused)
 
-    def _ask_about_others(self) -> None:
+    def _evaluate_rules(self) -> None:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
         for name, plugin, _ in self._profile.cluster:
             concerns = plugin.concerns(pod, snapshot.index)
@@ -93,35 +92,35 @@ class Evaluation:
         self.feasible &= ~refused
         self.explanations[name] = explanation
 
-    def take(self, name: str, demand: PluginExplanation, found: Sequence[Status]) -> None:
-        """One more demand, on nodes that would do otherwise.
+    def refuse(self, name: str, explanation: PluginExplanation, found: Sequence[Status]) -> None:
+        """Refuse nodes that all plugins accept.
 
         Args:
-            name: of the demand.
-            demand: what it is.
-            found: of each node that it refuses, how a plugin says so.
+            name: of the explanation.
+            explanation: why.
+            found: the plugin's answer for each of these nodes.
         """
         if not found:
             return
-        self.explanations[name] = demand
-        self.feasible &= demand.lacks == 0
+        self.explanations[name] = explanation
+        self.feasible &= explanation.lacks == 0
         for status in found:
             self._tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
         self.rejection = self._tally.rejection(self.snapshot.num_nodes)
 
     def lacks(self) -> Integers:
-        """By row, how many things are in the way."""
+        """By row, the number of obstacles."""
         total: Integers = np.zeros(len(self.valid), np.int64)
         for item in self.explanations.values():
             total += item.lacks
         return total
 
     def nearest(self, limit: int) -> list[int]:
-        """The rows with the least in the way, the nearest first; none that is feasible."""
+        """The refused rows with the fewest obstacles, the nearest first."""
         lacks = self.lacks()
         rows = np.flatnonzero(self.valid & ~self.feasible)
         if len(rows) > limit:
-            # Only those that can be among the first are worth sorting by how far off they are.
+            # Only those that can be among the first are sorted by severity.
             bound = np.partition(lacks[rows], limit - 1)[limit - 1]
             rows = rows[lacks[rows] <= bound]
         severity = np.zeros(len(rows), np.float64)
@@ -132,7 +131,7 @@ class Evaluation:
         return nearest
 
     def missing(self, row: int) -> list[str]:
-        """What is in the way at a node."""
+        """The obstacles on a node."""
         return [
             obstacle
             for item in self.explanations.values()
@@ -162,10 +161,10 @@ class Evaluation:
 
 @contextmanager
 def without_pod(snapshot: NodeInfoSnapshot, info: PodInfo) -> Iterator[None]:
-    """Without one of the placed pods; synchronous, so that nobody else sees it.
+    """Take an assumed or bound pod out of the snapshot for a block, which must not await.
 
     Args:
-        snapshot: what it is taken out of.
+        snapshot: the snapshot.
         info: the pod, with its node.
     """
     snapshot.take_out(info)

@@ -1,6 +1,6 @@
-"""Why a pod is where it is, or why it still waits: the scheduler's own answer, found on demand.
+"""Explains on demand why a pod waits or is on its node.
 
-It looks at what the scheduler looks at, between two of its decisions, and decides nothing.
+It reads the scheduler's own state between two decisions and decides nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,20 +55,20 @@ _WAITS: Mapping[Pool, str] = {
 
 
 class Explainer:
-    """Answers for the pods of one scheduler.
+    """Explains the pods of one scheduler.
 
     Args:
         profiles: the plugins, by ``schedulerName``.
         cache: the state of the cluster.
         queue: the pods that wait.
         snapshot: the scheduler's own.
-        history: what became of attempts.
-        clock: to tell times.
-        nominator: who was promised room where.
-        waits_for: what a pod waits for that no plugin knows of, in words; empty for nothing.
+        history: recorded attempts.
+        clock: for timestamps.
+        nominator: which pods are nominated to which nodes.
+        waits_for: a text about what a pod waits for that no plugin knows of; empty for nothing.
     """
 
-    def __init__(  # noqa: PLR0913  all that it looks at
+    def __init__(  # noqa: PLR0913  all that it reads
         self,
         profiles: Callable[[str], Profile | None],
         cache: Cache,
@@ -99,7 +99,7 @@ class Explainer:
             None for a pod that is not this scheduler's.
 
         Raises:
-            SnapshotInconsistent: the scheduler's books are being put right; ask again.
+            SnapshotInconsistent: the snapshot is being repaired; retry.
         """
         profile = self._profiles(pod.spec.scheduler_name)
         if profile is None:
@@ -118,7 +118,7 @@ class Explainer:
             return replace(answer, state=State.FINISHED, summary=summary, node=pod.spec.node_name)
         known = self._cache.info(meta.uid)
         if known is not None and known.pod.spec.node_name:
-            return self._of_placed(answer, profile, pod, known)
+            return self._explain_placed(answer, profile, pod, known)
         if pod.spec.node_name:
             summary = f"is on {pod.spec.node_name}; the scheduler has not heard of that yet"
             return replace(answer, state=State.PLACED, summary=summary, node=pod.spec.node_name)
@@ -132,11 +132,11 @@ class Explainer:
             return replace(
                 answer, state=State.UNSEEN, summary=summary, hint="ask again in a moment"
             )
-        return self._of_waiting(answer, profile, queued)
+        return self._explain_waiting(answer, profile, queued)
 
     # --- placed ------------------------------------------------------------------------------
 
-    def _of_placed(
+    def _explain_placed(
         self, answer: Explanation, profile: Profile, pod: Pod, known: PodInfo
     ) -> Explanation:
         node = known.pod.spec.node_name
@@ -152,9 +152,8 @@ class Explainer:
         if entry is None or all(item.uid != known.uid for item in entry.pods):
             return answer
         with without_pod(self._snapshot, known):
-            evaluation = Evaluation(
-                profile, known.on(""), self._snapshot
-            )  # as it was when it waited
+            as_waiting = known.on("")
+            evaluation = Evaluation(profile, as_waiting, self._snapshot)
             row = self._snapshot.table.rows[node]
             feasible = int(np.count_nonzero(evaluation.feasible))
             if evaluation.feasible[row]:
@@ -190,10 +189,12 @@ class Explainer:
 
     # --- waiting -----------------------------------------------------------------------------
 
-    def _of_waiting(self, answer: Explanation, profile: Profile, queued: QueuedPod) -> Explanation:
+    def _explain_waiting(
+        self, answer: Explanation, profile: Profile, queued: QueuedPod
+    ) -> Explanation:
         answer = replace(answer, waiting_since=self._when(queued.first_queued))
         if queued.gate:
-            return self._of_gated(answer, profile, queued)
+            return self._explain_gated(answer, profile, queued)
         due = self._queue.due(queued)
         if due is not None:
             answer = replace(answer, until=self._when(due))
@@ -210,14 +211,16 @@ class Explainer:
         state = CycleState()
         stopped = diagnosis.pre_filter(profile, state, queued.info, self._snapshot)
         if isinstance(stopped, Diagnosis):
-            return self._of_stopped(answer, profile, stopped)
-        answer = self._of_surveyed(answer, profile, state, queued.info)
+            return self._explain_pre_filter(answer, profile, stopped)
+        answer = self._explain_nodes(answer, profile, state, queued.info)
         if together and answer.feasible:
-            # It would fit alone, and alone it does not go.
+            # A node would accept it alone, but its gang is scheduled together.
             return replace(answer, choice=None)
         return answer
 
-    def _of_gated(self, answer: Explanation, profile: Profile, queued: QueuedPod) -> Explanation:
+    def _explain_gated(
+        self, answer: Explanation, profile: Profile, queued: QueuedPod
+    ) -> Explanation:
         gates = [gate.get("name", "") for gate in queued.info.pod.spec.scheduling_gates]
         plugin = next((item for name, item in profile.pre_enqueue if name == queued.gate), None)
         reasons = plugin.pre_enqueue(queued.info).reasons if plugin is not None else ()
@@ -230,7 +233,9 @@ class Explainer:
             hint = ""
         return replace(answer, state=State.GATED, summary=summary, hint=hint)
 
-    def _of_stopped(self, answer: Explanation, profile: Profile, stopped: Diagnosis) -> Explanation:
+    def _explain_pre_filter(
+        self, answer: Explanation, profile: Profile, stopped: Diagnosis
+    ) -> Explanation:
         if not stopped.num_nodes:
             hint = "start an agent, or add a node"
             return replace(answer, summary=f"{answer.summary}: there are no nodes", hint=hint)
@@ -239,7 +244,7 @@ class Explainer:
         hint = next((item for item in advice if item), "")
         return replace(answer, reasons=(reason,), hint=hint)
 
-    def _of_surveyed(
+    def _explain_nodes(
         self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
     ) -> Explanation:
         evaluation = Evaluation(profile, info, self._snapshot)
@@ -259,7 +264,7 @@ class Explainer:
         helps = changes.cheapest(profile, state, evaluation, nominated)
         return replace(answer, nearest=nearest, changes=helps)
 
-    # --- words -------------------------------------------------------------------------------
+    # --- times and attempts ------------------------------------------------------------------
 
     def _when(self, monotonic: float) -> str:
         at: datetime = self._clock.now() + timedelta(seconds=monotonic - self._clock.monotonic())

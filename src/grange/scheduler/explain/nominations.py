@@ -1,4 +1,4 @@
-"""Room that is promised: pods that were nominated to a node and have not come yet."""
+"""Nominated pods: resources of a node that are kept for pods which preempted others there."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from grange.scheduler.nominator import Nominated
 NAME = "nominations"
 
 
-class Nominations:
-    """The pod must fit beside those that are nominated, too.
+class NominationExplanation:
+    """Explains nodes that refuse the pod only together with the pods nominated to them.
 
     Args:
-        evaluation: of all else; what is refused here is taken into account there.
+        evaluation: of the plugins.
         nominated: the nominations that matter to the pod.
     """
 
@@ -27,35 +27,35 @@ class Nominations:
         self.severity: Amounts = np.zeros(len(evaluation.valid), np.float64)
 
     def missing(self, row: int) -> list[str]:
-        """For whom the room is."""
+        """The nominated pods."""
         pods = ", ".join(str(info.pod.key) for info in self._pods(self._names[row]))
         return [f"room is kept for {pods}"]
 
     def changes(self, rows: Integers) -> list[Remedy]:
-        """Nothing that others should do."""
+        """Nothing is to be changed: the nominated pods come first."""
         return []
 
 
 def apply_nominations(
     profile: Profile, state: CycleState, evaluation: Evaluation, nominated: Nominated | None
 ) -> None:
-    """Take nominations into account: only nodes that would do otherwise are looked at."""
+    """Refuse the feasible nodes that do not accept the pod together with their nominated pods."""
     if nominated is None:
         return
-    demand, table = Nominations(evaluation, nominated), evaluation.snapshot.table
-    trial = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
+    explanation, table = NominationExplanation(evaluation, nominated), evaluation.snapshot.table
+    dry_run = DryRun(profile, state, evaluation.pod, evaluation.snapshot)
     found: list[Status] = []
     refused: Mask = np.zeros(len(evaluation.valid), np.bool_)
     for name in nominated.level:
         row, pods = table.rows.get(name), nominated.on(name)
         if row is None or not pods or not evaluation.feasible[row]:
             continue
-        with trial.on(evaluation.snapshot.node_info_map[name]) as what_if:
+        with dry_run.on(evaluation.snapshot.node_info_map[name]) as what_if:
             status = what_if.status(pods)
         if not status.ok:
             refused[row] = True
             found.append(status)
-    for _, rule in trial.rules:
+    for _, rule in dry_run.rules:
         rule.refresh()
-    demand.lacks = refused.astype(np.int64)
-    evaluation.take(NAME, demand, found)
+    explanation.lacks = refused.astype(np.int64)
+    evaluation.refuse(NAME, explanation, found)
