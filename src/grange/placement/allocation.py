@@ -67,7 +67,7 @@ def _rows(name: str, table: NodeTable, rows: Rows, *, nonzero: bool) -> tuple[In
 
 
 def _counts(name: str, wanted: int) -> bool:
-    """An extended resource that the pod does not ask for says nothing about where it belongs."""
+    """An extended resource that the pod does not ask for does not count."""
     return wanted > 0 or not is_scalar(name)
 
 

@@ -6,7 +6,7 @@ asks about; sets of taints are interned, since nodes share few. A row is *valid*
 it; the other arrays mean nothing in an invalid row.
 
 What pods use changes with every placement, and most placements are followed by no look at all rows.
-So the rows whose usage changed are noted, and their columns are written when somebody reads one.
+So the rows whose usage changed are noted, and their columns are written when one is read.
 """
 
 from collections.abc import Mapping
@@ -103,7 +103,7 @@ class NodeTable:
         self._row_labels: list[Mapping[str, str]] = []
         self._row_totals: list[Resources] = []
         self._row_usage: list[Usage] = []
-        self._left: Integers | None = None  # of each device, by row; kept once somebody asks
+        self._left: Integers | None = None  # of each device, by row; kept from the first read on
         self._stale: dict[int, None] = {}  # rows where that may be wrong
         self._free: list[int] = []
         self._unwritten: dict[int, None] = {}
@@ -188,7 +188,7 @@ class NodeTable:
     # --- writing -----------------------------------------------------------------------------
 
     def put_node(self, node: Node, allocatable: Resources) -> int:
-        """Write what the node object says into its row, a new one for a new name.
+        """Write the node object into its row, a new one for a new name.
 
         Returns:
             The row.
@@ -314,7 +314,7 @@ class NodeTable:
     # --- reading -----------------------------------------------------------------------------
 
     def labels(self, key: str) -> LabelColumn:
-        """The column of a label key, built now if nobody asked before."""
+        """The column of a label key, built at the first call."""
         column = self._labels.get(key)
         if column is None:
             column = self._labels[key] = self._build_labels(key)

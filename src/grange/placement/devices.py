@@ -4,7 +4,7 @@ A node offers ``grange.dev/gpu-milli``: a thousand for each of its devices. A po
 than a thousand is a share of one device, a multiple of a thousand is so many whole devices, and
 nothing else is possible, as a share never spans two devices. Which devices a pod holds is written in
 its annotation ``grange.dev/gpu-devices`` (``0`` or ``0,3``) when it is bound. Pods that were bound
-without one count for the node's total, but nobody knows on which device.
+without one count for the node's total, but on an unknown device.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 Loads are immutable values, and most nodes of a cluster have one of few: they are alike and hold alike
 pods. Equal loads are therefore one object (as long as the register has room), which remembers what it
-becomes with one pod more or less. Charging a pod is then a look-up, and whoever has judged a load need not
-judge it again for the next node. Nothing relies on the sharing for its results.
+becomes with one pod more or less. Charging a pod is then a look-up, and what is known of a load
+holds for the next node that has it. Nothing relies on the sharing for its results.
 """
 
 from collections.abc import Hashable, Sequence
@@ -32,7 +32,7 @@ class Load:
     def __init__(self, allocatable: Resources, usage: Usage) -> None:
         self.allocatable = allocatable
         self.usage = usage
-        # By the request's identity; the request is kept, so that nobody else gets its number.
+        # By the request's identity; the request is kept, so that its number is not used again.
         self._after: dict[int, tuple[Request, Load]] = {}
         self._before: dict[int, tuple[Request, Load]] = {}
 

@@ -28,7 +28,7 @@ class HostPort(NamedTuple):
 
 
 Holding = HostPort | Disk
-"""What a pod holds of its node besides amounts."""
+"""What a pod holds of its node, apart from amounts."""
 UsedPorts = Mapping[Holding, int]
 NO_PORTS: UsedPorts = MappingProxyType({})
 

@@ -1,7 +1,7 @@
 """One pod against one node, in plain integers: the rules that every kernel must equal.
 
 The formulas are those of kube-scheduler. Integer scores truncate. The formulas of scores over
-resources are in ``allocation``, each beside its vectorised form.
+resources are in ``allocation``, each with its vectorised form.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def insufficient(name: str) -> str:
 
 
 def fits(request: Request, allocatable: Resources, usage: Usage) -> bool:
-    """Whether the pod fits beside what the node holds: ``fit_reasons`` is empty."""
+    """Whether the pod fits on the node with its pods: ``fit_reasons`` is empty."""
     need = request.resources
     if usage.pods >= allocatable.pods:
         return False

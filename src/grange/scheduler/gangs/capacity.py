@@ -66,7 +66,7 @@ def copies(table: NodeTable, need: Resources, *, empty: bool = False) -> Integer
     for name, amount in asked_amounts(need):
         total, used = table.amounts(name, rows)
         if is_scalar(name) and not total.any():
-            continue  # nobody offers it: missing, or not counted at all; the filters know
+            continue  # no node offers it: missing, or not counted at all, which the filters decide
         fitting = np.minimum(fitting, (total if empty else total - used) // amount)
     return np.maximum(fitting, 0)
 

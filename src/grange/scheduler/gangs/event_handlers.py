@@ -1,4 +1,4 @@
-"""What the informers, the binders and the clock say about gangs and queues, and whom it wakes."""
+"""Events of informers, binders and the clock that concern gangs and queues, and which pods they activate."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,18 +17,18 @@ from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
 
 Changed = Callable[[Gang | str], None]
-"""Told of a gang, or of a queue by its name, whose status may be different."""
+"""Called with a gang, or a queue by its name, whose status may be different."""
 
 
 class GangEventHandlers:
-    """Keeps book, quotas and line up to date.
+    """Keeps groups, quotas and the wait line up to date.
 
     Args:
-        book: who belongs to which group.
+        groups: which pods belong to which group.
         quotas: what each queue uses.
-        line: who waits.
+        line: the gangs and pods that wait.
         queue: the pods that wait.
-        changed: told of every gang and queue whose status may be different.
+        changed: called with every gang and queue whose status may be different.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class GangEventHandlers:
     # --- objects -----------------------------------------------------------------------------
 
     def update_group(self, group: PodGroup, now: float) -> None:
-        """A group appeared or changed."""
+        """Add or update a group."""
         gang = self._groups.get(group.key)
         before = None if gang is None else gang.group
         gang = self._groups.update_group(group)
@@ -63,7 +63,7 @@ class GangEventHandlers:
         self._wake(gang, now)
 
     def delete_group(self, group: PodGroup, now: float) -> None:
-        """A group is gone; its pods wait for it to come back."""
+        """Remove a group; its pods wait until it is created again."""
         gang = self._groups.get(group.key)
         if gang is not None:
             self.stop_waiting(gang, now)
@@ -71,7 +71,7 @@ class GangEventHandlers:
             self._wake(gang, now)
 
     def update_queue(self, queue: Queue) -> None:
-        """A queue appeared or changed.
+        """Add or update a queue.
 
         Raises:
             QuantityError: an amount is no quantity; nothing was changed.
@@ -81,13 +81,13 @@ class GangEventHandlers:
         self._changed(queue.metadata.name)
 
     def delete_queue(self, queue: Queue) -> None:
-        """A queue is gone: nobody is admitted to it any more."""
+        """Remove a queue: no pod is admitted to it any more."""
         if self._quotas.known(queue.metadata.name):
             self._quotas.grant(queue.metadata.name, None)
             self._line.grants_changed()
 
     def update_pod(self, pod: Pod, now: float) -> None:
-        """A pod appeared or changed."""
+        """Add or update a pod."""
         left = self._groups.move_pod(pod)
         gang = self._groups.update_pod(pod)
         if left is not None:
@@ -105,12 +105,12 @@ class GangEventHandlers:
             if gang.waiting_since is not None and (
                 gang.started or not gang.counts[MemberState.WAITING]
             ):
-                self.stop_waiting(gang, now)  # somebody else placed it
+                self.stop_waiting(gang, now)  # bound by another
             if not pod.spec.node_name and gang.reason and gang.num_present == gang.min_member:
                 self._wake(gang, now)
 
     def delete_pod(self, pod: Pod, now: float) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         self._quotas.release(pod.metadata.uid)
         self._line.remove_pod(pod.metadata.uid)
         gang = self._groups.delete_pod(pod)
@@ -118,7 +118,7 @@ class GangEventHandlers:
             self._one_less(gang, now)
 
     def transform_node(self, node: Node) -> Node:
-        """The node as the cache is to have it: tainted while it is kept for a gang."""
+        """The node as the cache is to have it: tainted while it is reserved for a gang."""
         kept = self._line.reservation
         entry = kept.cache.node_info(node.metadata.name)
         before = None if entry is None else entry.node
@@ -127,14 +127,14 @@ class GangEventHandlers:
         return reserved(node, kept.owner) if node.metadata.name in kept.nodes else node
 
     def clear(self) -> None:
-        """Forget all pods, to be told of them anew."""
+        """Forget all pods, before they are all added again."""
         self._groups.clear()
         self._quotas.clear()
 
     # --- nodes given and taken back ----------------------------------------------------------
 
     def assume_pod(self, pod: Pod) -> str:
-        """The pod was given a node; the queue that it counts against."""
+        """Count a pod that is assumed on a node; return the queue that it counts against."""
         gang = self._groups.assume_pod(pod)
         queue = self._queue_of(pod, gang)
         if queue:
@@ -144,14 +144,14 @@ class GangEventHandlers:
         return queue
 
     def forget_pod(self, pod: Pod) -> None:
-        """Its node was taken from it again."""
+        """Stop counting an assumed pod that is forgotten."""
         self._quotas.release(pod.metadata.uid)
         gang = self._groups.forget_pod(pod)
         if gang is not None:
             self._changed(gang)
 
     def bind_failed(self, pod: Pod, tried: QueuedPod, now: float) -> None:
-        """A member's binding failed for good and it is queued again: the first time it goes first.
+        """Activate a member whose binding failed for good, the first time.
 
         The rest of its gang is bound or being bound and waits for it.
         """
@@ -160,7 +160,7 @@ class GangEventHandlers:
             self._queue.activate([pod.metadata.uid], now)
 
     def stop_waiting(self, gang: Gang, now: float) -> None:
-        """The gang was placed, or cannot be tried any more."""
+        """Remove a gang from the line: it was placed, or cannot be tried any more."""
         self._line.remove(gang, now)
         gang.waiting_since = None
         gang.reason = gang.message = ""
@@ -171,7 +171,7 @@ class GangEventHandlers:
     # --- time --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Let gangs whose time is over make way, and wake those for whom there may be quota."""
+        """Put gangs whose timeout is over last, and activate pods for which there may be quota."""
         for gang in self._in_line():
             deadline = _deadline(gang)
             if deadline is not None and deadline <= now:
@@ -194,7 +194,7 @@ class GangEventHandlers:
     # --- inside ------------------------------------------------------------------------------
 
     def _leaves_line(self, pod: Pod, gang: Gang | None, now: float) -> None:
-        """A pod that waited by itself for quota: it may have a node, end, or wait elsewhere."""
+        """A pod that waited by itself for quota may have a node, have ended, or wait elsewhere."""
         uid, meta = pod.metadata.uid, pod.metadata
         known = self._line.pods.get(uid)
         if known is None:
@@ -207,7 +207,7 @@ class GangEventHandlers:
                 self._queue.activate([uid], now)
 
     def _left(self, left: Gang, pod: Pod, gang: Gang | None, now: float) -> None:
-        """The pod's label changed: it goes with others now, or by itself."""
+        """The pod's label changed: it belongs to another gang now, or to none."""
         uid = pod.metadata.uid
         queue, _ = self._quotas.charge_of(uid)
         if queue and queue != self._queue_of(pod, gang):
@@ -228,7 +228,7 @@ class GangEventHandlers:
         return [*line.for_nodes.values(), *(gang for gang, _, _ in line.for_quota.values())]
 
     def _admit(self, freed: Sequence[str], now: float) -> None:
-        """Wake who waits for quota of these queues and their cohorts, in order."""
+        """Activate pods that wait for quota of these queues and their cohorts, in order."""
         queues = dict.fromkeys(peer for queue in freed for peer in self._quotas.peers(queue))
         waiting = [item for item in self._line.for_quota.values() if item[1] in queues]
         for gang, _, _ in sorted(waiting, key=lambda item: item[0].rank):
@@ -248,7 +248,7 @@ class GangEventHandlers:
         self._queue.activate(calls, now)
 
     def _wake(self, gang: Gang, now: float) -> None:
-        """Have one of its members tried, who stands for all; each by itself once it is started."""
+        """Activate one of its members, which stands for all; each by itself once it is started."""
         waiting = [pod.metadata.uid for pod in gang.waiting()]
         waiting = [uid for uid in waiting if (found := self._queue.find(uid)) and not found.gate]
         self._queue.activate(waiting if gang.started else waiting[:1], now)

@@ -1,6 +1,6 @@
-"""Who belongs to which group, and how far each member is.
+"""Which pods belong to which group, and the state of each member.
 
-Fed by the informers and by the scheduling loop; says what it knows and decides nothing.
+Fed by the informers and by the scheduling loop; decides nothing.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _HELD = (GROUP_SCHEDULED, GROUP_RUNNING)
 
 
 class MemberState(Enum):
-    """How far a member is."""
+    """The state of a member."""
 
     WAITING = "waiting"
     ASSUMED = "assumed"
@@ -42,7 +42,7 @@ class GangMember:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether it has a node and is on its way out: its gang is as good as without it."""
+        """Whether it has a node and is being deleted: its gang is as good as without it."""
         return self.state in ON_NODES and bool(self.pod.metadata.deletion_timestamp)
 
 
@@ -55,16 +55,16 @@ class Gang:
         group: the object; None while only pods name it.
         members: by UID, in the order in which they appeared.
         was_placed: a quorum was placed, and not all of them have gone since.
-        waiting_since: monotonic seconds when it could first be tried, or when its time started anew.
+        waiting_since: monotonic seconds when it could first be tried, or when its timeout was restarted.
         overtaken: how many pods that come after it were placed while it waited.
         priority: of its most important member that waits.
-        reason: a word for what it waits for; empty when it waits for nothing.
-        message: the same in a sentence.
+        reason: what it waits for, as the reason of a condition; empty when it waits for nothing.
+        message: the same as a message.
         rank: its place in line, by the queue policy; the smaller comes first.
-        timeouts: how often its time was over.
+        timeouts: how often its timeout was over.
         is_infeasible: not even all nodes together, empty, would do.
-        counts: how many members are how far.
-        num_terminating: how many of those with a node are on their way out.
+        counts: members by state.
+        num_terminating: how many of those with a node are being deleted.
     """
 
     key: ObjectKey
@@ -87,7 +87,7 @@ class Gang:
         return [item.pod for item in self.members.values() if item.state is MemberState.WAITING]
 
     def move(self, uid: str, pod: Pod, state: MemberState) -> None:
-        """A member is as far as this now; a new one joins."""
+        """Set the state of a member, perhaps a new one."""
         member = self.members.get(uid)
         if member is None:
             member = self.members[uid] = GangMember(pod, state)
@@ -99,7 +99,7 @@ class Gang:
         self.num_terminating += member.is_terminating
 
     def drop(self, uid: str) -> None:
-        """Somebody is a member no longer, if ever."""
+        """Remove a member; a pod that is none is fine."""
         member = self.members.pop(uid, None)
         if member is not None:
             self.counts[member.state] -= 1
@@ -107,12 +107,12 @@ class Gang:
 
     @property
     def num_present(self) -> int:
-        """How many members there are, without those that failed or give up their nodes."""
+        """How many members there are, without those that failed or are being deleted."""
         return len(self.members) - self.counts[MemberState.FAILED] - self.num_terminating
 
     @property
     def num_placed(self) -> int:
-        """How many have a node, have not ended and are not on their way out."""
+        """How many have a node, have not ended and are not being deleted."""
         return (
             self.counts[MemberState.ASSUMED] + self.counts[MemberState.BOUND] - self.num_terminating
         )
@@ -164,7 +164,7 @@ class PodGroups:
         return len(self._gangs)
 
     def of(self, pod: Pod) -> Gang | None:
-        """The gang that the pod names, if any; made now if nobody named it before."""
+        """The gang that the pod names, if any; made now if it is new."""
         name = pod.metadata.labels.get(GROUP_LABEL)
         if not name:
             return None
@@ -184,7 +184,7 @@ class PodGroups:
         return self._gangs.get(key)
 
     def update_group(self, group: PodGroup) -> Gang:
-        """The object appeared or changed."""
+        """Add or update the object of a group."""
         gang = self._gangs.get(group.key)
         if gang is None:
             gang = self._gangs[group.key] = Gang(group.key)
@@ -192,7 +192,7 @@ class PodGroups:
         return gang
 
     def delete_group(self, key: ObjectKey) -> Gang | None:
-        """The object is gone; its pods may still be there."""
+        """Remove the object of a group; its pods may still exist."""
         gang = self._gangs.get(key)
         if gang is not None:
             gang.group = None
@@ -218,7 +218,7 @@ class PodGroups:
         return left
 
     def update_pod(self, pod: Pod) -> Gang | None:
-        """A pod appeared or changed; its gang, if it is in one."""
+        """Add or update a pod; return its gang, if it is in one."""
         self.move_pod(pod)
         gang = self.of(pod)
         if gang is None:
@@ -239,21 +239,21 @@ class PodGroups:
         return gang
 
     def delete_pod(self, pod: Pod) -> Gang | None:
-        """A pod is gone, or does not want a node any more; its gang, if it was in one."""
+        """Remove a pod; return its gang, if it was in one."""
         gang = self.containing(pod) or self._known(pod)
         if gang is not None:
             self._drop(gang, pod.metadata.uid)
         return gang
 
     def assume_pod(self, pod: Pod) -> Gang | None:
-        """The pod was given a node; its gang, if it is in one."""
+        """Note that a pod is assumed on a node; return its gang, if it is in one."""
         gang = self.containing(pod)
         if gang is not None:
             gang.move(pod.metadata.uid, pod, MemberState.ASSUMED)
         return gang
 
     def forget_pod(self, pod: Pod) -> Gang | None:
-        """The node was taken back; its gang, if it is in one."""
+        """Note that an assumed pod is forgotten; return its gang, if it is in one."""
         gang = self.containing(pod)
         if gang is None:
             return self._known(pod)
@@ -264,7 +264,7 @@ class PodGroups:
         return gang
 
     def clear(self) -> None:
-        """Forget the members, to be told of them anew; groups and how they wait are kept."""
+        """Forget the members, before they are all added again; groups and how they wait are kept."""
         for gang in self._gangs.values():
             gang.members.clear()
             gang.counts = dict.fromkeys(MemberState, 0)

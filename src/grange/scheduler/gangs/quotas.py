@@ -5,9 +5,9 @@ a cohort it may use more, up to its borrowing limit, as long as the cohort as a 
 more than all its queues' capacities together; so what one borrows is what others leave unused.
 Resources that a queue does not name are not limited.
 
-A *claim* is what somebody who waits and comes first will need. Those who come after it are admitted
-only if they fit beside it. It counts where its queue shares now: cohorts may change meanwhile. What
-could not be had even if nobody used anything is not claimed any more.
+A *claim* is what a gang or pod that waits and comes first will need. Those that come after it are
+admitted only if both fit. It counts where its queue shares now: cohorts may change meanwhile. What
+could not be had even if nothing were in use is not claimed any more.
 
 Amounts are whole numbers: thousandths of a CPU, bytes, units. Synchronous; knows no pods, only UIDs.
 """
@@ -52,7 +52,7 @@ def read(listed: Mapping[str, int | float | str]) -> dict[str, int]:
 
 
 def shown(name: str, amount: int) -> str:
-    """An amount as people write it."""
+    """An amount as users write it."""
     if name == CPU:
         return quantity.format_milli(amount)
     if name in (MEMORY, EPHEMERAL_STORAGE):
@@ -66,7 +66,7 @@ class Grant:
 
     Attributes:
         capacity: by resource.
-        cohort: with whom it shares; empty for nobody.
+        cohort: which queues it shares with; empty for none.
         limits: how much may be borrowed, where that is limited.
     """
 
@@ -86,15 +86,15 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """What somebody who comes first will need."""
+class QuotaClaim:
+    """What a gang or pod that comes first will need."""
 
     queue: str
     wanted: Amounts
     rank: Rank
 
 
-_Lack = tuple[str, int, int]  # resource, wanted in all, allowed
+_Shortfall = tuple[str, int, int]  # resource, wanted in all, allowed
 
 
 class Quotas:
@@ -110,12 +110,12 @@ class Quotas:
         self._used: dict[str, dict[str, int]] = {}
         self._charged: dict[str, tuple[str, Amounts]] = {}  # by UID
         self._counts: dict[str, int] = {}
-        self._claims: dict[str, Claim] = {}  # by who makes them
+        self._claims: dict[str, QuotaClaim] = {}  # by owner
 
     # --- what is granted and used ------------------------------------------------------------
 
     def grant(self, queue: str, grant: Grant | None) -> None:
-        """A queue appeared, changed, or (None) is gone."""
+        """Add, change or (None) remove a queue."""
         if self._grants.get(queue) == grant:
             return
         before = self.peers(queue)
@@ -127,15 +127,14 @@ class Quotas:
         after = self.peers(queue)
         for peer in before:
             if peer not in after:
-                self.freed[peer] = (
-                    None  # what the queue claimed or used, it does no more in their cohort
-                )
+                # What the queue claimed or used, it does no more in their cohort.
+                self.freed[peer] = None
         for owner, claim in [*self._claims.items()]:
             if self.impossible(claim.queue, claim.wanted):
                 self.unclaim(owner)
 
     def charge(self, uid: str, queue: str, wanted: Amounts) -> None:
-        """A pod has a node; again for the same pod changes nothing unless the queue differs."""
+        """Count a pod that has a node; again changes nothing unless the queue differs."""
         known = self._charged.get(uid)
         if known is not None and known[0] == queue:
             return
@@ -148,7 +147,7 @@ class Quotas:
             used[name] = used.get(name, 0) + amount
 
     def release(self, uid: str) -> None:
-        """A pod has ended or lost its node; an unknown one is fine."""
+        """Stop counting a pod that has ended or lost its node; an unknown one is fine."""
         known = self._charged.pop(uid, None)
         if known is None:
             return
@@ -162,13 +161,13 @@ class Quotas:
         self.freed[queue] = None
 
     def take_freed(self) -> tuple[str, ...]:
-        """The queues that may admit more than when this was last asked."""
+        """The queues that may admit more than at the last call."""
         freed = tuple(self.freed)
         self.freed.clear()
         return freed
 
     def clear(self) -> None:
-        """Forget who uses what and who claims what, to be told anew."""
+        """Forget all pods and claims, before they are all added again."""
         self._charged.clear()
         self._used.clear()
         self._counts.clear()
@@ -217,7 +216,7 @@ class Quotas:
         Args:
             queue: its name.
             wanted: in all.
-            rank: of who asks: claims of those who come first count as used. None ignores claims.
+            rank: the place in line: claims that come before it count as used. None ignores claims.
         """
         grant = self._grants.get(queue)
         if grant is None:
@@ -235,7 +234,7 @@ class Quotas:
         return ""
 
     def impossible(self, queue: str, wanted: Amounts) -> bool:
-        """Whether the queue could not admit so much even if nobody used anything."""
+        """Whether the queue could not admit so much even if nothing were in use."""
         grant = self._grants.get(queue)
         if grant is None:
             return True
@@ -289,34 +288,34 @@ class Quotas:
         return self._charged.get(uid, ("", {}))
 
     def claim(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> None:
-        """From now on, who comes after ``rank`` is admitted only beside this.
+        """From now on, what comes after ``rank`` is admitted only if this fits, too.
 
         Args:
-            owner: who claims; a claim that it has already is replaced.
+            owner: the key of the gang or UID of the pod; its earlier claim is replaced.
             queue: where.
             wanted: how much.
             rank: of the owner.
         """
-        self._claims[owner] = Claim(queue, wanted, rank)
+        self._claims[owner] = QuotaClaim(queue, wanted, rank)
 
     def renew(self, owner: str, wanted: Amounts, rank: Rank) -> None:
-        """The owner wants something else now, or comes first of others; without a claim nothing."""
+        """Change what an owner claims, or its rank; without a claim nothing happens."""
         known = self._claims.get(owner)
         if known is not None and (known.wanted, known.rank) != (wanted, rank):
-            self._claims[owner] = Claim(known.queue, wanted, rank)
+            self._claims[owner] = QuotaClaim(known.queue, wanted, rank)
             self.freed[known.queue] = None
             if self.impossible(known.queue, wanted):
                 del self._claims[owner]
 
     def unclaim(self, owner: str) -> None:
-        """Drop a claim; who has none is fine."""
+        """Drop a claim; an owner without one is fine."""
         claim = self._claims.pop(owner, None)
         if claim is not None:
             self.freed[claim.queue] = None
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _claim_before(self, queue: str, rank: Rank | None) -> Claim | None:
+    def _claim_before(self, queue: str, rank: Rank | None) -> QuotaClaim | None:
         """The first claim of those that share with the queue, if its owner comes before that."""
         if rank is None or not self._claims:
             return None
@@ -326,8 +325,8 @@ class Quotas:
         return None if first is None or rank <= first.rank else first
 
     def _own_limits(
-        self, queue: str, grant: Grant, wanted: Amounts, claim: Claim | None
-    ) -> list[_Lack]:
+        self, queue: str, grant: Grant, wanted: Amounts, claim: QuotaClaim | None
+    ) -> list[_Shortfall]:
         used = self.used(queue)
         lacking = []
         for name, cap in grant.capacity.items():
@@ -342,7 +341,9 @@ class Quotas:
                 lacking.append((name, whole, cap))
         return lacking
 
-    def _cohort_limits(self, grant: Grant, wanted: Amounts, claim: Claim | None) -> list[_Lack]:
+    def _cohort_limits(
+        self, grant: Grant, wanted: Amounts, claim: QuotaClaim | None
+    ) -> list[_Shortfall]:
         lacking = []
         for name in grant.capacity:
             amount = wanted.get(name, 0)
@@ -369,7 +370,7 @@ class Quotas:
             if grant.cohort == cohort and name in grant.capacity
         )
 
-    def _terms(self, grant: Grant, lacking: list[_Lack]) -> str:
+    def _terms(self, grant: Grant, lacking: list[_Shortfall]) -> str:
         if not grant.cohort:
             return "borrowing none"
         limits = [shown(name, grant.limits.get(name, 0)) for name, _, _ in lacking]

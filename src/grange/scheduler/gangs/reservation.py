@@ -1,15 +1,15 @@
-"""Nodes that are kept for the first gang in line, so that small pods cannot starve it.
+"""Nodes that are reserved for the first gang in line, so that small pods cannot starve it.
 
-Nobody knows for how long pods run, so it cannot be foreseen when a gang that does not fit now will.
-What can be done is what EASY backfilling does with its one reservation (Lifka, "The ANL/IBM SP
+It is not known for how long pods run, so it cannot be foreseen when a gang that does not fit now
+will. What can be done is what EASY backfilling does with its one reservation (Lifka, "The ANL/IBM SP
 Scheduling System", JSSPP 1995), with nodes instead of times: choose nodes that would hold the whole
-gang if they were empty, and let those who come after it use all others. Whatever they do there does
+gang if they were empty, and let pods that come after it use all others. Whatever those do there does
 not delay the gang; and when the pods on the chosen nodes have ended, it fits. So it waits at most
 for the longest of those. Nodes with the most room are chosen first, so that few pods have to end;
-the choice is made anew at each attempt, and what is free by then is among the first. The rules that
-members have about each other hold for the choice: see ``_Conflicts`` and ``evenness``.
+the choice is repeated at each attempt, and what is free by then is among the first. The rules that
+members have about each other hold for the choice: see ``_Conflicts`` and ``spread_check``.
 
-A kept node is tainted inside the scheduler; who comes before the gang tolerates the taint.
+A reserved node is tainted inside the scheduler; pods that come before the gang tolerate the taint.
 """
 
 from collections.abc import Sequence
@@ -33,30 +33,30 @@ _OPENED = ClusterEvent(Subject.NODE, Action.NODE_TAINT, "reservation ended")
 def choose(
     profiles: Profiles, snapshot: NodeInfoSnapshot, shapes: Sequence[Shape], domain_key: str = ""
 ) -> tuple[str, ...] | None:
-    """The nodes to keep for pods of these shapes; None when all nodes, empty, would not do.
+    """The nodes to reserve for pods of these shapes; None when all nodes, empty, would not do.
 
     Args:
-        profiles: the plugins; those that look at node objects alone say which nodes count.
+        profiles: the plugins; those that look at node objects alone rule nodes out.
         snapshot: the cluster.
         shapes: the pods.
         domain_key: a label that all nodes must share a value of; empty for any nodes.
     """
     table = snapshot.table
-    seen = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes]
-    now = Capacity.of(profiles, table, seen)
-    empty = Capacity.of(profiles, table, seen, empty=True)
+    wanted = [Shape(past_reservations(shape.pod), shape.count) for shape in shapes]
+    now = Capacity.of(profiles, table, wanted)
+    empty = Capacity.of(profiles, table, wanted, empty=True)
     everywhere = np.ones(table.size, np.bool_)
 
     order = _roomiest_first(now, table.size)
 
     def pick(among: Mask) -> tuple[str, ...] | None:
         found = None
-        # The pods that are there now count; where they stand in the way they have to end, too.
+        # Pods on the nodes count now; where that rules out every choice, they have to end, too.
         for alone in (False, True):
             rows = order[among[order]].tolist()
-            even = SpreadCheck(profiles, snapshot, empty.shapes, rows, among, empty=alone)
-            found = _pick(snapshot, empty, even)
-            if found is not None or not even.binding:
+            spread = SpreadCheck(profiles, snapshot, empty.shapes, rows, among, empty=alone)
+            found = _pick(snapshot, empty, spread)
+            if found is not None or not spread.binding:
                 break
         return found
 
@@ -74,7 +74,7 @@ def choose(
 
 
 class _Conflicts:
-    """Which of the pods may share a domain: what they refuse of each other, and host ports.
+    """Which of the pods may share a domain: anti-affinity among them, and host ports.
 
     Args:
         snapshot: whose nodes.
@@ -85,8 +85,8 @@ class _Conflicts:
         table, known = snapshot.table, snapshot.index.namespaces
         self._ports = [bool(shape.pod.ports) for shape in shapes]
         self._ports_used: set[tuple[int, int]] = set()
-        # For each refusal: domains by row, who refuses, who is refused, and where each of them is.
-        self._refusals: list[tuple[Ids, set[int], set[int], set[int], set[int]]] = []
+        # For each term: domains by row, holders, subjects, and the domains where each of them are.
+        self._terms: list[tuple[Ids, set[int], set[int], set[int], set[int]]] = []
         for term in dict.fromkeys(
             term for shape in shapes for term in shape.pod.terms.anti_affinity
         ):
@@ -94,39 +94,39 @@ class _Conflicts:
                 at for at, shape in enumerate(shapes) if term in shape.pod.terms.anti_affinity
             }
             metas = [shape.pod.pod.metadata for shape in shapes]
-            about = {
+            subjects = {
                 at
                 for at, meta in enumerate(metas)
                 if term.selector.matches(meta.namespace, meta.labels, known)
             }
             ids = table.labels(term.key).ids[table.all]
-            self._refusals.append((ids, holders, about, set(), set()))
+            self._terms.append((ids, holders, subjects, set(), set()))
 
-    def most(self, at: int, row: int, room: int) -> int:
+    def limit(self, at: int, row: int, room: int) -> int:
         """How many pods of a shape may be on the row, of those for which there is room."""
         limit = room
         if self._ports[at]:
             limit = 0 if (at, row) in self._ports_used else min(room, 1)
-        for ids, holders, about, refusing, refused in self._refusals:
+        for ids, holders, subjects, held, subject_to in self._terms:
             domain = int(ids[row])
             if domain < 0:
-                continue  # a node outside all domains is near nobody
-            if (at in holders and domain in refused) or (at in about and domain in refusing):
+                continue  # a node outside all domains shares none
+            if (at in holders and domain in subject_to) or (at in subjects and domain in held):
                 return 0
-            if at in holders and at in about:
+            if at in holders and at in subjects:
                 limit = min(limit, 1)
         return limit
 
-    def took(self, at: int, row: int) -> None:
-        """Pods of the shape are on the row."""
+    def put(self, at: int, row: int) -> None:
+        """Note that pods of the shape are put on the row."""
         if self._ports[at]:
             self._ports_used.add((at, row))
-        for ids, holders, about, refusing, refused in self._refusals:
+        for ids, holders, subjects, held, subject_to in self._terms:
             domain = int(ids[row])
             if at in holders:
-                refusing.add(domain)
-            if at in about:
-                refused.add(domain)
+                held.add(domain)
+            if at in subjects:
+                subject_to.add(domain)
 
 
 def _roomiest_first(room: Capacity, size: int) -> Integers:
@@ -137,24 +137,26 @@ def _roomiest_first(room: Capacity, size: int) -> Integers:
     return np.argsort(-fitting, kind="stable")
 
 
-def _pick(snapshot: NodeInfoSnapshot, empty: Capacity, even: SpreadCheck) -> tuple[str, ...] | None:
-    """Nodes in their order, until all shapes find room on them once they are empty."""
-    names, company = snapshot.table.names, _Conflicts(snapshot, empty.shapes)
+def _pick(
+    snapshot: NodeInfoSnapshot, empty: Capacity, spread: SpreadCheck
+) -> tuple[str, ...] | None:
+    """Nodes in order, until all shapes find room on them once they are empty."""
+    names, conflicts = snapshot.table.names, _Conflicts(snapshot, empty.shapes)
     missing = [shape.count for shape in empty.shapes]
-    left: dict[int, float] = {}  # how much of a row is not spoken for
+    left: dict[int, float] = {}  # the share of a row that is not taken yet
     while True:
         before, full = sum(missing), set()
-        for row in even.round(missing):
+        for row in spread.round(missing):
             share = left.get(row, 1.0)
             for at, fitting in enumerate(empty.copies):
                 if not missing[at]:
                     continue
                 room = int(fitting[row])
                 free = min(missing[at], int(room * share + 1e-9))
-                take = even.most(at, row, company.most(at, row, free)) if free else 0
+                take = spread.limit(at, row, conflicts.limit(at, row, free)) if free else 0
                 if take:
-                    company.took(at, row)
-                    even.took(at, row, take)
+                    conflicts.put(at, row)
+                    spread.put(at, row, take)
                     missing[at] -= take
                     share -= take / room
                     left[row] = share
@@ -162,19 +164,19 @@ def _pick(snapshot: NodeInfoSnapshot, empty: Capacity, even: SpreadCheck) -> tup
                 return tuple(names[row] for row in left)
             if not any(int(fitting[row] * share + 1e-9) for fitting in empty.copies):
                 full.add(row)
-        if not even.binding or sum(missing) == before:
+        if not spread.binding or sum(missing) == before:
             return None
-        even.leave_out(full)
+        spread.leave_out(full)
 
 
 @dataclass(slots=True)
 class Reservation:
-    """The nodes that are kept, if any.
+    """The nodes that are reserved, if any.
 
     Attributes:
         cache: whose nodes are tainted.
-        queue: whose pods are told when nodes are free for all again.
-        owner: for whom; empty for nobody.
+        queue: whose pods are moved when nodes are free for all again.
+        owner: the key of the gang; empty for none.
         nodes: their names.
     """
 
@@ -184,7 +186,7 @@ class Reservation:
     nodes: dict[str, None] = field(default_factory=dict)
 
     def hold(self, owner: str, names: Sequence[str], now: float) -> None:
-        """Keep these nodes and no others."""
+        """Reserve these nodes and no others."""
         wanted = dict.fromkeys(names)
         for name in [name for name in self.nodes if name not in wanted or owner != self.owner]:
             self._open(name, now)
@@ -198,7 +200,7 @@ class Reservation:
                 self.cache.update_node(None, reserved(entry.node, owner))
 
     def release(self, now: float) -> None:
-        """Keep nothing any more."""
+        """Reserve nothing."""
         for name in [*self.nodes]:
             self._open(name, now)
         self.owner = ""

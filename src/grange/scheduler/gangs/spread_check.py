@@ -1,4 +1,4 @@
-"""Where hard spread constraints let pods go that are not there yet, counted as they are put.
+"""Where hard spread constraints let pods go that are not placed yet, counted as they are put on rows.
 
 Pods are put in *rounds*: during one the emptiest domain is taken to have what it had when the round
 began, so that all domains rise together and none waits for another that comes later in the order.
@@ -21,7 +21,7 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 _PLUGIN = "PodTopologySpread"
 
 
-class _Counts:
+class _DomainCounts:
     """The pods that one constraint counts, by domain; as the filter counts them."""
 
     def __init__(
@@ -38,31 +38,31 @@ class _Counts:
         self.ids = column.ids[table.all]
         self.eligible = eligible & (self.ids >= 0)
         ids, length = self.ids[self.eligible], len(column.values)
-        self.present = np.flatnonzero(np.bincount(ids, minlength=length))
+        self.domains = np.flatnonzero(np.bincount(ids, minlength=length))
         self.counts = np.zeros(length, np.int64)
         if not empty:
             query = Query((constraint.selector,), staying=True)
-            there = snapshot.index.counter(query).rows(table.size)
-            np.add.at(self.counts, ids, there[self.eligible])
+            found = snapshot.index.counter(query).rows(table.size)
+            np.add.at(self.counts, ids, found[self.eligible])
         self.least = 0
 
-    def settle(self) -> None:
-        """A round begins."""
-        counts = self.counts[self.present]
+    def begin_round(self) -> None:
+        """Compare with the emptiest domain as it is now."""
+        counts = self.counts[self.domains]
         enough = len(counts) and len(counts) >= self.constraint.min_domains
         self.least = int(counts.min()) if enough else 0
 
-    def spare(self, row: int, at: int) -> int | None:
+    def limit(self, row: int, at: int) -> int | None:
         """How many pods of a shape the row's domain takes in this round; None for any number."""
         domain = int(self.ids[row])
         if domain < 0:
             return 0
         most = self.constraint.max_skew + self.least - self.constraint.of_itself
-        spare = most - int(self.counts[domain]) + 1
-        return None if spare > 0 and at not in self.counted else max(spare, 0)
+        left = most - int(self.counts[domain]) + 1
+        return None if left > 0 and at not in self.counted else max(left, 0)
 
-    def took(self, row: int, at: int, count: int) -> None:
-        """Pods of a shape are on the row."""
+    def put(self, row: int, at: int, count: int) -> None:
+        """Count pods of a shape that are put on the row."""
         if at in self.counted and self.eligible[row]:
             self.counts[self.ids[row]] += count
 
@@ -71,8 +71,8 @@ class SpreadCheck:
     """The hard constraints of some pods together.
 
     Args:
-        profiles: whether anybody heeds the constraints.
-        snapshot: whose nodes.
+        profiles: whether the constraints apply.
+        snapshot: the nodes.
         shapes: the pods.
         rows: where to put them, the best first.
         among: the nodes that they may have.
@@ -92,18 +92,18 @@ class SpreadCheck:
         *,
         empty: bool,
     ) -> None:
-        known: dict[tuple[object, ...], list[_Counts]] = {}
-        self._of: list[list[_Counts]] = []
+        known: dict[tuple[object, ...], list[_DomainCounts]] = {}
+        self._of: list[list[_DomainCounts]] = []
         for shape in shapes:
             pod = shape.pod
             hard = tuple(item for item in pod.spread if item.hard)
-            if hard and not _heeded(profiles, snapshot, pod):
+            if hard and not _applies(profiles, snapshot, pod):
                 hard = ()
-            # Members differ by their labels often, by what they see of nodes hardly ever.
-            alike = (hard, pod.affinity, pod.pod.spec.tolerations)
-            if alike not in known:
-                known[alike] = [
-                    _Counts(
+            # Members differ by their labels often, by which nodes count for them hardly ever.
+            key = (hard, pod.affinity, pod.pod.spec.tolerations)
+            if key not in known:
+                known[key] = [
+                    _DomainCounts(
                         snapshot,
                         item,
                         _eligible(snapshot, pod, item, hard, among),
@@ -112,11 +112,11 @@ class SpreadCheck:
                     )
                     for item in hard
                 ]
-            self._of.append(known[alike])
+            self._of.append(known[key])
         self._all = [counts for group in known.values() for counts in group]
         self.binding = bool(self._all)
         # A domain that takes no more is passed over as a whole: they may have thousands of nodes.
-        self._widest = min(self._all, key=lambda counts: len(counts.present), default=None)
+        self._widest = min(self._all, key=lambda counts: len(counts.domains), default=None)
         lanes: dict[int, list[tuple[int, int]]] = {}
         for position, row in enumerate(rows):
             domain = 0 if self._widest is None else int(self._widest.ids[row])
@@ -124,13 +124,13 @@ class SpreadCheck:
         self._lanes = [*lanes.values()]
 
     def round(self, missing: Sequence[int]) -> Iterator[int]:
-        """The rows in order, as long as their domains take any of those who are missing.
+        """The rows in order, as long as their domains take any of the missing pods.
 
         Args:
             missing: of each shape, how many are not put anywhere; may change on the way.
         """
         for counts in self._all:
-            counts.settle()
+            counts.begin_round()
         heads = [(lane[0][0], number, 0) for number, lane in enumerate(self._lanes) if lane]
         heapify(heads)
         while heads:
@@ -144,32 +144,32 @@ class SpreadCheck:
                 heappop(heads)
 
     def leave_out(self, rows: Collection[int]) -> None:
-        """Rows that are full."""
+        """Leave out rows that are full."""
         if rows:
             self._lanes = [[item for item in lane if item[1] not in rows] for lane in self._lanes]
 
     def _takes(self, row: int, missing: Sequence[int]) -> bool:
         widest = self._widest
         return widest is None or any(
-            number and (widest not in self._of[at] or widest.spare(row, at) != 0)
+            number and (widest not in self._of[at] or widest.limit(row, at) != 0)
             for at, number in enumerate(missing)
         )
 
-    def most(self, at: int, row: int, room: int) -> int:
+    def limit(self, at: int, row: int, room: int) -> int:
         """How many pods of a shape may be on the row, of those for which there is room."""
         for counts in self._of[at]:
-            spare = counts.spare(row, at)
-            if spare is not None:
-                room = min(room, spare)
+            limit = counts.limit(row, at)
+            if limit is not None:
+                room = min(room, limit)
         return room
 
-    def took(self, at: int, row: int, count: int) -> None:
-        """Pods of a shape are on the row."""
+    def put(self, at: int, row: int, count: int) -> None:
+        """Count pods of a shape that are put on the row."""
         for counts in self._all:
-            counts.took(row, at, count)
+            counts.put(row, at, count)
 
 
-def _heeded(profiles: Profiles, snapshot: NodeInfoSnapshot, pod: PodInfo) -> bool:
+def _applies(profiles: Profiles, snapshot: NodeInfoSnapshot, pod: PodInfo) -> bool:
     """Whether the pod's profile has the plugin, and the plugin rules nodes out."""
     return any(
         name == _PLUGIN and plugin.rules(pod, snapshot, ())
@@ -202,10 +202,9 @@ def _counted(
 ) -> frozenset[int]:
     """The shapes whose pods the constraint counts."""
     known = snapshot.index.namespaces
+    metas = [shape.pod.pod.metadata for shape in shapes]
     return frozenset(
         at
-        for at, shape in enumerate(shapes)
-        if constraint.selector.matches(
-            shape.pod.pod.metadata.namespace, shape.pod.pod.metadata.labels, known
-        )
+        for at, meta in enumerate(metas)
+        if constraint.selector.matches(meta.namespace, meta.labels, known)
     )

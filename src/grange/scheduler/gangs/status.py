@@ -1,7 +1,7 @@
-"""Writes what is to be said of groups and queues: status, one condition, events.
+"""The status of groups and queues, with one condition each, and their events.
 
 Only the newest is ever written, a moment after the first change, so a gang of hundreds costs a few
-writes. Whoever reads finds the same words as in the pods' conditions.
+writes. Messages are those of the pods' conditions.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from grange.scheduler.gangs.pod_groups import Gang, MemberState
 SCHEDULED = "Scheduled"
 """The condition of a group: its quorum was placed."""
 ADMITTING = "Admitting"
-"""The condition of a queue: nobody waits for it."""
+"""The condition of a queue: nothing waits for it."""
 
 _SOON_S = 0.2
 _BACKOFF = Exponential(initial_s=0.2, cap_s=10.0)
@@ -35,7 +35,7 @@ _MESSAGE_CHARS = 1024
 
 
 def phase_of(gang: Gang, running: int) -> str:
-    """How far the group is."""
+    """The phase of a group."""
     counts, quorum = gang.counts, gang.min_member
     succeeded, failed = counts[MemberState.SUCCEEDED], counts[MemberState.FAILED]
     if succeeded >= quorum:
@@ -48,7 +48,7 @@ def phase_of(gang: Gang, running: int) -> str:
 
 
 def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
-    """What is to be said of a group."""
+    """The status of a group."""
     counts = gang.counts
     running = sum(
         1
@@ -81,7 +81,7 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
 
 
 def queue_status(queue: Queue, units: Coscheduling, now: str) -> QueueStatus:
-    """What is to be said of a queue."""
+    """The status of a queue."""
     name = queue.metadata.name
     used = units.quotas.limited_use(name)
     line = units.wait_line
@@ -158,7 +158,7 @@ class StatusWriter:
                 try:
                     await self._write(what, units)
                 except NotFound:
-                    continue  # the informer will tell
+                    continue  # its deletion is on its way
                 except Conflict:
                     self.changed(what)  # written by others: once more, on what they wrote
                     failed = True
