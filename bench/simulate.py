@@ -16,7 +16,7 @@ from grange.app.simulate import openb, policies
 from grange.app.simulate.replay import Replay, Run, by_load, inflation
 from grange.app.simulate.trace import Trace, kinds
 from grange.base.log import Logger
-from grange.placement.fragmentation import Workload
+from grange.placement.fragmentation import TargetWorkload
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "simulate"
 COPIES = 50
@@ -33,7 +33,7 @@ def pods_per_s(trace: Trace, policy: str) -> float:
     """How many pods a second one policy places."""
     workload = kinds([item.pod for item in trace.arrivals])
     configured = policies.profile(policy, workload, 1)
-    replay = Replay(trace, configured, Workload(workload), Logger("bench"))
+    replay = Replay(trace, configured, TargetWorkload(workload), Logger("bench"))
     run = Run(policy, 1, replay.resource)
     started = time.perf_counter()
     replay.play(inflation(trace, 1, LOAD), run, by_load())

@@ -25,14 +25,14 @@ _FULL = 100  # utilisation, in percent
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class ResourceWeight:
     """A resource that counts, and how much."""
 
     name: str
     weight: int
 
 
-CPU_AND_MEMORY = (Weighted(CPU, 1), Weighted(MEMORY, 1))
+CPU_AND_MEMORY = (ResourceWeight(CPU, 1), ResourceWeight(MEMORY, 1))
 
 
 # --- how much of a resource a node has and would have in use ---------------------------------------
@@ -82,7 +82,7 @@ class Strategy(ABC):
         resources: what counts.
     """
 
-    resources: tuple[Weighted, ...]
+    resources: tuple[ResourceWeight, ...]
 
     @abstractmethod
     def one(self, after: int, total: int) -> int:

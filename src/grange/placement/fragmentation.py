@@ -41,7 +41,7 @@ class PodKind:
     number: int
 
 
-class Workload:
+class TargetWorkload:
     """A target workload.
 
     Args:

@@ -13,7 +13,7 @@ from grange.api.pod_requests import Request
 from grange.placement import images, nodeaffinity, taints
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.node_usage import asked_amounts
-from grange.placement.nodeaffinity import Affinity, Requirement, Term
+from grange.placement.nodeaffinity import NodeRequirement, NodeRules, NodeTerm
 from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
 
 
@@ -52,7 +52,7 @@ def untainted(table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]) -
     return by_set[table.taint_set[rows]]
 
 
-def _satisfied(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:
+def _satisfied(table: NodeTable, rows: Rows, requirement: NodeRequirement) -> Mask:
     column = table.labels(requirement.key)
     # One verdict for every distinct value, and a last one, which index -1 reaches, for none.
     verdicts = np.empty(len(column.values) + 1, np.bool_)
@@ -69,7 +69,7 @@ def _satisfied(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:
     return verdicts[column.ids[rows]]
 
 
-def _named(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:
+def _named(table: NodeTable, rows: Rows, requirement: NodeRequirement) -> Mask:
     inside = requirement.operator == "In"
     known = requirement.key == nodeaffinity.NAME_FIELD and requirement.operator in {"In", "NotIn"}
     mask: Mask = np.full(table.size, known and not inside, np.bool_)
@@ -86,7 +86,7 @@ def _named(table: NodeTable, rows: Rows, requirement: Requirement) -> Mask:
     return np.asarray(matching, np.bool_)[rows]
 
 
-def matches_term(table: NodeTable, rows: Rows, term: Term) -> Mask:
+def matches_term(table: NodeTable, rows: Rows, term: NodeTerm) -> Mask:
     """Where the whole term is satisfied."""
     if not term.labels and not term.names:
         return np.zeros(count(table, rows), np.bool_)
@@ -98,7 +98,7 @@ def matches_term(table: NodeTable, rows: Rows, term: Term) -> Mask:
     return mask
 
 
-def matches(table: NodeTable, rows: Rows, affinity: Affinity) -> Mask:
+def matches(table: NodeTable, rows: Rows, affinity: NodeRules) -> Mask:
     """Where the selector and any required term are satisfied."""
     mask: Mask = np.ones(count(table, rows), np.bool_)
     for key, value in affinity.selector:
@@ -116,7 +116,7 @@ def matches(table: NodeTable, rows: Rows, affinity: Affinity) -> Mask:
     return mask
 
 
-def preference(table: NodeTable, rows: Rows, affinity: Affinity) -> Integers:
+def preference(table: NodeTable, rows: Rows, affinity: NodeRules) -> Integers:
     """The sum of the weights of the preferred terms that each node satisfies."""
     total: Integers = np.zeros(count(table, rows), np.int64)
     for item in affinity.preferred:

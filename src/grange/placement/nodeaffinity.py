@@ -15,7 +15,7 @@ NAME_FIELD = "metadata.name"
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class NodeRequirement:
     """``key operator values`` over labels."""
 
     key: str
@@ -24,23 +24,23 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class NodeTerm:
     """All of the requirements over labels and names; an empty term matches nothing."""
 
-    labels: tuple[Requirement, ...] = ()
-    names: tuple[Requirement, ...] = ()
+    labels: tuple[NodeRequirement, ...] = ()
+    names: tuple[NodeRequirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class PreferredNodes:
     """A preferred term."""
 
     weight: int
-    term: Term
+    term: NodeTerm
 
 
 @dataclass(frozen=True, slots=True)
-class Affinity:
+class NodeRules:
     """A pod's demands and wishes about nodes; equal values choose alike.
 
     Attributes:
@@ -51,8 +51,8 @@ class Affinity:
     """
 
     selector: tuple[tuple[str, str], ...] = ()
-    required: tuple[Term, ...] | None = None
-    preferred: tuple[Weighted, ...] = ()
+    required: tuple[NodeTerm, ...] | None = None
+    preferred: tuple[PreferredNodes, ...] = ()
     fault: str = ""
 
     @property
@@ -61,15 +61,15 @@ class Affinity:
         return bool(self.selector) or self.required is not None
 
 
-NONE = Affinity()
+NONE = NodeRules()
 
 
-def _requirement(item: SelectorRequirement) -> Requirement:
-    return Requirement(item.key, item.operator, tuple(item.values))
+def _requirement(item: SelectorRequirement) -> NodeRequirement:
+    return NodeRequirement(item.key, item.operator, tuple(item.values))
 
 
-def _term(term: NodeSelectorTerm) -> Term:
-    return Term(
+def _term(term: NodeSelectorTerm) -> NodeTerm:
+    return NodeTerm(
         tuple(_requirement(item) for item in term.match_expressions),
         tuple(_requirement(item) for item in term.match_fields),
     )
@@ -115,16 +115,16 @@ def _term_fault(term: NodeSelectorTerm) -> str:
     return ""
 
 
-def of_pod(spec: PodSpec) -> Affinity:
+def of_pod(spec: PodSpec) -> NodeRules:
     """The pod's node selector and node affinity, compiled."""
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if node_affinity is None:
-        return Affinity(tuple(sorted(spec.node_selector.items()))) if spec.node_selector else NONE
+        return NodeRules(tuple(sorted(spec.node_selector.items()))) if spec.node_selector else NONE
     found = of_terms(node_affinity)
     return replace(found, selector=tuple(sorted(spec.node_selector.items())))
 
 
-def of_terms(given: NodeAffinity) -> Affinity:
+def of_terms(given: NodeAffinity) -> NodeRules:
     """Required and preferred terms, compiled."""
     must = given.required_during_scheduling_ignored_during_execution
     should = given.preferred_during_scheduling_ignored_during_execution
@@ -132,21 +132,23 @@ def of_terms(given: NodeAffinity) -> Affinity:
     required = None
     if must is not None:
         terms = must.node_selector_terms
-        required = tuple(Term() if _labels_fault(term) else _term(term) for term in terms)
+        required = tuple(NodeTerm() if _labels_fault(term) else _term(term) for term in terms)
     faults = [
         f"preferredDuringSchedulingIgnoredDuringExecution[{at}].preference.{fault}"
         for at, item in enumerate(should)
         if item.weight and (fault := _term_fault(item.preference))
     ]
-    return Affinity(
+    return NodeRules(
         (),
         required,
-        tuple(Weighted(item.weight, _term(item.preference)) for item in should if item.weight),
+        tuple(
+            PreferredNodes(item.weight, _term(item.preference)) for item in should if item.weight
+        ),
         faults[0] if faults else "",
     )
 
 
-def _compare(requirement: Requirement, value: str | None) -> bool:
+def _compare(requirement: NodeRequirement, value: str | None) -> bool:
     if value is None or len(requirement.values) != 1:
         return False
     have, want = as_integer(value), as_integer(requirement.values[0])
@@ -155,7 +157,7 @@ def _compare(requirement: Requirement, value: str | None) -> bool:
     return have > want if requirement.operator == "Gt" else have < want
 
 
-def matches_value(requirement: Requirement, value: str | None) -> bool:
+def matches_value(requirement: NodeRequirement, value: str | None) -> bool:
     """Whether a label's value (None: no such label) satisfies the requirement."""
     match requirement.operator:
         case "In":
@@ -172,7 +174,7 @@ def matches_value(requirement: Requirement, value: str | None) -> bool:
             return False
 
 
-def matches_term(term: Term, name: str, labels: Mapping[str, str]) -> bool:
+def matches_term(term: NodeTerm, name: str, labels: Mapping[str, str]) -> bool:
     """Whether the node satisfies the whole term."""
     if not term.labels and not term.names:
         return False
@@ -181,7 +183,7 @@ def matches_term(term: Term, name: str, labels: Mapping[str, str]) -> bool:
     )
 
 
-def matches(affinity: Affinity, name: str, labels: Mapping[str, str]) -> bool:
+def matches(affinity: NodeRules, name: str, labels: Mapping[str, str]) -> bool:
     """Whether the node satisfies the selector and any of the required terms."""
     if any(labels.get(key) != value for key, value in affinity.selector):
         return False
@@ -190,12 +192,12 @@ def matches(affinity: Affinity, name: str, labels: Mapping[str, str]) -> bool:
     return any(matches_term(term, name, labels) for term in affinity.required)
 
 
-def preference(affinity: Affinity, name: str, labels: Mapping[str, str]) -> int:
+def preference(affinity: NodeRules, name: str, labels: Mapping[str, str]) -> int:
     """The sum of the weights of the preferred terms that the node satisfies."""
     return sum(item.weight for item in affinity.preferred if matches_term(item.term, name, labels))
 
 
-def required_names(affinity: Affinity) -> frozenset[str] | None:
+def required_names(affinity: NodeRules) -> frozenset[str] | None:
     """The only nodes that can match, when every required term names its nodes; else None."""
     if affinity.required is None:
         return None

@@ -160,13 +160,6 @@ def _shared(terms: Terms) -> Terms:
     return terms
 
 
-def chosen_by_all(
-    terms: tuple[Term, ...], namespace: str, labels: Mapping[str, str], known: Namespaces
-) -> bool:
-    """Whether every term is about a pod of this namespace with these labels."""
-    return all(item.selector.matches(namespace, labels, known) for item in terms)
-
-
 def scaled(raw: int, least: int, most: int) -> int:
     """A sum of weights scaled to 0 to 100 between the least and the largest; 0 if they are equal."""
     if most == least:

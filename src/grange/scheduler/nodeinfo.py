@@ -20,7 +20,7 @@ from grange.placement import devices, images, loads, nodeaffinity, podaffinity, 
 from grange.placement.disks import Disk, inline_disks
 from grange.placement.loads import Load
 from grange.placement.node_usage import Usage
-from grange.placement.nodeaffinity import Affinity
+from grange.placement.nodeaffinity import NodeRules
 from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
 from grange.placement.spread import Constraint
@@ -56,7 +56,7 @@ class PodInfo(msgspec.Struct, gc=False):
     uid: str
     request: Request
     ports: tuple[HostPort, ...]
-    affinity: Affinity
+    affinity: NodeRules
     has_affinity: bool
     has_required_anti_affinity: bool
     claims: tuple[str, ...]

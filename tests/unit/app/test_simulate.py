@@ -16,7 +16,7 @@ from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.environment import Environment
-from grange.placement.fragmentation import Workload
+from grange.placement.fragmentation import TargetWorkload
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "simulate"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n"
@@ -92,7 +92,7 @@ def test_no_device_is_ever_given_twice(log: Logger) -> None:
     trace = Trace(openb.read_nodes(EXAMPLE / "nodes.csv"), openb.read_pods(EXAMPLE / "pods.csv"))
     workload = kinds([item.pod for item in trace.arrivals])
     for name in policies.NAMES:
-        replay = Replay(trace, policies.profile(name, workload, 1), Workload(workload), log)
+        replay = Replay(trace, policies.profile(name, workload, 1), TargetWorkload(workload), log)
         run = ReplayRun(name, 1, replay.resource)
         replay.play(inflation(trace, 1, 1.3), run, by_load())
         assert run.placed > 100
@@ -343,7 +343,7 @@ def test_an_inflation_without_end_is_refused(
 def test_points_by_time_are_few(log: Logger) -> None:
     trace = Trace(openb.read_nodes(EXAMPLE / "nodes.csv"), openb.read_pods(EXAMPLE / "pods.csv"))
     workload = kinds([item.pod for item in trace.arrivals])
-    replay = Replay(trace, policies.profile("best-fit", workload, 1), Workload(workload), log)
+    replay = Replay(trace, policies.profile("best-fit", workload, 1), TargetWorkload(workload), log)
     run = ReplayRun("best-fit", 1, replay.resource)
     replay.play(iter(trace.arrivals), run, by_time(trace.arrivals))
     assert 50 < len(run.points) <= 202

@@ -9,8 +9,8 @@ from grange.placement.allocation import (
     LeastAllocated,
     MostAllocated,
     RequestedToCapacityRatio,
+    ResourceWeight,
     Strategy,
-    Weighted,
     balanced,
     balanced_rows,
 )
@@ -38,22 +38,22 @@ def both(strategy: Strategy, wanted: Request, usage: Usage = IDLE) -> int:
 
 def test_check_106_least_allocated() -> None:
     assert both(LeastAllocated(CPU_AND_MEMORY), request(cpu="100m", memory="500Mi")) == 97
-    assert both(LeastAllocated((Weighted("cpu", 1),)), request(cpu="5")) == 0
+    assert both(LeastAllocated((ResourceWeight("cpu", 1),)), request(cpu="5")) == 0
 
 
 def test_check_106_most_allocated() -> None:
     assert both(MostAllocated(CPU_AND_MEMORY), request(cpu="1", memory="16Gi")) == (25 + 50) // 2
-    weighted = (Weighted("cpu", 3), Weighted("memory", 1))
+    weighted = (ResourceWeight("cpu", 3), ResourceWeight("memory", 1))
     assert both(MostAllocated(weighted), request(cpu="1", memory="16Gi")) == (75 + 50) // 4
     # More than there is counts as all of it.
-    assert both(MostAllocated((Weighted("cpu", 1),)), request(cpu="5")) == 100
+    assert both(MostAllocated((ResourceWeight("cpu", 1),)), request(cpu="5")) == 100
 
 
 def test_an_extended_resource_counts_for_pods_that_ask_for_it() -> None:
-    resources = (Weighted("cpu", 1), Weighted(GPU, 1))
+    resources = (ResourceWeight("cpu", 1), ResourceWeight(GPU, 1))
     assert both(MostAllocated(resources), request(cpu="1")) == 25
     assert both(MostAllocated(resources), request(cpu="1", **{GPU: "4"})) == (25 + 50) // 2
-    assert both(MostAllocated((Weighted(GPU, 1),)), request(cpu="1")) == 0
+    assert both(MostAllocated((ResourceWeight(GPU, 1),)), request(cpu="1")) == 0
 
 
 SHAPE = ((0, 0), (50, 100), (100, 20))
@@ -64,19 +64,21 @@ SHAPE = ((0, 0), (50, 100), (100, 20))
     [("0", 0), ("1", 50), ("2", 100), ("3", 60), ("2480m", 80 + 1), ("4", 20), ("9", 20)],
 )
 def test_check_106_requested_to_capacity_ratio_follows_the_line(cpu: str, expected: int) -> None:
-    strategy = RequestedToCapacityRatio((Weighted("cpu", 1),), SHAPE)
+    strategy = RequestedToCapacityRatio((ResourceWeight("cpu", 1),), SHAPE)
     assert both(strategy, request(cpu=cpu)) == expected
 
 
 def test_check_106_ratio_leaves_out_zero_scores_and_rounds() -> None:
-    strategy = RequestedToCapacityRatio((Weighted("cpu", 1), Weighted("memory", 2)), SHAPE)
+    strategy = RequestedToCapacityRatio(
+        (ResourceWeight("cpu", 1), ResourceWeight("memory", 2)), SHAPE
+    )
     assert both(strategy, request(cpu="1", memory="0")) == 50
     # (50 + 2 * 6) / 3 = 20.67: rounded, not truncated.
     assert both(strategy, request(cpu="1", memory="1Gi")) == 21
 
 
 def test_check_106_outside_its_points_the_line_is_flat() -> None:
-    strategy = RequestedToCapacityRatio((Weighted("cpu", 1),), ((30, 40), (60, 70)))
+    strategy = RequestedToCapacityRatio((ResourceWeight("cpu", 1),), ((30, 40), (60, 70)))
     assert both(strategy, request(cpu="0")) == 40
     assert both(strategy, request(cpu="4")) == 70
 

@@ -12,13 +12,13 @@ from grange.api.pod_requests import Request, Resources, allocatable, pod_request
 from grange.placement import allocation, kernels, nodeaffinity, ports, reference, taints
 from grange.placement.columns import NodeTable, Rows
 from grange.placement.node_usage import IDLE, Usage, charged
-from grange.placement.nodeaffinity import Affinity, Requirement, Term, Weighted
+from grange.placement.nodeaffinity import NodeRequirement, NodeRules, NodeTerm, PreferredNodes
 from grange.sim import builders
 
 GIB = 2**30
 LEAST = allocation.LeastAllocated(allocation.CPU_AND_MEMORY)
 WEIGHTED = allocation.LeastAllocated(
-    (allocation.Weighted("cpu", 3), allocation.Weighted("memory", 1))
+    (allocation.ResourceWeight("cpu", 3), allocation.ResourceWeight("memory", 1))
 )
 
 
@@ -82,27 +82,27 @@ TOLERATIONS = st.lists(
     max_size=3,
 )
 REQUIREMENTS = st.builds(
-    Requirement,
+    NodeRequirement,
     st.sampled_from(["a", "b", "zz"]),
     st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Odd"]),
     st.lists(st.sampled_from(["1", "2", "x", "0"]), max_size=2).map(tuple),
 )
 NAMED = st.builds(
-    Requirement,
+    NodeRequirement,
     st.sampled_from(["metadata.name", "metadata.uid"]),
     st.sampled_from(["In", "NotIn", "Exists"]),
     st.lists(st.sampled_from(["n0", "n1", "n9"]), max_size=2).map(tuple),
 )
 TERMS = st.builds(
-    Term, st.lists(REQUIREMENTS, max_size=2).map(tuple), st.lists(NAMED, max_size=1).map(tuple)
+    NodeTerm, st.lists(REQUIREMENTS, max_size=2).map(tuple), st.lists(NAMED, max_size=1).map(tuple)
 )
 AFFINITIES = st.builds(
-    Affinity,
+    NodeRules,
     st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["1", "x"]), max_size=2).map(
         lambda found: tuple(sorted(found.items()))
     ),
     st.none() | st.lists(TERMS, max_size=2).map(tuple),
-    st.lists(st.builds(Weighted, st.integers(1, 100), TERMS), max_size=3).map(tuple),
+    st.lists(st.builds(PreferredNodes, st.integers(1, 100), TERMS), max_size=3).map(tuple),
 )
 
 
@@ -165,7 +165,7 @@ def test_fit_and_scores_equal_the_reference(world: World, spec: PodSpec) -> None
 @settings(max_examples=120, deadline=None)
 @given(worlds(), AFFINITIES, TOLERATIONS)
 def test_affinity_and_taints_equal_the_reference(
-    world: World, affinity: Affinity, tolerations: list[Toleration]
+    world: World, affinity: NodeRules, tolerations: list[Toleration]
 ) -> None:
     for rows, numbers in selections(world):
         matches = kernels.matches(world.table, rows, affinity)

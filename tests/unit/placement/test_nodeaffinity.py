@@ -5,10 +5,10 @@ import pytest
 
 from grange.api.kinds.pod import PodSpec
 from grange.placement import nodeaffinity
-from grange.placement.nodeaffinity import Requirement, Term
+from grange.placement.nodeaffinity import NodeRequirement, NodeTerm
 
 
-def affinity(**fields: object) -> nodeaffinity.Affinity:
+def affinity(**fields: object) -> nodeaffinity.NodeRules:
     return nodeaffinity.of_pod(msgspec.convert({"affinity": {"nodeAffinity": fields}}, PodSpec))
 
 
@@ -46,10 +46,10 @@ def affinity(**fields: object) -> nodeaffinity.Affinity:
 def test_requirement_decides_by_operator(
     operator: str, values: tuple[str, ...], value: str | None, answer: bool
 ) -> None:
-    assert nodeaffinity.matches_value(Requirement("k", operator, values), value) is answer
+    assert nodeaffinity.matches_value(NodeRequirement("k", operator, values), value) is answer
 
 
-def affinity_of(kind: str, **requirement: object) -> nodeaffinity.Affinity:
+def affinity_of(kind: str, **requirement: object) -> nodeaffinity.NodeRules:
     term = {"matchExpressions": [{"key": "k", **requirement}]}
     body: object = {"nodeSelectorTerms": [term]}
     if kind.startswith("preferred"):
@@ -144,15 +144,15 @@ def test_preferred_terms_add_their_weights() -> None:
 
 
 def test_required_names_need_every_term_to_name_them() -> None:
-    def name_in(*names: str) -> Term:
-        return Term(names=(Requirement("metadata.name", "In", names),))
+    def name_in(*names: str) -> NodeTerm:
+        return NodeTerm(names=(NodeRequirement("metadata.name", "In", names),))
 
-    def terms(*found: Term) -> nodeaffinity.Affinity:
-        return nodeaffinity.Affinity(required=found)
+    def terms(*found: NodeTerm) -> nodeaffinity.NodeRules:
+        return nodeaffinity.NodeRules(required=found)
 
     assert nodeaffinity.required_names(terms(name_in("a"), name_in("b"))) == frozenset({"a", "b"})
-    both = Term(names=(*name_in("a", "b").names, *name_in("b", "c").names))
+    both = NodeTerm(names=(*name_in("a", "b").names, *name_in("b", "c").names))
     assert nodeaffinity.required_names(terms(both)) == frozenset({"b"})
-    labelled = Term(labels=(Requirement("k", "Exists"),))
+    labelled = NodeTerm(labels=(NodeRequirement("k", "Exists"),))
     assert nodeaffinity.required_names(terms(name_in("a"), labelled)) is None
     assert nodeaffinity.required_names(nodeaffinity.NONE) is None

@@ -20,7 +20,7 @@ from grange.app.simulate.trace import Arrival, Trace, TraceError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.placement import devices
-from grange.placement.fragmentation import Workload
+from grange.placement.fragmentation import TargetWorkload
 from grange.scheduler.cache import Cache
 from grange.scheduler.component_config import Configured
 from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
@@ -145,7 +145,7 @@ class Replay:
     """
 
     def __init__(
-        self, trace: Trace, configured: Configured, workload: Workload | None, log: Logger
+        self, trace: Trace, configured: Configured, workload: TargetWorkload | None, log: Logger
     ) -> None:
         self.now = 0.0
         self._workload = workload

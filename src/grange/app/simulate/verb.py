@@ -13,7 +13,7 @@ from grange.app.simulate.trace import Arrival, Trace, TraceError, kinds
 from grange.base.clock import Clock
 from grange.cli.command import Command
 from grange.cli.environment import Environment
-from grange.placement.fragmentation import Workload
+from grange.placement.fragmentation import TargetWorkload
 
 _QUIET_S = 2.0
 _EACH_S = 0.5
@@ -92,7 +92,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     for name in names:
         for number in range(seed, seed + seeds):
             configured = policies.profile(name, workload, number)
-            replay = Replay(trace, configured, Workload(workload), env.log)
+            replay = Replay(trace, configured, TargetWorkload(workload), env.log)
             run = ReplayRun(name, number, replay.resource)
             if inflate is None:
                 arrivals: Iterator[Arrival] = iter(trace.arrivals)

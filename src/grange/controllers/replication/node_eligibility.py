@@ -95,7 +95,7 @@ class Demand:
     """What a controller asks of a node, compiled once."""
 
     labels: selectors.Labels
-    affinity: nodeaffinity.Affinity
+    affinity: nodeaffinity.NodeRules
     tolerations: tuple[Toleration, ...]
 
     @classmethod

@@ -14,7 +14,7 @@ from grange.api import gpus, quantity
 from grange.api.gpus import WHOLE
 from grange.placement import devices
 from grange.placement.columns import Integers, NodeTable, Rows
-from grange.placement.fragmentation import PodKind, Workload
+from grange.placement.fragmentation import PodKind, TargetWorkload
 from grange.placement.loads import Load
 from grange.placement.packing import SCALE
 from grange.scheduler.framework import Plugin
@@ -72,7 +72,7 @@ class FGD(NodeScore[tuple[int, int], Load]):
     attribute = LOAD
     scale = SCALE
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: TargetWorkload) -> None:
         self._workload = workload
 
     def demand(self, pod: PodInfo) -> tuple[int, int]:
@@ -157,7 +157,7 @@ def make(args: FGDArgs) -> Plugin:
     kinds = [
         PodKind(quantity.milli(item.cpu), item.gpu_milli, item.number) for item in args.workload
     ]
-    score = FGD(Workload(kinds))
+    score = FGD(TargetWorkload(kinds))
     configure = configured(FGD.name, FGDArgs, make)
     return replace(score.plugin(), device_allocator=_Devices(score), configure=configure)
 

@@ -18,7 +18,7 @@ from grange.api.validation.causes import Faults
 from grange.api.validation.scheduling import check_scheduling
 from grange.placement import kernels, nodeaffinity
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.placement.nodeaffinity import NAME_FIELD, NONE, Affinity, Requirement, Term
+from grange.placement.nodeaffinity import NAME_FIELD, NONE, NodeRequirement, NodeRules, NodeTerm
 from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.framework import (
     PASS,
@@ -62,7 +62,7 @@ class _Names:
         return PreFilterResult(node_names=names)
 
 
-class NodeAffinity(NodeFilter[Affinity, NameAndLabels]):
+class NodeAffinity(NodeFilter[NodeRules, NameAndLabels]):
     """Compares required terms with names and labels; kernels do so by label, not by node.
 
     Args:
@@ -74,10 +74,10 @@ class NodeAffinity(NodeFilter[Affinity, NameAndLabels]):
     reason = "node(s) didn't match Pod's node affinity/selector"
     weight = 2
 
-    def __init__(self, added: Affinity) -> None:
+    def __init__(self, added: NodeRules) -> None:
         self._added = added
 
-    def demand(self, pod: PodInfo) -> Affinity:
+    def demand(self, pod: PodInfo) -> NodeRules:
         """The pod's own terms."""
         return pod.affinity
 
@@ -85,11 +85,11 @@ class NodeAffinity(NodeFilter[Affinity, NameAndLabels]):
         """To pods with a selector or required terms, and to all if the profile has any."""
         return pod.affinity.demands or self._added.demands
 
-    def allows(self, demand: Affinity, value: NameAndLabels) -> bool:
+    def allows(self, demand: NodeRules, value: NameAndLabels) -> bool:
         """The profile's terms, then the selector and any of the required terms."""
         return nodeaffinity.matches(self._added, *value) and nodeaffinity.matches(demand, *value)
 
-    def refusal(self, demand: Affinity, value: NameAndLabels) -> Status:
+    def refusal(self, demand: NodeRules, value: NameAndLabels) -> Status:
         """The profile's terms come first."""
         own = nodeaffinity.matches(self._added, *value)
         return Status(Code.UNRESOLVABLE, (self.reason if own else _ENFORCED,))
@@ -112,21 +112,21 @@ class NodeAffinity(NodeFilter[Affinity, NameAndLabels]):
         return _Explanation(refusals)
 
 
-class _Preferred(NodeScore[Affinity, NameAndLabels]):
+class _Preferred(NodeScore[NodeRules, NameAndLabels]):
     name = NodeAffinity.name
     attribute = NAME_AND_LABELS
     normalise = Normalise.BY_MAX
 
-    def __init__(self, added: Affinity) -> None:
+    def __init__(self, added: NodeRules) -> None:
         self._added = added
 
-    def demand(self, pod: PodInfo) -> Affinity:
+    def demand(self, pod: PodInfo) -> NodeRules:
         return pod.affinity
 
     def applies(self, pod: PodInfo) -> bool:
         return bool(pod.affinity.preferred or self._added.preferred)
 
-    def score_value(self, demand: Affinity, value: NameAndLabels) -> int:
+    def score_value(self, demand: NodeRules, value: NameAndLabels) -> int:
         own = nodeaffinity.preference(demand, *value)
         return own + nodeaffinity.preference(self._added, *value)
 
@@ -144,9 +144,9 @@ class _Explanation:
         table, affinity = refusals.snapshot.table, refusals.pod.affinity
         rows = table.all
         self._pairs, self._required = affinity.selector, affinity.required
-        parts = [~kernels.matches(table, rows, Affinity((pair,))) for pair in self._pairs]
+        parts = [~kernels.matches(table, rows, NodeRules((pair,))) for pair in self._pairs]
         if self._required is not None:
-            parts.append(~kernels.matches(table, rows, Affinity((), self._required)))
+            parts.append(~kernels.matches(table, rows, NodeRules((), self._required)))
         self._unmet: Mask = np.stack(parts) if parts else np.zeros((1, table.size), np.bool_)
         lacks = np.where(refusals.refused, self._unmet.sum(axis=0), 0)
         self.lacks: Integers = lacks.astype(np.int64)
@@ -191,18 +191,18 @@ def _without(info: PodInfo, pairs: Collection[tuple[str, str]], *, required: boo
     return altered(info, affinity=replace(had, selector=left, required=terms))
 
 
-def format_terms(terms: Sequence[Term]) -> str:
+def format_terms(terms: Sequence[NodeTerm]) -> str:
     """Required terms as users read them."""
     some = " or ".join(_format_term(term) for term in terms[:_SHOWN])
     return some + (" or …" if len(terms) > _SHOWN else "")
 
 
-def _format_term(term: Term) -> str:
+def _format_term(term: NodeTerm) -> str:
     found = [_format_requirement(item) for item in (*term.labels, *term.names)]
     return " and ".join(found) or "nothing"
 
 
-def _format_requirement(item: Requirement) -> str:
+def _format_requirement(item: NodeRequirement) -> str:
     if item.key == NAME_FIELD and item.operator == "In" and len(item.values) == 1:
         return f"node {item.values[0]}"
     match item.operator:
@@ -237,7 +237,7 @@ def _configure(document: object, path: str) -> Plugin:
     return make(_added(arguments.added_affinity, f"{path}.addedAffinity"))
 
 
-def _added(document: Document, path: str) -> Affinity:
+def _added(document: Document, path: str) -> NodeRules:
     causes = check_definition(document, "io.k8s.api.core.v1.NodeAffinity")
     faults = Faults()
     if not causes:
@@ -251,7 +251,7 @@ def _added(document: Document, path: str) -> Affinity:
     return nodeaffinity.of_terms(codec.convert(document, NodeAffinityTerms))
 
 
-def make(added: Affinity) -> Plugin:
+def make(added: NodeRules) -> Plugin:
     """The plugin with terms that every pod of the profile has besides its own."""
     return replace(
         NodeAffinity(added).plugin(),

@@ -14,7 +14,7 @@ from grange.api import names
 from grange.api.kinds.node import Node
 from grange.api.pod_requests import Request, Resources, allocatable
 from grange.placement import allocation, kernels, reference
-from grange.placement.allocation import CPU_AND_MEMORY, Strategy, Weighted
+from grange.placement.allocation import CPU_AND_MEMORY, ResourceWeight, Strategy
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
 from grange.placement.node_usage import IDLE
@@ -241,7 +241,7 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 def _strategy(given: ScoringStrategy) -> Strategy:
-    resources = tuple(Weighted(item.name, item.weight) for item in given.resources)
+    resources = tuple(ResourceWeight(item.name, item.weight) for item in given.resources)
     resources = resources or CPU_AND_MEMORY
     if given.requested_to_capacity_ratio is not None:
         shape = given.requested_to_capacity_ratio.shape
