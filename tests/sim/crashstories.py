@@ -42,7 +42,7 @@ from grange.controllers.rollingupdate.controller import RollingUpdateService
 from grange.controllers.rollingupdate.pending_steps import REVOKED_ANNOTATION
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.leader_election import Singletons
+from grange.reconcile.farm.leader_election import LeaderElectedServices
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
 from grange.reconcile.machine_pool import MachinePool
@@ -77,8 +77,8 @@ class Process:
         self._roles = [("service", service.run), ("farm", self._member.run)]
         if rolls:
             services = {"rollingupdate": RollingUpdateService}
-            singletons = Singletons(self._member, config, lambda _: deps, services)
-            self._roles.append(("services", singletons.run))
+            leader_elected = LeaderElectedServices(self._member, config, lambda _: deps, services)
+            self._roles.append(("services", leader_elected.run))
 
     async def run(self) -> None:
         clock, log = self._deps.clock, self._deps.log

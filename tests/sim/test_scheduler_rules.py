@@ -22,7 +22,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.leader_election import Singletons
+from grange.reconcile.farm.leader_election import LeaderElectedServices
 from grange.reconcile.farm.member import Member
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
@@ -199,7 +199,7 @@ class Shared:
             return made[-1]
 
         services = {"scheduler": scheduler}
-        self._services = Singletons(self._member, config, lambda _: deps, services)
+        self._services = LeaderElectedServices(self._member, config, lambda _: deps, services)
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:

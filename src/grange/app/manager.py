@@ -26,8 +26,8 @@ from grange.controllers.sharing import SHARED
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import Danger, FailsafeConfig
-from grange.reconcile.farm.leader_election import PREFIX, Service, Singletons
+from grange.reconcile.farm.deletion_guard import DeletionGuardConfig, Trigger
+from grange.reconcile.farm.leader_election import PREFIX, LeaderElectedServices, Service
 from grange.reconcile.farm.member import Member
 
 SCHEDULER = "scheduler"
@@ -36,7 +36,7 @@ NAMES = (*(name for name, _ in TABLE), SCHEDULER)
 
 # The services carry out what the API has accepted already: a namespace or an owner is gone. Their
 # budget stops what runs away, and not the deletion of something large.
-_SERVICES = FailsafeConfig(deletions=10_000)
+_SERVICES = DeletionGuardConfig(deletions=10_000)
 
 
 _MANY = 100  # pods that lack what they need: more need not be counted
@@ -107,15 +107,19 @@ class Manager:
                 self._runnables.append(Runnable(name, self._shared(name, selector).run))
         services = dict(self._services())
         if services:
-            bereft: dict[Danger, Callable[[], int | None]] = {}
+            required_objects: dict[Trigger, Callable[[], int | None]] = {}
             if GARBAGE in services:  # deletes what has lost its owners
-                bereft[Danger.ORPHANED] = self._orphans_seen_by(tools)
+                required_objects[Trigger.ORPHANED] = self._orphans_seen_by(tools)
             if NODES in services:  # deletes what has lost its node
-                bereft[Danger.NODELESS] = self._stranded_seen_by(tools)
-            singletons = Singletons(self.member, config, deps, services, _SERVICES, bereft=bereft)
-            self._runnables.append(Runnable("services", singletons.run))
+                required_objects[Trigger.NODELESS] = self._stranded_seen_by(tools)
+            leader_elected = LeaderElectedServices(
+                self.member, config, deps, services, _SERVICES, required_objects=required_objects
+            )
+            self._runnables.append(Runnable("services", leader_elected.run))
             if ROLLOUTS in services:
-                self._watch_rollouts(singletons, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}"))
+                self._watch_rollouts(
+                    leader_elected, ObjectKey(config.namespace, f"{PREFIX}{ROLLOUTS}")
+                )
 
     def runnables(self) -> Iterator[Runnable]:
         """What is to be run, in this order."""
@@ -148,9 +152,9 @@ class Manager:
         self._runnables.append(Runnable(f"{name} alerts", reporter.run))
         return service
 
-    def _watch_rollouts(self, singletons: Singletons, bears: ObjectKey) -> None:
+    def _watch_rollouts(self, leader_elected: LeaderElectedServices, bears: ObjectKey) -> None:
         """Tell of rollouts that failed, while we bear the service that carries them out."""
-        farm, tools = singletons.farm, self._deps(ROLLOUTS)
+        farm, tools = leader_elected.farm, self._deps(ROLLOUTS)
         reporter = ConditionAlerts(
             self.member.alerts,
             tools.informers.informer(ROLLINGUPDATE),

@@ -14,7 +14,7 @@ class Sharing:
 
     Attributes:
         kind: of the objects.
-        weight: what an object asks for, for the failsafe.
+        weight: what an object asks for, for the deletion guard.
     """
 
     kind: KindInfo[ReplicationController]

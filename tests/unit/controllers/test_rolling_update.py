@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.controllers import builders
-from tests.unit.controllers.test_rollout_service import Sick, Tools, Watchman, tools, version
+from tests.unit.controllers.test_rollout_service import DeletionGate, Sick, Tools, tools, version
 from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request
@@ -109,7 +109,7 @@ async def within(there: World, name: str, wanted: str) -> bool:
 
 async def test_check_u8_three_replicas_move_with_two_available(tools: Tools) -> None:
     async with world(*tools) as there:
-        watchman = Watchman(there)
+        watchman = DeletionGate(there)
         await begun(there, 3)
         watchman.reset()
         seen: list[tuple[int, int]] = []
@@ -156,7 +156,7 @@ async def test_pods_taken_for_serving_nobody_do_serve_nobody(
     Pods on nodes that are not eligible go first elsewhere; here the minimum counts on their staying.
     """
     async with world(*tools, kind=Sick) as there:
-        watchman = Watchman(there)
+        watchman = DeletionGate(there)
         await begun(there, 8, healthy=False)
         await there.client.patch(NODE, "n0", patch={"spec": {"unschedulable": cordoned}})
         sick = next(pod for pod in await there.pods() if pod.spec.node_name == "n1")
@@ -202,7 +202,7 @@ async def test_check_u11_unhealthy_rollout_stalls_fails_and_is_undone(
     tools: Tools,
 ) -> None:
     async with world(*tools, kind=Sick) as there:
-        watchman = Watchman(there)
+        watchman = DeletionGate(there)
         await begun(there, 3, healthy=False)
         watchman.reset()
         await roll(there, progressDeadlineSeconds=30)
@@ -298,7 +298,7 @@ async def test_w19_a_rollout_that_shrinks_ends(tools: Tools) -> None:
 
 async def test_one_replica_is_made_before_the_other_is_broken(tools: Tools) -> None:
     async with world(*tools) as there:
-        watchman = Watchman(there)
+        watchman = DeletionGate(there)
         await begun(there, 1)
         watchman.reset()
         await roll(there, desired=1, minimum=1, maxSurge=1)

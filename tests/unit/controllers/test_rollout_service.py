@@ -1,6 +1,6 @@
 """Rollouts of one controller against a real API server in memory, under virtual time.
 
-A ``Watchman`` looks at every change of a pod, so a minimum that was broken for a moment is seen.
+A ``DeletionGate`` looks at every change of a pod, so a minimum that was broken for a moment is seen.
 Numbers are those of the checks in the specification of replication.
 """
 
@@ -51,7 +51,7 @@ class Sick(World):
         await super().set_phase(pod, phase)
 
 
-class Watchman:
+class DeletionGate:
     """Counts the available pods at every change, and remembers the least and the most."""
 
     def __init__(self, there: World) -> None:
@@ -90,11 +90,11 @@ def tools(clock: Clock, rng: Stream, log: Logger) -> Tools:
 
 async def begun(
     there: World, nodes: int, replicas: int, placement: str, **rollout: Any
-) -> Watchman:
+) -> DeletionGate:
     """A controller at version 1 that is complete, and a watchman who begins to watch then."""
     for number in range(nodes):
         await there.add_node(f"n{number}")
-    watchman = Watchman(there)
+    watchman = DeletionGate(there)
     await there.add_controller(
         replicas=replicas, placement=placement, template=version(1), rollout=rollout
     )

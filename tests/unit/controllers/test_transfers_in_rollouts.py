@@ -19,9 +19,9 @@ from tests.unit.controllers.test_replication_transfer import (
     transfers,
 )
 from tests.unit.controllers.test_rollout_service import (
+    DeletionGate,
     Sick,
     Tools,
-    Watchman,
     phase_is,
     tools,
     version,
@@ -43,10 +43,10 @@ __all__ = ["tools"]
 
 async def begun(
     there: World, *names: str, replicas: int, pool: SimulatedPool | None = None, **spec: Any
-) -> Watchman:
+) -> DeletionGate:
     """A controller that is complete at version 1, and a watchman who begins to watch then."""
     await nodes(there, *names)
-    watchman = Watchman(there)
+    watchman = DeletionGate(there)
     await there.add_controller(replicas=replicas, **{**DYNAMIC, "template": version(1), **spec})
     there.start(ReplicationService(there.deps, pool=pool))
     await there.until(lambda: phase_is(there, "Complete"))

@@ -16,7 +16,7 @@ from grange.base.errors import invariant
 from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import FailsafeConfig
+from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
 from grange.reconcile.farm.farm import Farm
 from grange.reconcile.farm.fenced_client import at_work
 from grange.reconcile.farm.leases import Token
@@ -176,7 +176,7 @@ def join(  # what can be different about a member
     selector: str = "",
     clock: Clock | None = None,
     config: FarmConfig | None = None,
-    failsafe: FailsafeConfig | None = None,
+    deletion_guard: DeletionGuardConfig | None = None,
     busy_s: float = 0.0,
     again_s: float = 5.0,
     act: Callable[[Hand, ObjectKey], Awaitable[Result]] | None = None,
@@ -192,7 +192,7 @@ def join(  # what can be different about a member
             selector=selector,
             reconcile=hand.reconcile,
             weight=lambda obj: obj.spec.replicas,
-            failsafe=failsafe,
+            deletion_guard=deletion_guard,
         )
         hand.lives.append((member, farm))
         return member

@@ -1,11 +1,11 @@
-"""What the members of a farm report: each what its own failsafe sees, under keys that all share."""
+"""What the members of a farm report: each what its own deletion guard sees, under keys that all share."""
 
 from tests.unit.farm.farmhands import Hand, create, join, nothing
 
 from grange.alerts.alerts import Alert
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.base.clock import Clock
-from grange.reconcile.farm.deletion_guard import Danger
+from grange.reconcile.farm.deletion_guard import Trigger
 from grange.sim.world import World
 
 NAMES = [f"s{number}" for number in range(8)]
@@ -14,7 +14,7 @@ NAMES = [f"s{number}" for number in range(8)]
 def reported(hand: Hand) -> list[tuple[str, str]]:
     """What a member reported, and for which key; a view on its way to empty apart."""
     return [
-        (what, alert.key) for what, alert in hand.alerts.history if alert.reason != Danger.SHRANK
+        (what, alert.key) for what, alert in hand.alerts.history if alert.reason != Trigger.SHRANK
     ]
 
 
@@ -28,7 +28,7 @@ async def test_members_report_alerts_under_one_key(world: World, clock: Clock) -
     await clock.sleep(5)
     raised = ("raised", "farm/replication/no_objects_found")
     for hand in hands:
-        assert Danger.EMPTY in hand.farm.dangers
+        assert Trigger.EMPTY in hand.farm.triggers
         assert reported(hand) == [raised]
     world.crash("a")
     await create(world, *NAMES)

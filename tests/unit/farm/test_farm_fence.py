@@ -18,7 +18,7 @@ from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import FailsafeConfig
+from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
 from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.leases import Token
@@ -101,7 +101,7 @@ async def test_deletion_needs_a_permit_and_a_dry_run_does_not(world: World, cloc
         def created(self, resource: str) -> None:
             asked.append(f"+{resource}")
 
-    client = FencedClient(world.client, Door(), clock=clock, failsafe=Never())
+    client = FencedClient(world.client, Door(), clock=clock, deletion_guard=Never())
     await client.create(CONFIGMAP, configmap("x"))
     with pytest.raises(TooManyRequests) as caught:
         await client.delete(CONFIGMAP, "x", "default")
@@ -130,7 +130,9 @@ async def test_refused_deletion_is_refunded_and_unanswered_one_is_not(
 
     budget = Budget()
     transport = world.network.transport(InProcess(world._handle, ADMIN), "x")
-    client = FencedClient(Client(transport, clock=clock), Door(), clock=clock, failsafe=budget)
+    client = FencedClient(
+        Client(transport, clock=clock), Door(), clock=clock, deletion_guard=budget
+    )
     made = await client.create(CONFIGMAP, configmap("x"))
     with pytest.raises(NotFound):
         await client.delete(CONFIGMAP, "y", "default")
@@ -278,7 +280,7 @@ async def owned_by(world: World, member: str) -> bool:
     return (await owners(world))["s"] == member
 
 
-async def test_failsafe_of_the_farm_is_behind_its_client(world: World, clock: Clock) -> None:
+async def test_deletion_guard_is_behind_the_client_of_the_farm(world: World, clock: Clock) -> None:
     refused: list[str] = []
 
     async def act(hand: Hand, key: ObjectKey) -> Result:
@@ -291,7 +293,7 @@ async def test_failsafe_of_the_farm_is_behind_its_client(world: World, clock: Cl
             return Done()
         return Done()
 
-    a = join(world, "a", act=nothing, failsafe=FailsafeConfig(small=1))
+    a = join(world, "a", act=nothing, deletion_guard=DeletionGuardConfig(small=1))
     await world.client.create(CONFIGMAP, configmap("victim"))
     await create(world, "s", "t", "u", "v")
     await clock.sleep(3)

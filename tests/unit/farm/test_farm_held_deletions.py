@@ -14,7 +14,7 @@ from grange.controllers.audit.controller import AuditController
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import Danger, FailsafeConfig
+from grange.reconcile.farm.deletion_guard import DeletionGuardConfig, Trigger
 from grange.reconcile.farm.member import Member
 from grange.sim.builders import create_node
 from grange.sim.world import World
@@ -25,8 +25,8 @@ class Process:
 
     def __init__(self, deps: Deps, sink: MemorySink) -> None:
         self.member = Member(deps, FarmConfig(member="a"), alert_sink=sink)
-        budget = FailsafeConfig(deletions=5, deletion_share=0.0)
-        farm = self.member.farm("replication", REPLICATIONCONTROLLER, failsafe=budget)
+        budget = DeletionGuardConfig(deletions=5, deletion_share=0.0)
+        farm = self.member.farm("replication", REPLICATIONCONTROLLER, deletion_guard=budget)
         service = ReplicationService(farm.deps)
         farm.attach(service.loop)
         self.service: ReplicationService | AuditController = service
@@ -67,7 +67,7 @@ async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock)
     said = await reconciled(world)
     assert (said.status, said.reason) == ("False", "DeletionsHeld")
     assert "grange farm resume" in said.message
-    assert [alert.reason for alert in memory.active] == [Danger.TOO_MANY]
+    assert [alert.reason for alert in memory.active] == [Trigger.TOO_MANY]
 
     await scale(world, 9)
     await clock.sleep(30)
@@ -96,7 +96,7 @@ async def test_keeping_the_audit_within_its_bounds_alarms_nobody(
 ) -> None:
     """However many records are due at once: their retention is no reason to hold any deletion."""
     memory = MemorySink()
-    most = FailsafeConfig().deletions
+    most = DeletionGuardConfig().deletions
     for number in range(most + 102):
         spec = {"event": "Retarget", "controller": "web", "controllerUid": "u"}
         document = {"metadata": {"name": f"r{number}"}, "spec": spec}

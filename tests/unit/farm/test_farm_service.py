@@ -24,7 +24,7 @@ from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import Danger
+from grange.reconcile.farm.deletion_guard import Trigger
 from grange.reconcile.farm.farm import Reconcile
 from grange.reconcile.farm.member import DuplicateFarm, Member
 from grange.sim.builders import create_node
@@ -365,7 +365,7 @@ async def test_weakness_w5_nothing_is_claimed_for_a_term_after_restore(
     await create(world, "s")
     await clock.sleep(3)
     a.farm._versions[0] += 1_000_000  # as if we had seen a later state
-    a.farm.failsafe.see(clock.monotonic(), objects=1, version="1000000")
+    a.farm.deletion_guard.see(clock.monotonic(), objects=1, version="1000000")
     await create(world, "t")
     await clock.sleep(TTL_S - 1)
     assert a.held == ["s"]
@@ -384,7 +384,7 @@ async def test_restore_is_noticed_before_there_is_anything_to_claim(
     await create(world, "s")
     await clock.sleep(3)
     a.farm._versions[0] += 1_000_000  # as if we had seen a later state
-    change = {"spec": {"replicas": 2}}  # concerns the failsafe alone
+    change = {"spec": {"replicas": 2}}  # concerns the deletion guard alone
     await world.client.patch(REPLICATIONCONTROLLER, "s", NAMESPACE, patch=change)
     await clock.sleep(TTL_S - 2)
     await create(world, "t")
@@ -447,9 +447,7 @@ async def test_a_new_object_is_claimed_at_once_also_among_many_members(
     assert sorted(name for hand in hands for name in hand.held) == sorted(found)
 
 
-async def test_what_an_object_asks_for_concerns_the_failsafe_alone(
-    world: World, clock: Clock
-) -> None:
+async def test_weight_concerns_the_deletion_guard_alone(world: World, clock: Clock) -> None:
     a = join(world, "a")
     await create(world, *NAMES)
     await clock.sleep(5)
@@ -458,6 +456,6 @@ async def test_what_an_object_asks_for_concerns_the_failsafe_alone(
         patch = {"spec": {"replicas": 0}}
         await world.client.patch(REPLICATIONCONTROLLER, name, NAMESPACE, patch=patch)
     await clock.sleep(0.5)
-    assert a.farm.dangers == (Danger.ALL_ZERO,)
+    assert a.farm.triggers == (Trigger.ALL_ZERO,)
     claims = [key for _, key, _ in world.history.since(before) if "replicationcontrollers" in key]
     assert len(claims) <= len(NAMES), "our own writes, and no claim"

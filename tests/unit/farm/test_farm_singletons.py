@@ -12,7 +12,7 @@ from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.leader_election import Singletons
+from grange.reconcile.farm.leader_election import LeaderElectedServices
 from grange.reconcile.farm.member import Member
 from grange.sim.world import World
 
@@ -53,11 +53,11 @@ class Process:
             return lambda tools: Worker(tools, service, name, log)
 
         made = {service: maker(service) for service in services}
-        self.singletons = Singletons(self.member, config, lambda _: deps, made)
+        self.leader_elected = LeaderElectedServices(self.member, config, lambda _: deps, made)
 
     async def run(self) -> None:
         async with Nursery("process") as nursery:
-            nursery.start(self.singletons.run())
+            nursery.start(self.leader_elected.run())
             nursery.start(self.member.run())
 
 

@@ -66,7 +66,9 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
     FARM: (
         Permission(LEASE, ("get", *_FOLLOW, "create", "patch", "delete"), namespace=FARM_LEASES),
         Permission(CONFIGMAP, _FOLLOW, namespace=FARM_LEASES, name=RESUME_CONFIGMAP),
-        Permission(POD, _FOLLOW),  # the failsafe counts those that were made for the farm's objects
+        Permission(
+            POD, _FOLLOW
+        ),  # the deletion guard counts those that were made for the farm's objects
     ),
     "replication": (
         Permission(REPLICATIONCONTROLLER, ("get", *_FOLLOW, "patch")),

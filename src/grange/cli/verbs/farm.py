@@ -57,13 +57,13 @@ def status(env: Environment, target: session.ClusterTarget, output: str) -> None
 @options.output(documents.OBJECT)
 @options.connected
 def resume(env: Environment, target: session.ClusterTarget, *, yes: bool, output: str) -> None:
-    """Let deletions go on that the failsafe holds back.
+    """Let deletions go on that the deletion guard holds back.
 
     That is your word that all is well; it holds for ten minutes.
     """
 
     async def verb(opened: session.ApiSession) -> int:
-        confirm("Let deletions that the failsafe holds back go on for ten minutes?", yes=yes)
+        confirm("Let deletions that the deletion guard holds back go on for ten minutes?", yes=yes)
         word = {farm.RESUME_ANNOTATION: env.rng.suffix(10)}
         patch = {"metadata": {"annotations": word}}
         path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)

@@ -22,7 +22,7 @@ from grange.base.tasks import Nursery
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import TICK_S, FarmConfig
-from grange.reconcile.farm.deletion_guard import Danger, Failsafe
+from grange.reconcile.farm.deletion_guard import DeletionGuard, Trigger
 from grange.reconcile.farm.errors import DeletionsHeld, SessionLost
 from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.hashing import assign, score
@@ -60,24 +60,26 @@ class _SessionFence:
             session.cut_off()
 
 
-class _Failsafe:
-    """The failsafe with a clock, as the fence asks it."""
+class _ClockedGuard:
+    """The deletion guard with a clock, as the fence asks it."""
 
-    def __init__(self, failsafe: Failsafe, clock: Clock, held: Callable[[], object]) -> None:
-        self._failsafe = failsafe
+    def __init__(
+        self, deletion_guard: DeletionGuard, clock: Clock, held: Callable[[], object]
+    ) -> None:
+        self._guard = deletion_guard
         self._clock = clock
         self._held = held
 
     def permit_deletion(self, resource: str) -> Callable[[], None]:
         try:
-            change = self._failsafe.permit_deletion(self._clock.monotonic(), resource)
+            change = self._guard.permit_deletion(self._clock.monotonic(), resource)
         except DeletionsHeld:
             self._held()
             raise
-        return lambda: self._failsafe.spared(change)
+        return lambda: self._guard.cancel_deletion(change)
 
     def created(self, resource: str) -> None:
-        self._failsafe.created(self._clock.monotonic(), resource)
+        self._guard.created(self._clock.monotonic(), resource)
 
 
 class Farm(Generic[R]):
@@ -92,8 +94,8 @@ class Farm(Generic[R]):
         selector: which objects this member wants, by their labels; empty means all.
         reconcile: run for each object that is ours; None where somebody else runs passes, through
             ``guard``.
-        weight: what an object asks for (replicas, say), for the failsafe.
-        failsafe: asked before deletions.
+        weight: what an object asks for (replicas, say), for the deletion guard.
+        deletion guard: asked before deletions.
         workers: passes at once, where the farm runs them; the member's setting by default.
 
     Attributes:
@@ -113,7 +115,7 @@ class Farm(Generic[R]):
         selector: str = "",
         reconcile: Reconcile | None = None,
         weight: Callable[[R], int] | None = None,
-        failsafe: Failsafe,
+        deletion_guard: DeletionGuard,
         workers: int | None = None,
     ) -> None:
         self.name = name
@@ -125,7 +127,7 @@ class Farm(Generic[R]):
         self._informer = informer
         self._weight: Callable[[R], int] = weight or (lambda _: 1)
         self._total = 0  # weight of all objects
-        self.failsafe = failsafe
+        self.deletion_guard = deletion_guard
         self._clock = deps.clock
         self._log = deps.log.bind(farm=name, member=config.member)
         self._session: Session | None = None
@@ -147,7 +149,7 @@ class Farm(Generic[R]):
         self._lost = counts.losses.labels(name)
         self._refused = counts.refusals.labels(name)
         self._held = counts.held.labels(name)
-        counts.failsafe.labels(name).set_function(lambda: len(failsafe.dangers))
+        counts.deletion_guard.labels(name).set_function(lambda: len(deletion_guard.triggers))
         counts.owned.labels(name).set_function(self._claims.__len__)
         self.client = self._fenced(deps)
         self.deps = replace(deps, client=self.client)
@@ -190,7 +192,7 @@ class Farm(Generic[R]):
             deps.client,
             self._fence,
             clock=deps.clock,
-            failsafe=_Failsafe(self.failsafe, deps.clock, self._held.inc),
+            deletion_guard=_ClockedGuard(self.deletion_guard, deps.clock, self._held.inc),
             refused=self._refused.inc,
         )
 
@@ -290,7 +292,7 @@ class Farm(Generic[R]):
         while True:
             self._wake.clear()
             started = self._clock.monotonic()
-            due = self._plan(session, started) if self._moved else self._look_out(started)
+            due = self._plan(session, started) if self._moved else self._report_view(started)
             took_s = self._clock.monotonic() - started
             await self._clock.sleep(max(_SETTLE_S, took_s * _SETTLE_SHARE))
             try:
@@ -306,7 +308,7 @@ class Farm(Generic[R]):
         Returns:
             When to plan again even without news.
         """
-        dues = [self._look_out(now)]
+        dues = [self._report_view(now)]
         if now < self._quiet_until:
             return min(due for due in (*dues, self._quiet_until) if due is not None)
         self._moved = False
@@ -499,7 +501,7 @@ class Farm(Generic[R]):
         heavier = self._weight(new) - self._weight(old)
         if heavier:
             self._total += heavier
-            self._wake.set()  # the failsafe's business alone
+            self._wake.set()  # the deletion guard's business alone
 
     def _vanished(self, obj: R) -> None:
         self._total -= self._weight(obj)
@@ -510,18 +512,18 @@ class Farm(Generic[R]):
             self._lose(claim)
         self._unsettle()
 
-    # --- failsafe -----------------------------------------------------------------------------
+    # --- deletion guard -----------------------------------------------------------------------------
 
-    def _look_out(self, now: float) -> float | None:
-        """Show the failsafe what we see; when it wants to look again."""
+    def _report_view(self, now: float) -> float | None:
+        """Show the deletion guard what we see; when it wants to look again."""
         self._notice_restore(now)
-        self.failsafe.see(
+        self.deletion_guard.see(
             now,
             objects=len(self._informer.store),
             weight=self._total,
             version=self._informer.resource_version,
         )
-        return self.failsafe.tick(now)
+        return self.deletion_guard.tick(now)
 
     def _notice_restore(self, now: float) -> None:
         """After a restore, sessions that go on may be unknown to the store: claim nothing for a term."""
@@ -536,13 +538,13 @@ class Farm(Generic[R]):
 
     def resume(self) -> None:
         """An operator says that all is well."""
-        self.failsafe.resume(self._clock.monotonic())
+        self.deletion_guard.resume(self._clock.monotonic())
         self._wake.set()
 
     @property
-    def dangers(self) -> tuple[Danger, ...]:
+    def triggers(self) -> tuple[Trigger, ...]:
         """Why deletions are held; empty when they are not."""
-        return self.failsafe.dangers
+        return self.deletion_guard.triggers
 
 
 async def _under(claim: Claim, reconcile: Reconcile, results: list[Result]) -> None:

@@ -49,7 +49,7 @@ class Fence(Protocol):
         """A write that was sent ended without an answer: it may still arrive."""
 
 
-class Watchman(Protocol):
+class DeletionGate(Protocol):
     """Who is asked before something is destroyed, and told of what is made."""
 
     def permit_deletion(self, resource: str) -> Callable[[], object]:
@@ -99,7 +99,7 @@ class _FencedTransport:
     inner: Client
     fence: Fence
     clock: Clock
-    failsafe: Watchman | None
+    deletion_guard: DeletionGate | None
     refused: Callable[[], object]
 
     async def send(self, request: Request) -> Response:
@@ -117,18 +117,18 @@ class _FencedTransport:
         except Fenced:
             self.refused()
             raise
-        real = self.failsafe is not None and "dryRun" not in request.query
+        real = self.deletion_guard is not None and "dryRun" not in request.query
         made, destroyed = _effect(request) if real else ("", "")
-        spared: Callable[[], object] = _nothing
-        if self.failsafe is not None and destroyed:
-            spared = self.failsafe.permit_deletion(destroyed)
+        cancel_deletion: Callable[[], object] = _nothing
+        if self.deletion_guard is not None and destroyed:
+            cancel_deletion = self.deletion_guard.permit_deletion(destroyed)
         try:
             async with self.clock.timeout(remaining):
                 response = await self.inner.raw(replace(request, within_s=remaining))
-                if self.failsafe is not None and made and response.status < BAD_REQUEST:
-                    self.failsafe.created(made)
+                if self.deletion_guard is not None and made and response.status < BAD_REQUEST:
+                    self.deletion_guard.created(made)
                 if BAD_REQUEST <= response.status < SERVER_ERROR:
-                    spared()  # any other failure may have destroyed it all the same
+                    cancel_deletion()  # any other failure may have destroyed it all the same
                 return response
         except TimeoutError:
             self.fence.cut_off()
@@ -166,7 +166,7 @@ class FencedClient(Client):
         inner: the way to the API.
         fence: asked before every write.
         clock: the member's own.
-        failsafe: asked before every deletion; None asks nobody.
+        deletion guard: asked before every deletion; None asks nobody.
         refused: called for every write that was refused.
     """
 
@@ -176,10 +176,12 @@ class FencedClient(Client):
         fence: Fence,
         *,
         clock: Clock,
-        failsafe: Watchman | None = None,
+        deletion_guard: DeletionGate | None = None,
         refused: Callable[[], object] = lambda: None,
     ) -> None:
-        super().__init__(_FencedTransport(inner, fence, clock, failsafe, refused), clock=clock)
+        super().__init__(
+            _FencedTransport(inner, fence, clock, deletion_guard, refused), clock=clock
+        )
 
     async def compare_and_set(
         self, kind: KindInfo[R], obj: R, patch: Document, *, subresource: str = ""

@@ -17,7 +17,7 @@ from grange.base.tasks import Nursery, supervise
 from grange.reconcile.controller import Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import Bereft, FailsafeConfig
+from grange.reconcile.farm.deletion_guard import DeletionGuardConfig, RequiredObjects
 from grange.reconcile.farm.fenced_client import at_work
 from grange.reconcile.farm.member import Member
 
@@ -34,7 +34,7 @@ class Service(Protocol):
         """Work; returns only by cancellation."""
 
 
-class Singletons:
+class LeaderElectedServices:
     """Some services, each run by one member of the farm at a time.
 
     Args:
@@ -42,8 +42,8 @@ class Singletons:
         config: of the member.
         deps: the tools of each service, by its name; clients not fenced.
         services: how each is made, by its name. Made once, at once; run while it is ours.
-        failsafe: what counts as too many deletions of theirs.
-        bereft: what lives without what it needs, for the failsafe's first look.
+        deletion guard: what counts as too many deletions of theirs.
+        required_objects: what lives without what it needs, for the deletion guard's first look.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Singletons:
         config: FarmConfig,
         deps: Callable[[str], Deps],
         services: Mapping[str, Callable[[Deps], Service]],
-        failsafe: FailsafeConfig | None = None,
+        deletion_guard: DeletionGuardConfig | None = None,
         *,
-        bereft: Bereft | None = None,
+        required_objects: RequiredObjects | None = None,
     ) -> None:
         tools = deps(FARM)
         self._config = config
@@ -70,8 +70,8 @@ class Singletons:
             selector=f"{SERVICE_LABEL} in ({','.join(sorted(services))})",
             reconcile=self._serve,
             workers=max(1, len(services)),
-            failsafe=failsafe,
-            bereft=bereft,
+            deletion_guard=deletion_guard,
+            required_objects=required_objects,
         )
         self._services = {
             name: factory(self.farm.fence(deps(name))) for name, factory in services.items()

@@ -16,7 +16,7 @@ from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
-from grange.reconcile.farm.deletion_guard import Bereft, Failsafe, FailsafeConfig
+from grange.reconcile.farm.deletion_guard import DeletionGuard, DeletionGuardConfig, RequiredObjects
 from grange.reconcile.farm.farm import Farm, Reconcile
 from grange.reconcile.farm.members import Members
 from grange.reconcile.farm.session import SessionKeeper
@@ -57,7 +57,7 @@ class Member:
     ) -> None:
         self._deps = deps
         self._config = config
-        self.alerts = Alerts(alert_sink or LogSink(deps.log), changed=self._urge)
+        self.alerts = Alerts(alert_sink or LogSink(deps.log), changed=self._request_renewal)
         self._farms: dict[str, Farm[Resource]] = {}
         self.session = SessionKeeper(
             deps.client,
@@ -88,10 +88,10 @@ class Member:
         reconcile: Reconcile | None = None,
         workers: int | None = None,
         weight: Callable[[R], int] | None = None,
-        failsafe: FailsafeConfig | None = None,
+        deletion_guard: DeletionGuardConfig | None = None,
         population: Callable[[], int] = lambda: 0,
         owned: Callable[[], int | None] | None = None,
-        bereft: Bereft | None = None,
+        required_objects: RequiredObjects | None = None,
     ) -> Farm[R]:
         """Take part in a farm; before ``run``.
 
@@ -104,12 +104,12 @@ class Member:
             reconcile: run for each object that is ours; None where passes run elsewhere, through
                 ``Farm.guard``. Its writes must go through ``Farm.client``.
             workers: how many of these passes at once; the member's setting by default.
-            weight: what an object asks for, for the failsafe.
-            failsafe: what counts as dangerous.
+            weight: what an object asks for, for the deletion guard.
+            deletion_guard: what triggers the guard.
             population: how many objects there are that passes might delete.
             owned: how many live ones were made for the farm's objects; None while that is not
                 known; the population by default.
-            bereft: what lives without what it needs, for the failsafe's first look.
+            required_objects: what lives without what it needs, for the deletion guard's first look.
 
         Raises:
             DuplicateFarm: it does already.
@@ -128,13 +128,13 @@ class Member:
             reconcile=reconcile,
             workers=workers,
             weight=weight,
-            failsafe=Failsafe(
+            deletion_guard=DeletionGuard(
                 f"{_FARM}{name}",
                 self.alerts,
-                failsafe,
+                deletion_guard,
                 population=population,
                 owned=owned,
-                bereft=bereft,
+                required_objects=required_objects,
             ),
         )
         self._farms[name] = farm  # type: ignore[assignment]  # read back for what all have
@@ -158,8 +158,8 @@ class Member:
     def _served(self) -> Mapping[str, str]:
         return {name: farm.selector for name, farm in self._farms.items()}
 
-    def _urge(self) -> None:
-        self.session.urge()
+    def _request_renewal(self) -> None:
+        self.session.request_renewal()
 
     def _report(self) -> Document:
         """What this member says of itself: what it owns, and what troubles it, newest last."""

@@ -150,7 +150,7 @@ class Members:
             self._observe(lease)
             return False
         if epoch > token.epoch or (epoch == token.epoch and present is None):
-            self._bury(token)
+            self._forget_member(token)
             return True
         # An epoch that is too low: the Lease was deleted and made anew. As good as missing.
         return self._has_no_lease(token, now)
@@ -214,7 +214,7 @@ class Members:
             self._log.warning("silent session not ended", lease=meta.name, error=error)
         else:
             self._log.info("silent session ended", session=str(token))
-            self._bury(token)
+            self._forget_member(token)
             self._observe(lease)
 
     async def _look_again(self, name: str) -> None:
@@ -228,7 +228,7 @@ class Members:
         since = self._missing.get(token)
         if since is None or now < since + self._config.ttl_s:
             return False
-        self._bury(token)
+        self._forget_member(token)
         return True
 
     def _has_no_lease(self, token: Token, now: float) -> bool:
@@ -236,7 +236,7 @@ class Members:
         self._missing.setdefault(token, now)
         return self._missing_long(token, now)
 
-    def _bury(self, token: Token) -> None:
+    def _forget_member(self, token: Token) -> None:
         self._over[token] = None
         self._missing.pop(token, None)
         self._asked.pop(token, None)

@@ -13,7 +13,7 @@ class FarmInstruments:
         lease_writes: grange_farm_lease_writes_total by outcome (ok, failed).
         refusals: grange_farm_fence_refusals_total by farm: writes that were not sent any more.
         held: grange_farm_deletions_held_total by farm.
-        failsafe: grange_farm_failsafe by farm: reasons for which deletions are held now.
+        deletion guard: grange_farm_deletion_guard by farm: reasons for which deletions are held now.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -49,13 +49,13 @@ class FarmInstruments:
         )
         self.held = Counter(
             "grange_farm_deletions_held",
-            "Deletions that the failsafe held back.",
+            "Deletions that the deletion guard held back.",
             ["farm"],
             registry=registry,
         )
-        self.failsafe = Gauge(
-            "grange_farm_failsafe",
-            "Reasons for which the failsafe holds deletions back; 0 is all is well.",
+        self.deletion_guard = Gauge(
+            "grange_farm_deletion_guard",
+            "Reasons for which the deletion guard holds deletions back; 0 is all is well.",
             ["farm"],
             registry=registry,
         )

@@ -153,7 +153,7 @@ class SessionKeeper:
             await self._news.wait()
         return session
 
-    def urge(self) -> None:
+    def request_renewal(self) -> None:
         """There is news for the report: renew soon, but not within a second of the last time."""
         self._urged.set()
 
@@ -187,7 +187,7 @@ class SessionKeeper:
         """Wait until the Lease is free or its holder has been silent for a whole term; take it."""
         nonce = self._rng.suffix(_NONCE)
         seen: Observation | None = None
-        sights = 0
+        triggers = 0
         while True:
             try:
                 async with self._clock.timeout(self._config.request_s):
@@ -199,11 +199,11 @@ class SessionKeeper:
                     changed = seen is None or seen.signs != fresh.signs
                     if seen is None or changed:
                         seen = fresh
-                        sights += 1
+                        triggers += 1
                     if self._is_free(lease, nonce, seen.due(self._config.ttl_s) <= now):
                         epoch = max(self._epoch, lease.spec.lease_transitions or 0) + 1
                         return await self._write(Token(self._config.member, nonce, epoch), lease)
-                    if changed and sights == _ALIVE:
+                    if changed and triggers == _ALIVE:
                         self._log.warning("another process has this name: waiting for its end")
             except (ApiError, TimeoutError) as error:
                 self._log.debug("session not acquired", error=error)
