@@ -76,7 +76,7 @@ def test_why_pods_wait_and_why_they_are_where_they_are(plane: Plane) -> None:
         "the scheduler has seen it",
     )
     assert "not found" in plane.grange("why", "pod/none", code=1)
-    assert "name the objects" in plane.grange("why", "pods", code=64)
+    assert "no name; write KIND NAME" in plane.grange("why", "pods", code=64)
 
 
 def test_why_a_controller_is_not_ready(plane: Plane) -> None:
