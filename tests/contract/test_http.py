@@ -13,7 +13,7 @@ from grange.api.http import ADMIN, Request, Response
 from grange.api.status import BadRequest, ServiceUnavailable, Timeout
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.client import kubeconfig
+from grange.client import kubeconfig, kubeconfig_contexts
 from grange.client.access import ServiceAccount
 from grange.client.client import Client
 from grange.client.errors import KubeconfigError
@@ -60,7 +60,7 @@ async def test_pinned_authority_is_trusted_and_the_token_says_who_asks(
 ) -> None:
     keys = doors.keys(tmp_path, "127.0.0.1")
     async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
-        kubeconfig.write(tmp_path / "config", "g", listener.url, keys.ca_pem, doors.BEARER)
+        kubeconfig_contexts.write(tmp_path / "config", "g", listener.url, keys.ca_pem, doors.BEARER)
         access = kubeconfig.load([tmp_path / "config"])
         async with closing(HTTP.from_access(access)) as transport:
             assert (await transport.send(ASK)).body == ADMIN.name.encode()

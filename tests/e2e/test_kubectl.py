@@ -19,7 +19,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.client import kubeconfig
+from grange.client import kubeconfig_contexts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 BEARER = "an-admin-token"
@@ -82,7 +82,7 @@ async def kubectl(
         drain=server.application.end_streams,
     ) as listener:
         config = tmp_path / "kubeconfig"
-        kubeconfig.merge(config, "grange", listener.url, keys.ca_pem, BEARER, switch=True)
+        kubeconfig_contexts.merge(config, "grange", listener.url, keys.ca_pem, BEARER, switch=True)
         yield Kubectl(tmp_path, config)
 
 

@@ -33,7 +33,7 @@ from grange.base.log import Logger
 from grange.base.offload import Threads
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery, supervise
-from grange.client import kubeconfig
+from grange.client import kubeconfig_contexts
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
@@ -105,7 +105,7 @@ class ControlPlane:
         # Client and server have the same schemas here: an unknown field is a bug.
         return Client(transport, clock=self._clock, strict=True)
 
-    def merge_into(self, paths: Sequence[Path]) -> kubeconfig.Merged:
+    def merge_into(self, paths: Sequence[Path]) -> kubeconfig_contexts.Merged:
         """Add a context for this control plane to the first of some kubeconfigs.
 
         It becomes the current one where there is none, or another one of Grange's.
@@ -116,7 +116,7 @@ class ControlPlane:
         """
         if self._keys is None:
             raise RuntimeError("the control plane does not run")
-        return kubeconfig.merge(
+        return kubeconfig_contexts.merge(
             paths[0],
             self.settings.context,
             self.url,
@@ -199,7 +199,7 @@ class ControlPlane:
             self.url = self.settings.address(listener.port)
             nodes.api = _address_for_pods(self.url)
             await application.publish(*nodes.api)
-            kubeconfig.write(
+            kubeconfig_contexts.write(
                 self.kubeconfig,
                 self.settings.context,
                 self.url,

@@ -28,7 +28,7 @@ def meant(env: Environment, environment: Mapping[str, str]) -> Path:
         NotConfirmed: the answer was no.
         UsageError: another program's context is current, and there is no terminal to ask at.
     """
-    from grange.client.kubeconfig import current_home  # reads YAML, which takes its time
+    from grange.client.kubeconfig_contexts import current_home  # reads YAML, which takes its time
 
     default = default_data_dir(environment)
     if environment.get("GRANGE_DATA_DIR"):

@@ -18,10 +18,11 @@ def default_data_dir(environment: Mapping[str, str]) -> Path:
 
 
 def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files of ``$KUBECONFIG``, or ``~/.kube/config``."""
+    """The files of ``$KUBECONFIG``, each once, or ``~/.kube/config``."""
     listed = environment.get("KUBECONFIG", "")
     if listed:
-        return tuple(Path(item) for item in listed.split(os.pathsep) if item)
+        found = dict.fromkeys(item for item in listed.split(os.pathsep) if item)
+        return tuple(Path(item).expanduser() for item in found)
     return (Path(environment.get("HOME", "/")) / ".kube" / "config",)
 
 

@@ -26,7 +26,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.environment import Environment
-from grange.client import kubeconfig
+from grange.client import kubeconfig_contexts
 
 
 @pytest.fixture(autouse=True)
@@ -144,11 +144,11 @@ def test_down_means_what_the_current_context_names(tmp_path: Path, clock: Clock)
     environment = {"HOME": str(tmp_path)}
     default = tmp_path / ".local" / "share" / "grange"
     assert meant(env, environment) == default
-    kubeconfig.merge(config, "demo", "https://g", b"", "t", switch=False, home=str(home))
+    kubeconfig_contexts.merge(config, "demo", "https://g", b"", "t", switch=False, home=str(home))
     assert meant(env, environment) == home
     named = {**environment, "GRANGE_DATA_DIR": str(tmp_path / "other")}
     assert meant(env, named) == tmp_path / "other"
-    kubeconfig.remove(config, "demo")
+    config.write_text("")
     assert meant(env, environment) == default
 
 

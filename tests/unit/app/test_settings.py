@@ -57,7 +57,7 @@ def test_places_come_from_the_environment_in_order() -> None:
     assert default_data_dir({"GRANGE_DATA_DIR": "/d", "HOME": "/h"}) == Path("/d")
     assert default_data_dir({"XDG_DATA_HOME": "/x", "HOME": "/h"}) == Path("/x/grange")
     assert default_data_dir({"HOME": "/h"}) == Path("/h/.local/share/grange")
-    assert kubeconfig_paths({"KUBECONFIG": "/a::/b"}) == (Path("/a"), Path("/b"))
+    assert kubeconfig_paths({"KUBECONFIG": "/a::/b:/a"}) == (Path("/a"), Path("/b"))
     assert kubeconfig_paths({"HOME": "/h"}) == (Path("/h/.kube/config"),)
 
 

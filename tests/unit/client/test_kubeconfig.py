@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grange.client import kubeconfig
+from grange.client import kubeconfig, kubeconfig_contexts
 from grange.client.access import Access, ServiceAccount
-from grange.client.kubeconfig import KubeconfigError
+from grange.client.errors import KubeconfigError
 
 BEARER = "t0ken"
 CA = b"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
@@ -35,7 +35,7 @@ def save(path: Path, document: object) -> Path:
 
 def test_write_then_load_gives_the_access_back(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "kubeconfig"
-    kubeconfig.write(path, "grange", "https://127.0.0.1:6443", CA, BEARER)
+    kubeconfig_contexts.write(path, "grange", "https://127.0.0.1:6443", CA, BEARER)
     access = kubeconfig.load([path])
     assert access == Access("https://127.0.0.1:6443", "grange", "default", CA, BEARER)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -43,13 +43,8 @@ def test_write_then_load_gives_the_access_back(tmp_path: Path) -> None:
 
 def test_secrets_are_not_in_the_repr(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
-    kubeconfig.write(path, "grange", "https://h", CA, BEARER)
+    kubeconfig_contexts.write(path, "grange", "https://h", CA, BEARER)
     assert "t0ken" not in repr(kubeconfig.load([path]))
-
-
-def test_paths_are_separated_as_in_path() -> None:
-    assert kubeconfig.paths_of("/a::/b:/a") == [Path("/a"), Path("/b")]
-    assert kubeconfig.paths_of("") == []
 
 
 def test_first_file_with_an_entry_wins_and_missing_are_skipped(tmp_path: Path) -> None:
@@ -185,7 +180,7 @@ def test_merge_keeps_what_others_wrote(tmp_path: Path) -> None:
     users = [{"name": "u", "user": {"exec": {"command": "login", "x-unknown": 1}}}]
     extra = config(preferences={"colors": True}, users=users)
     path = save(tmp_path / "config", extra)
-    kubeconfig.merge(path, "grange", "https://g", CA, "t", switch=False)
+    kubeconfig_contexts.merge(path, "grange", "https://g", CA, "t", switch=False)
     document = yaml.safe_load(path.read_text())
     assert document["current-context"] == "x"
     assert document["preferences"] == {"colors": True}
@@ -196,17 +191,17 @@ def test_merge_keeps_what_others_wrote(tmp_path: Path) -> None:
 
 def test_merge_switches_when_asked_or_without_current_context(tmp_path: Path) -> None:
     path = save(tmp_path / "config", config())
-    kubeconfig.merge(path, "grange", "https://g", CA, "t", switch=True)
+    kubeconfig_contexts.merge(path, "grange", "https://g", CA, "t", switch=True)
     assert kubeconfig.load([path]).context == "grange"
     fresh = tmp_path / "fresh"
-    kubeconfig.merge(fresh, "grange", "https://g", CA, "t", switch=False)
+    kubeconfig_contexts.merge(fresh, "grange", "https://g", CA, "t", switch=False)
     assert kubeconfig.load([fresh]).context == "grange"
 
 
 def test_merge_again_replaces_in_place(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    kubeconfig.merge(path, "grange", "https://one", CA, "t", switch=True)
-    kubeconfig.merge(path, "grange", "https://two", CA, "t", switch=True)
+    kubeconfig_contexts.merge(path, "grange", "https://one", CA, "t", switch=True)
+    kubeconfig_contexts.merge(path, "grange", "https://two", CA, "t", switch=True)
     document = yaml.safe_load(path.read_text())
     assert len(document["clusters"]) == len(document["users"]) == len(document["contexts"]) == 1
     assert kubeconfig.load([path]).server == "https://two"
@@ -216,7 +211,7 @@ def test_merge_into_something_else_leaves_it_alone(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("- a list\n")
     with pytest.raises(KubeconfigError, match="mapping"):
-        kubeconfig.merge(path, "grange", "https://g", CA, "t", switch=True)
+        kubeconfig_contexts.merge(path, "grange", "https://g", CA, "t", switch=True)
     assert path.read_text() == "- a list\n"
     assert [item.name for item in tmp_path.iterdir()] == ["config"]
 
@@ -226,7 +221,7 @@ def test_merge_follows_a_symbolic_link(tmp_path: Path) -> None:
     real = save(tmp_path / "real", config())
     link = tmp_path / "config"
     link.symlink_to(real)
-    kubeconfig.merge(link, "grange", "https://g", CA, "t", switch=True)
+    kubeconfig_contexts.merge(link, "grange", "https://g", CA, "t", switch=True)
     assert link.is_symlink()
     assert kubeconfig.load([real]).context == "grange"
 
@@ -234,24 +229,18 @@ def test_merge_follows_a_symbolic_link(tmp_path: Path) -> None:
 def test_remove_takes_only_our_entries(tmp_path: Path) -> None:
     path = save(tmp_path / "config", config())
     before = yaml.safe_load(path.read_text())
-    kubeconfig.merge(path, "grange", "https://g", CA, "t", switch=True)
-    kubeconfig.remove(path, "grange")
+    kubeconfig_contexts.merge(path, "grange", "https://g", CA, "t", switch=True)
+    kubeconfig_contexts.remove(path, "grange")
     assert yaml.safe_load(path.read_text()) == {**before, "current-context": ""}
-    kubeconfig.remove(path, "grange")
-    kubeconfig.remove(tmp_path / "missing", "grange")
+    kubeconfig_contexts.remove(path, "grange")
+    kubeconfig_contexts.remove(tmp_path / "missing", "grange")
     assert not (tmp_path / "missing").exists()
-
-
-def test_owner_is_the_file_with_the_context_else_the_first(tmp_path: Path) -> None:
-    first, second = tmp_path / "1", save(tmp_path / "2", config())
-    assert kubeconfig.owner_of([first, second], "x") == second
-    assert kubeconfig.owner_of([first, second], "new") == first
 
 
 def test_unwritable_place_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KubeconfigError, match="file/config"):
-        kubeconfig.write(tmp_path / "file" / "config", "grange", "https://g", CA, "t")
+        kubeconfig_contexts.write(tmp_path / "file" / "config", "grange", "https://g", CA, "t")
 
 
 def test_in_cluster_reads_the_service_account(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hypothesis import given, settings, strategies as st
 
-from grange.client import kubeconfig
+from grange.client import kubeconfig, kubeconfig_contexts
 from grange.client.errors import KubeconfigError
 from grange.client.kubeconfig_edit import edited
 
@@ -41,7 +41,7 @@ contexts:
 
 def merge(path: Path, name: str = "demo", home: str = "/data/demo", **more: Any) -> Any:
     server = more.pop("server", "https://127.0.0.1:6443")
-    return kubeconfig.merge(path, name, server, CA, OURS, switch=False, home=home, **more)
+    return kubeconfig_contexts.merge(path, name, server, CA, OURS, switch=False, home=home, **more)
 
 
 def survives(before: str, after: str) -> bool:
@@ -67,7 +67,7 @@ def test_comments_order_and_current_context_survive(tmp_path: Path) -> None:
     merge(path, server="https://127.0.0.1:7443")
     assert kubeconfig.load([path], "demo").server == "https://127.0.0.1:7443"
     assert comments(path.read_text()) == comments(COMMENTED)
-    kubeconfig.remove(path, "demo")
+    kubeconfig_contexts.remove(path, "demo")
     assert path.read_text() == COMMENTED
 
 
@@ -101,9 +101,9 @@ def test_each_data_directory_has_a_context(tmp_path: Path) -> None:
     assert (first.context, first.current) == ("data", True)
     assert second.context.startswith("data-")
     assert second.current, "one of ours may follow another"
-    assert kubeconfig.current_home([path]) == (second.context, "/b/data")
+    assert kubeconfig_contexts.current_home([path]) == (second.context, "/b/data")
     assert merge(path, "data", home="/a/data").context == "data"
-    assert kubeconfig.current_home([tmp_path / "missing", path]) == ("data", "/a/data")
+    assert kubeconfig_contexts.current_home([tmp_path / "missing", path]) == ("data", "/a/data")
 
 
 def test_names_that_are_all_taken_are_an_error(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_names_that_are_all_taken_are_an_error(tmp_path: Path) -> None:
 def test_remove_leaves_foreign_entries_of_the_name(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(COMMENTED)
-    kubeconfig.remove(path, "prod")
+    kubeconfig_contexts.remove(path, "prod")
     assert path.read_text() == COMMENTED
 
 
@@ -150,7 +150,7 @@ def test_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="symbolic link of another user"):
         merge(link)
     with pytest.raises(KubeconfigError, match="symbolic link of another user"):
-        kubeconfig.write(link, "a", "https://g", CA, "t")
+        kubeconfig_contexts.write(link, "a", "https://g", CA, "t")
     assert real.read_text() == "{}\n"
 
 
