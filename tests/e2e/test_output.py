@@ -119,3 +119,9 @@ def test_up_and_down_print_where_it_serves(tmp_path: Path) -> None:
     finally:
         down = run("down", *words)
     assert (down["url"], down["pid"]) == (up["url"], up["pid"])
+
+
+def test_applying_a_pod_again_leaves_it_as_it_is(plane: Plane) -> None:
+    plane.grange("apply", "-f", "-", stdin=pod("again", "sleep", "1000"))
+    again = plane.grange("apply", "-f", "-", stdin=pod("again", "sleep", "1000"))
+    assert "pod/again unchanged" in again

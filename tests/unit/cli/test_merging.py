@@ -4,8 +4,9 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
+from grange.api.kinds import POD
 from grange.api.patch import merge_patch
-from grange.cli.verbs.apply import three_way
+from grange.cli.three_way import three_way
 
 SCALARS = st.booleans() | st.integers(0, 3) | st.sampled_from(["x", "y"])
 VALUES = st.recursive(
@@ -27,6 +28,59 @@ def test_a_field_that_is_no_longer_wanted_is_removed() -> None:
 def test_nothing_to_change_gives_an_empty_patch() -> None:
     wanted = {"spec": {"a": [1, {"b": 2}]}}
     assert three_way(wanted, wanted, {"spec": {"a": [1, {"b": 2}], "theirs": True}}) == {}
+
+
+def pod(**container: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "main", **container}]}}
+
+
+PRESENT: dict[str, Any] = {
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "a",
+                "imagePullPolicy": "Always",
+                "volumeMounts": [{"mountPath": "/token", "name": "token"}],
+            },
+            {"name": "injected", "image": "proxy"},
+        ],
+        "volumes": [{"name": "token"}],
+    }
+}
+
+
+def test_applying_a_pod_again_changes_nothing() -> None:
+    """The server adds fields to containers, volumes and their mounts."""
+    wanted = pod(image="a")
+    assert three_way(wanted, wanted, PRESENT, POD) == {}
+
+
+def test_items_with_a_key_are_merged_one_by_one() -> None:
+    patch = three_way(pod(image="a"), pod(image="b"), PRESENT, POD)
+    main, injected = PRESENT["spec"]["containers"]
+    assert patch == {"spec": {"containers": [{**main, "image": "b"}, injected]}}
+    mounted = pod(image="a", volumeMounts=[{"mountPath": "/data", "name": "data"}])
+    patch = three_way(pod(image="a"), mounted, PRESENT, POD)
+    mounts = patch["spec"]["containers"][0]["volumeMounts"]
+    assert [item["mountPath"] for item in mounts] == ["/data", "/token"]
+
+
+def test_item_that_is_no_longer_wanted_is_removed() -> None:
+    two = pod(image="a")
+    two["spec"]["containers"].append({"name": "injected", "image": "proxy"})
+    patch = three_way(two, pod(image="a"), PRESENT, POD)
+    assert [item["name"] for item in patch["spec"]["containers"]] == ["main"]
+
+
+def test_lists_without_keys_are_replaced() -> None:
+    last, wanted = pod(command=["a"]), pod(command=["b"])
+    patch = three_way(
+        last, wanted, {"spec": {"containers": [{"name": "main", "command": ["a"]}]}}, POD
+    )
+    assert patch["spec"]["containers"] == [{"name": "main", "command": ["b"]}]
+    twice = {"spec": {"containers": [{"name": "x"}, {"name": "x"}]}}
+    assert three_way({}, twice, PRESENT, POD) == twice
 
 
 @settings(max_examples=200, deadline=None)

@@ -112,7 +112,9 @@ async def apply_one(
         )
         return "created", decode_document(answer.body)
     last = present["metadata"].get("annotations", {}).get(LAST_APPLIED, "{}")
-    patch = three_way(decode_document(last.encode()), marked, present)
+    from grange.cli.three_way import three_way  # reads the schemas, which takes its time
+
+    patch = three_way(decode_document(last.encode()), marked, present, kind)
     if not patch or (dry_run == "client" and _covers(present, marked)):
         return "unchanged", present
     if dry_run == "client":
@@ -167,25 +169,3 @@ def _marked(document: Document) -> Document:
     plain = {**document, "metadata": {**document["metadata"], "annotations": annotations}}
     annotations = {**annotations, LAST_APPLIED: msgspec.json.encode(plain).decode() + "\n"}
     return {**document, "metadata": {**document["metadata"], "annotations": annotations}}
-
-
-def three_way(last: Document, wanted: Document, present: Document) -> Document:
-    """The merge patch (RFC 7386) that brings ``present`` to ``wanted``.
-
-    What was applied last and is wanted no more is removed; what others set stays. Lists are
-    replaced whole.
-    """
-    patch: Document = {}
-    for key in last:
-        if key not in wanted and key in present:
-            patch[key] = None
-    for key, value in wanted.items():
-        there = present.get(key)
-        if isinstance(value, dict) and isinstance(there, dict):
-            before = last.get(key)
-            inner = three_way(before if isinstance(before, dict) else {}, value, there)
-            if inner:
-                patch[key] = inner
-        elif value != there:
-            patch[key] = value
-    return patch
