@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 
 import pytest
-from tests.contract import doors
+from tests.support import transport_factories
 
 from grange.api import status
 from grange.api.bindings import Binding
@@ -38,9 +38,13 @@ async def client(
     await application.bootstrap()
     async with AsyncExitStack() as stack:
         if request.param == "inprocess":
-            door = await stack.enter_async_context(doors.inprocess(application.handle))
+            door = await stack.enter_async_context(
+                transport_factories.inprocess(application.handle)
+            )
         else:
-            door = await stack.enter_async_context(doors.http(application.handle, clock, log))
+            door = await stack.enter_async_context(
+                transport_factories.http(application.handle, clock, log)
+            )
         yield Client(door, clock=clock)
 
 

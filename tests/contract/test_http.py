@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.contract import doors
+from tests.support import transport_factories
 
 from grange.api.http import ADMIN, Request, Response
 from grange.api.status import BadRequest, ServiceUnavailable, Timeout
@@ -58,14 +58,16 @@ async def closing(transport: HTTP) -> AsyncGenerator[Transport, None]:
 async def test_pinned_authority_is_trusted_and_the_token_says_who_asks(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:
-    keys = doors.keys(tmp_path, "127.0.0.1")
-    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
-        kubeconfig_contexts.write(tmp_path / "config", "g", listener.url, keys.ca_pem, doors.BEARER)
+    keys = transport_factories.keys(tmp_path, "127.0.0.1")
+    async with transport_factories.listening(whoami, clock, log, keys.server_context()) as listener:
+        kubeconfig_contexts.write(
+            tmp_path / "config", "g", listener.url, keys.ca_pem, transport_factories.BEARER
+        )
         access = kubeconfig.load([tmp_path / "config"])
         async with closing(HTTP.from_access(access)) as transport:
             assert (await transport.send(ASK)).body == ADMIN.name.encode()
         (tmp_path / "pinned.crt").write_bytes(keys.ca_pem)
-        pinned = HTTP(listener.url, doors.BEARER, ca_file=tmp_path / "pinned.crt")
+        pinned = HTTP(listener.url, transport_factories.BEARER, ca_file=tmp_path / "pinned.crt")
         async with closing(pinned) as transport:
             assert (await transport.send(ASK)).status == 200
 
@@ -74,34 +76,40 @@ async def test_certificate_of_another_authority_is_refused(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:
     """Pinning means: this authority and no other, whatever the system trusts."""
-    keys = doors.keys(tmp_path / "one", "127.0.0.1")
-    others = doors.keys(tmp_path / "two", "127.0.0.1")
-    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+    keys = transport_factories.keys(tmp_path / "one", "127.0.0.1")
+    others = transport_factories.keys(tmp_path / "two", "127.0.0.1")
+    async with transport_factories.listening(whoami, clock, log, keys.server_context()) as listener:
         for tls in (tls_context(others.ca_pem), tls_context()):
-            wrong = HTTP(listener.url, doors.BEARER, ssl_context=tls)
+            wrong = HTTP(listener.url, transport_factories.BEARER, ssl_context=tls)
             async with closing(wrong) as transport:
                 with pytest.raises(ServiceUnavailable, match="certificate is not trusted"):
                     await transport.send(ASK)
-        careless = HTTP(listener.url, doors.BEARER, ssl_context=tls_context(insecure=True))
+        careless = HTTP(
+            listener.url, transport_factories.BEARER, ssl_context=tls_context(insecure=True)
+        )
         async with closing(careless) as transport:
             assert (await transport.send(ASK)).status == 200
 
 
 async def test_server_name_can_be_given(tmp_path: Path, clock: Clock, log: Logger) -> None:
     """The address in use need not be the name in the certificate (tunnels, port forwards)."""
-    keys = doors.keys(tmp_path, "api.example.org")
-    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+    keys = transport_factories.keys(tmp_path, "api.example.org")
+    async with transport_factories.listening(whoami, clock, log, keys.server_context()) as listener:
         tls = tls_context(keys.ca_pem)
-        async with closing(HTTP(listener.url, doors.BEARER, ssl_context=tls)) as transport:
+        async with closing(
+            HTTP(listener.url, transport_factories.BEARER, ssl_context=tls)
+        ) as transport:
             with pytest.raises(ServiceUnavailable, match="certificate is not trusted"):
                 await transport.send(ASK)
-        named = HTTP(listener.url, doors.BEARER, ssl_context=tls, server_name="api.example.org")
+        named = HTTP(
+            listener.url, transport_factories.BEARER, ssl_context=tls, server_name="api.example.org"
+        )
         async with closing(named) as transport:
             assert (await transport.send(ASK)).status == 200
 
 
 async def test_unknown_token_is_an_answer_that_does_not_show_it(clock: Clock, log: Logger) -> None:
-    async with doors.listening(whoami, clock, log) as listener:
+    async with transport_factories.listening(whoami, clock, log) as listener:
         secret = "wrong-s3cret"  # noqa: S105  the point of the test
         async with closing(HTTP(listener.url, secret)) as transport:
             answer = await transport.send(ASK)
@@ -122,11 +130,13 @@ async def test_token_file_is_read_again_when_it_changes(
     file = tmp_path / "token"
     file.write_text("old")
     async with AsyncExitStack() as stack:
-        listener = await stack.enter_async_context(doors.listening(whoami, clock, log))
+        listener = await stack.enter_async_context(
+            transport_factories.listening(whoami, clock, log)
+        )
         rotated = HTTP(listener.url, token_file=file)
         transport = await stack.enter_async_context(closing(rotated))
         assert (await transport.send(ASK)).status == 401
-        file.write_text(doors.BEARER + "\n")
+        file.write_text(transport_factories.BEARER + "\n")
         assert (await transport.send(ASK)).status == 200
         file.unlink()
         assert (await transport.send(ASK)).status == 200, "the last one known"
@@ -147,28 +157,28 @@ def mount(directory: Path, version: str, **files: bytes) -> None:
 async def test_pod_trusts_its_cluster_and_follows_its_rotating_token(
     tmp_path: Path, clock: Clock, log: Logger
 ) -> None:
-    keys = doors.keys(tmp_path / "keys", "127.0.0.1")
+    keys = transport_factories.keys(tmp_path / "keys", "127.0.0.1")
     directory = tmp_path / "serviceaccount"
     directory.mkdir()
     mount(directory, "one", token=b"old", ca_crt=keys.ca_pem, namespace=b"grange-system")
-    async with doors.listening(whoami, clock, log, keys.server_context()) as listener:
+    async with transport_factories.listening(whoami, clock, log, keys.server_context()) as listener:
         host, _, port = listener.url.removeprefix("https://").rpartition(":")
         access = kubeconfig.find([], "", ServiceAccount(directory, host, port))
         assert access.namespace == "grange-system"
         async with closing(HTTP.from_access(access)) as transport:
             assert (await transport.send(ASK)).status == 401
-            mount(directory, "two", token=doors.BEARER.encode(), ca_crt=keys.ca_pem)
+            mount(directory, "two", token=transport_factories.BEARER.encode(), ca_crt=keys.ca_pem)
             assert (await transport.send(ASK)).body == ADMIN.name.encode()
 
 
 async def test_nobody_listening_is_unavailable() -> None:
     async with peer(_silent) as url:
         pass
-    async with closing(HTTP(url, doors.BEARER)) as transport:
+    async with closing(HTTP(url, transport_factories.BEARER)) as transport:
         for request in (ASK, WRITE):
             with pytest.raises(ServiceUnavailable, match="cannot connect") as caught:
                 await transport.send(request)
-            assert doors.BEARER not in str(caught.value)
+            assert transport_factories.BEARER not in str(caught.value)
 
 
 async def test_no_answer_in_time_is_a_timeout() -> None:
@@ -232,7 +242,7 @@ async def test_redirect_is_not_followed() -> None:
         )
         await writer.drain()
 
-    async with peer(elsewhere) as url, closing(HTTP(url, doors.BEARER)) as transport:
+    async with peer(elsewhere) as url, closing(HTTP(url, transport_factories.BEARER)) as transport:
         assert (await transport.send(ASK)).status == 302
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
 import pytest
-from tests.contract import doors
+from tests.support import transport_factories
 
 from grange.api.http import ADMIN, JSON, Request, Response
 from grange.api.status import ServiceUnavailable
@@ -71,12 +71,14 @@ async def transport(
 ) -> AsyncGenerator[Transport, None]:
     async with AsyncExitStack() as stack:
         if request.param == "inprocess":
-            yield await stack.enter_async_context(doors.inprocess(server.handle))
+            yield await stack.enter_async_context(transport_factories.inprocess(server.handle))
         elif request.param == "network":  # on a good day it is a transport like any other
-            inner = await stack.enter_async_context(doors.inprocess(server.handle))
+            inner = await stack.enter_async_context(transport_factories.inprocess(server.handle))
             yield Network(clock=clock, rng=Stream(0)).transport(inner, "anybody")
         else:
-            yield await stack.enter_async_context(doors.http(server.handle, clock, log))
+            yield await stack.enter_async_context(
+                transport_factories.http(server.handle, clock, log)
+            )
 
 
 WATCH = Request("GET", "/api/v1/pods", {"watch": "true"})

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import uvloop
-from tests.contract import doors
+from tests.support import transport_factories
 
 from grange.api.http import ADMIN, JSON, Request, Response
 from grange.api.kinds import BUILT_IN
@@ -70,7 +70,7 @@ async def api_server() -> Handler:
 
 
 async def serve(host: str, port: int, keys: Path, handle: Handler) -> None:
-    made = doors.keys(keys, host)
+    made = transport_factories.keys(keys, host)
     async with Listener(
         handle,
         authenticator=None,

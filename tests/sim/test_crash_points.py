@@ -10,8 +10,8 @@ from functools import cache
 from math import gcd
 
 import pytest
-from tests.sim.crashstories import STORIES, Ending, tell
-from tests.sim.storybook import check_documented
+from tests.sim.replication_scenarios import STORIES, Ending, tell
+from tests.support.scenarios import check_documented
 
 from grange.base.log import Logger
 from grange.sim import runner

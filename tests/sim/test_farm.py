@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from tests.unit.farm.farmhands import NAMESPACE, Hand, OneWriter, create, join
+from tests.support.farm_fixtures import NAMESPACE, Hand, OneWriter, create, join
 
 from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
 from grange.api.meta import Document

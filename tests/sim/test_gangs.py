@@ -6,8 +6,8 @@ whoever fits is placed, nothing is left assumed and nothing is left reserved.
 """
 
 import pytest
-from tests.sim import misfortunes
-from tests.sim.misfortunes import BAD
+from tests.support import faults
+from tests.support.faults import BAD
 
 from grange.api.kinds import POD, PODGROUP, PRIORITYCLASS, QUEUE
 from grange.api.kinds.pod import Pod
@@ -239,7 +239,7 @@ async def test_gangs_are_bound_whole_and_settle(
         for _ in range(10):
             await ordinary_day(users, luck)
             await clock.sleep(luck.uniform(0.0, 3.0))
-            await misfortunes.perhaps(world, luck)
+            await faults.perhaps(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:
@@ -280,7 +280,7 @@ async def test_gangs_that_each_fit_alone_all_run_in_the_end(
             if not waiting:
                 break
             if luck.uniform(0.0, 1.0) < 0.2:
-                await misfortunes.perhaps(world, luck)
+                await faults.perhaps(world, luck)
             await clock.sleep(5.0)
         assert waiting == []
 

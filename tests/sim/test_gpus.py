@@ -1,7 +1,7 @@
 """GPUs that pods share, on a bad network: no device is promised twice, at no revision."""
 
-from tests.sim import misfortunes
-from tests.sim.misfortunes import BAD
+from tests.support import faults
+from tests.support.faults import BAD
 
 from grange.api import gpus
 from grange.api.gpus import GPU_MILLI
@@ -63,7 +63,7 @@ async def test_faults_never_promise_a_device_twice(
                 await world.client.delete(POD, name, "default", grace_period_s=0)
             await clock.sleep(luck.uniform(0.0, 1.5))
             if luck.integer(0, 12) == 0:
-                await misfortunes.crash(world, luck)
+                await faults.crash(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.sim.foreign import Kubelet, Kubernetes, granted
 from tests.sim.test_rollouts import template
+from tests.support.kubernetes_stub import Kubelet, Kubernetes, granted
 
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.kinds import (

@@ -7,8 +7,9 @@ is promised to anybody who needs it no more, and the world comes to rest.
 
 from collections.abc import Iterable
 
-from tests.sim import misfortunes, test_scheduler
-from tests.sim.misfortunes import BAD
+from tests.sim import test_scheduler
+from tests.support import faults
+from tests.support.faults import BAD
 
 from grange.api.fields import lookup
 from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, PRIORITYCLASS
@@ -179,7 +180,7 @@ async def test_preemption_survives_faults_and_settles(
             for _ in range(luck.integer(2, 7)):
                 await users.act()
             await clock.sleep(luck.uniform(0.0, 4.0))
-            await misfortunes.perhaps(world, luck)
+            await faults.perhaps(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

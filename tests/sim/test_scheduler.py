@@ -5,8 +5,8 @@ overcommitted. When the faults stop, everything that fits is placed, nothing is 
 the world comes to rest.
 """
 
-from tests.sim import misfortunes
-from tests.sim.misfortunes import BAD
+from tests.support import faults
+from tests.support.faults import BAD
 
 from grange.api.kinds import NODE, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
@@ -125,7 +125,7 @@ async def test_faults_never_overcommit_and_everything_settles(
             for _ in range(luck.integer(1, 6)):
                 await users.act()
             await clock.sleep(luck.uniform(0.0, 3.0))
-            await misfortunes.perhaps(world, luck)
+            await faults.perhaps(world, luck)
         world.network.faults = NetworkFaults()
 
         async def settled() -> bool:

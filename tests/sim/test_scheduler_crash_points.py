@@ -12,8 +12,8 @@ from math import gcd
 from typing import TypeVar
 
 import pytest
-from tests.sim.schedulerstories import STORIES, Ending, misfortunes, tell
-from tests.sim.storybook import check_documented
+from tests.sim.scheduler_scenarios import STORIES, Ending, misfortunes, tell
+from tests.support.scenarios import check_documented
 
 from grange.base.log import Logger
 from grange.sim import runner

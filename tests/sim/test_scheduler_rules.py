@@ -9,10 +9,10 @@ and the world rests.
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim import misfortunes
-from tests.sim.misfortunes import BAD
-from tests.sim.placementrules import HOST, ApartOnHost, Cluster, Judge
 from tests.sim.test_scheduler import Users
+from tests.support import faults
+from tests.support.faults import BAD
+from tests.support.placement_oracle import HOST, ApartOnHost, Cluster, Judge
 
 from grange.api.kinds import NODE, POD
 from grange.api.kinds.pod import condition
@@ -120,12 +120,12 @@ async def trouble(world: World, luck: Stream, names: list[str]) -> None:
     name = luck.choice(names)
     match luck.integer(0, 8):
         case 0 | 1:
-            await misfortunes.crash(world, luck, name)
+            await faults.crash(world, luck, name)
         case 2:
             lengths = [luck.uniform(0.0, 8.0), luck.uniform(60.0, 300.0)]
-            await misfortunes.outage(world, luck.choice(lengths))
+            await faults.outage(world, luck.choice(lengths))
         case 3:
-            await misfortunes.partition(world, luck.uniform(0.0, 30.0), name)
+            await faults.partition(world, luck.uniform(0.0, 30.0), name)
         case 4:
             await Chaos(world, {}, rng=luck).lose_history()
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.sim import misfortunes, test_gpus as gpus
-from tests.sim.misfortunes import BAD
+from tests.sim import test_gpus as gpus
 from tests.sim.test_scheduler import Users, unplaced_that_fit
+from tests.support import faults
+from tests.support.faults import BAD
 
 from grange.api import bindings
 from grange.api.gpus import GPU_MILLI
@@ -61,11 +62,11 @@ class Pair:
         world, name = self.world, luck.choice(NAMES)
         match luck.integer(0, 6):
             case 0:
-                await misfortunes.crash(world, luck, name)
+                await faults.crash(world, luck, name)
             case 1:
-                await misfortunes.outage(world, luck.uniform(0.0, 8.0))
+                await faults.outage(world, luck.uniform(0.0, 8.0))
             case 2 | 3:  # what it knows grows old while the other goes on
-                await misfortunes.partition(world, luck.uniform(0.0, 8.0), name)
+                await faults.partition(world, luck.uniform(0.0, 8.0), name)
 
     async def rest(self, unplaced: Callable[[World], Coroutine[Any, Any, list[str]]]) -> None:
         """Without faults: all that fits is placed, and both know it."""

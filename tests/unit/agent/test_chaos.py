@@ -1,8 +1,8 @@
 """Crashes, outages and lost containers in any order: nothing is doubled, and all comes right."""
 
 import pytest
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
-from tests.unit.agent.world import World, world
 
 from grange.agent.runtimes.fake import Script
 from grange.api.http import Request

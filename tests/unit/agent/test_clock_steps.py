@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
-from tests.unit.agent.world import World, world
 
 from grange.api.kinds import POD
 from grange.base.clock import LoopClock

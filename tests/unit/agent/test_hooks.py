@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
-from tests.unit.agent.world import World, world
 
 from grange.agent.probes import Answer
 from grange.api.kinds import POD

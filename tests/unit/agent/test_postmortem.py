@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import UID, container, document, pod, run
-from tests.unit.agent.world import World, world
 
 from grange.agent import postmortem
 from grange.agent.runtime import Listener, PodRecord, PodSetup, Sandbox

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
-from tests.unit.agent.world import World, world
 
 from grange.agent.metrics import instruments
 from grange.agent.reporting import Outcome, Reporter

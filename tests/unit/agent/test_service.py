@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
-from tests.unit.agent.world import World, world
 
 from grange.agent.probes import Answer
 from grange.agent.runtime import ContainerID

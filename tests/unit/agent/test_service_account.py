@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.agent_world import world
 from tests.unit.agent.builders import NODE, container, document, pod
-from tests.unit.agent.world import world
 
 from grange.agent import service_account, volumes
 from grange.agent.environment import Facts

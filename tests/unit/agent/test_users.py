@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from tests.support.agent_world import world
 from tests.unit.agent.builders import container, document, pod
-from tests.unit.agent.world import world
 
 from grange.agent import users
 from grange.agent.errors import NotCreatableError

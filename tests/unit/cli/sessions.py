@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.unit.controllers.world import World
+from tests.support.controller_world import World
 
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -3,9 +3,9 @@
 import copy
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api import codec
 from grange.api.http import ADMIN, Request, Response

@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 import pytest
 from rich.console import Console
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened
-from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER

@@ -5,8 +5,8 @@ import re
 import click
 import pytest
 from click.testing import CliRunner
+from tests.support.controller_world import world
 from tests.unit.cli.sessions import session
-from tests.unit.controllers.world import world
 
 from grange.api import timestamps
 from grange.api.kinds import EVENT

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened
-from tests.unit.controllers.world import World, world
 
 from grange.api import codec, explanation, timestamps
 from grange.api.explanation import Explanation, State

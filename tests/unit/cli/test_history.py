@@ -1,8 +1,8 @@
 """Records of the audit in the order in which things happened."""
 
 import pytest
+from tests.support.controller_world import world
 from tests.unit.cli.sessions import session
-from tests.unit.controllers.world import world
 
 from grange.api.kinds import AUDITRECORD
 from grange.api.kinds.replicationcontroller import NAME_LABEL

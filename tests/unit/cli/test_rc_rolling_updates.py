@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened, session
 from tests.unit.controllers.test_rolling_update import begun, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
-from tests.unit.controllers.world import World, world
 
 from grange.api.codec import convert
 from grange.api.kinds import REPLICATIONCONTROLLER, ROLLINGUPDATE

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rolling_update import begun, phase, roll
 from tests.unit.controllers.test_rollout_service import Tools, tools
-from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.farm import GROUP_LABEL, NAMESPACE, OWNER_ANNOTATION

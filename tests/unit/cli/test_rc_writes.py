@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened, session
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_replica_orders import Interrupted
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened, session
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.kinds import POD, REPLICATIONCONTROLLER

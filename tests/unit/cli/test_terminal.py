@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
+from tests.support.controller_world import world
 from tests.unit.cli.sessions import session
-from tests.unit.controllers.world import world
 
 import grange.cli
 from grange.api.kinds import CONFIGMAP

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 import pytest
+from tests.support.controller_world import world
 from tests.unit.cli.sessions import opened
-from tests.unit.controllers.world import world
 
 from grange.api.explanation import (
     Attempt,

@@ -1,7 +1,7 @@
 """Locks on objects, against a real API server in memory."""
 
 import pytest
-from tests.unit.controllers.world import World, world
+from tests.support.controller_world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import TRANSFER_LOCK

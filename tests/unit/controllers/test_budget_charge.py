@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.controllers.world import World, world
+from tests.support.controller_world import World, world
 
 from grange.api.http import Request
 from grange.api.kinds import POD, PODDISRUPTIONBUDGET

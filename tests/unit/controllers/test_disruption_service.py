@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.controllers.world import World, world
+from tests.support.controller_world import World, world
 
 from grange.api import conditions
 from grange.api.kinds import POD, PODDISRUPTIONBUDGET

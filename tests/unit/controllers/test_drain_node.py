@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request
 from grange.api.kinds import POD, REPLICATIONCONTROLLER

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.unit.controllers.world import World, world
+from tests.support.controller_world import World, world
 
 from grange.api.kinds import CONFIGMAP, NODE, POD, REPLICATIONCONTROLLER, SECRET
 from grange.api.meta import Document

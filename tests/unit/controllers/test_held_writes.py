@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_late_writes import Proxy, label, nodes, ready_pods, rests, template
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NODE, POD, PODDISRUPTIONBUDGET, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import NAME_LABEL

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 from msgspec import structs
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rolling_update import NOW, begun, change, counts, roll, update
-from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request
 from grange.api.kinds import (

@@ -1,8 +1,8 @@
 """The end of a namespace against a real API server in memory."""
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api import conditions
 from grange.api.kinds import CONFIGMAP, NAMESPACE, POD, REPLICATIONCONTROLLER, SECRET

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 
 import pytest
-from tests.unit.controllers.world import World, world
+from tests.support.controller_world import World, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import REPLICATIONCONTROLLER

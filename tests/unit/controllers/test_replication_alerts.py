@@ -2,10 +2,10 @@
 
 import msgspec
 import pytest
+from tests.support.controller_world import World, report_controllers, world
 from tests.unit.controllers.test_replication_transfer import label, moved, started
 from tests.unit.controllers.test_rolling_update import begun, change, phase, roll
 from tests.unit.controllers.test_rollout_service import Sick
-from tests.unit.controllers.world import World, report_controllers, world
 
 from grange.alerts.alerts import Alerts
 from grange.alerts.sinks import MemorySink

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.gates import dies_after
-from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.http import Request

@@ -1,10 +1,10 @@
 """A controller that is deleted takes no record along that is announced and not written yet."""
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.test_replication_audit import names, records, refuse
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, EVENT, NAMESPACE, REPLICATIONCONTROLLER
 from grange.api.meta import Document

@@ -5,9 +5,9 @@ controller's pod has is avoided. Who avoids one that was adopted meanwhile puts 
 """
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_replication_service import orphaned, refuse, started
-from tests.unit.controllers.world import World, world
 
 from grange.api import codec
 from grange.api.http import Request, Response

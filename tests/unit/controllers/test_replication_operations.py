@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import suppress
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import NAMESPACE, POD, REPLICATIONCONTROLLER

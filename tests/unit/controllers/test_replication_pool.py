@@ -6,6 +6,7 @@ replication say that the rest of the pass goes on and that nothing lent is forgo
 
 from collections.abc import Callable
 
+from tests.support.controller_world import World, report_controllers, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
@@ -18,7 +19,6 @@ from tests.unit.controllers.test_replication_transfer import (
     started,
     transfers,
 )
-from tests.unit.controllers.world import World, report_controllers, world
 
 from grange.alerts.sinks import MemorySink
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER

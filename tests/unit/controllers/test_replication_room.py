@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import DRAINED_NODES

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api import codec
 from grange.api.http import Request

@@ -3,9 +3,9 @@
 from functools import partial
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_rolling_update import begun, phase, roll, update
 from tests.unit.controllers.test_unruled_objects import Foreign
-from tests.unit.controllers.world import World, world
 
 from grange.api import conditions
 from grange.api.kinds import REPLICATIONCONTROLLER

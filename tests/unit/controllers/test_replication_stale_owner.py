@@ -7,6 +7,7 @@ what it has heard, and what slips through before that is found and given back by
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
     label,
@@ -15,7 +16,6 @@ from tests.unit.controllers.test_replication_transfer import (
     phase,
     transfers,
 )
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController

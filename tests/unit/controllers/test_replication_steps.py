@@ -8,11 +8,11 @@ and "operations" are what it announces.
 import json
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_replication_audit import names, records, start
 from tests.unit.controllers.test_replication_transfer import label, moved, on, started, transfers
 from tests.unit.controllers.test_rolling_update import begun, change, counts, phase, roll
 from tests.unit.controllers.test_rollout_service import Tools, tools, version
-from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.http import Request

@@ -4,11 +4,11 @@ Upstream writes change and record in one transaction, so a refused record stops 
 """
 
 import pytest
+from tests.support.controller_world import World, report_controllers, world
 from tests.unit.controllers.gates import any_write, dies_after
 from tests.unit.controllers.test_replication_audit import names, records, start
 from tests.unit.controllers.test_replication_finalizer import gone
 from tests.unit.controllers.test_rollout_service import Tools, tools, version
-from tests.unit.controllers.world import World, report_controllers, world
 
 from grange.alerts.sinks import MemorySink
 from grange.api.http import Request

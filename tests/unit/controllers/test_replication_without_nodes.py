@@ -1,8 +1,8 @@
 """A process that finds no Node at all when it begins: pods may run all the same, so none is taken."""
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_rollout_service import Tools, tools, version
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.base.tasks import Nursery

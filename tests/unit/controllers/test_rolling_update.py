@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import DeletionGate, Sick, Tools, tools, version
-from tests.unit.controllers.world import World, world
 
 from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER, ROLLINGUPDATE

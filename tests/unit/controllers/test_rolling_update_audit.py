@@ -6,12 +6,12 @@ its records are written.
 """
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.gates import dies_after
 from tests.unit.controllers.test_replication_alerts import report_rollouts
 from tests.unit.controllers.test_replication_audit import names
 from tests.unit.controllers.test_rolling_update import begun, change, counts, phase, roll, update
 from tests.unit.controllers.test_rollout_service import Sick, Tools, tools, version
-from tests.unit.controllers.world import World, world
 
 from grange.api import conditions
 from grange.api.http import Request

@@ -7,9 +7,9 @@ itself is not judged, and nothing breaks in the moment between a decision and wh
 from contextlib import suppress
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_rolling_update import begun, change, roll
 from tests.unit.controllers.test_rollout_service import Tools, tools
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import NODE, POD, pod as pods
 from grange.api.kinds.pod import Pod

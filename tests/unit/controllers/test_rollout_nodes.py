@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rollout_service import Tools, tools
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import AUDITRECORD, NODE, POD
 from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED

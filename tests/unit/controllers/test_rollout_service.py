@@ -7,9 +7,9 @@ Numbers are those of the checks in the specification of replication.
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api import rollouts
 from grange.api.http import Request

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders, test_rolling_update as moves
 from tests.unit.controllers.test_rollout_service import (
     PACKED,
@@ -12,7 +13,6 @@ from tests.unit.controllers.test_rollout_service import (
     tools,
     version,
 )
-from tests.unit.controllers.world import World, world
 
 from grange.api import conditions
 from grange.api.kinds import POD

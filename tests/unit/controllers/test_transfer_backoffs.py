@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from tests.support.controller_world import World, world
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
     label,
@@ -9,7 +10,6 @@ from tests.unit.controllers.test_replication_transfer import (
     nodes,
     records,
 )
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds.auditevents import TRANSFER_ROLLED_BACK, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import TransferBackoff

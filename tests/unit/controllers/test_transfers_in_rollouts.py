@@ -7,6 +7,7 @@ minimum needs, and what moves keeps the template that its side of the rollout ha
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import session
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
@@ -27,7 +28,6 @@ from tests.unit.controllers.test_rollout_service import (
     version,
     versions,
 )
-from tests.unit.controllers.world import World, world
 
 from grange.api import rollouts
 from grange.api.kinds import POD

@@ -6,6 +6,7 @@ Names of packed pods are ordinals, so a pod that does not count any more could l
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_replication_transfer import (
     DYNAMIC,
@@ -17,7 +18,6 @@ from tests.unit.controllers.test_replication_transfer import (
     started,
     transfers,
 )
-from tests.unit.controllers.world import World, world
 
 from grange.api import timestamps
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER

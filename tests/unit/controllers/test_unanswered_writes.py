@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.unit.controllers.world import World, world
+from tests.support.controller_world import World, world
 
 from grange.api.http import Request
 from grange.api.status import ApiError, InternalError, ServiceUnavailable, Timeout

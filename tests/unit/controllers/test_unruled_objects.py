@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
 from tests.unit.controllers.test_rolling_update import begun, change, phase, roll, update
 from tests.unit.controllers.test_rollout_service import version
-from tests.unit.controllers.world import World, world
 
 from grange.api import crds
 from grange.api.kinds import BUILT_IN, POD, PODGROUP, QUEUE, REPLICATIONCONTROLLER

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from tests.support.controller_world import world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import world
 
 from grange.api import timestamps
 from grange.api.http import Request

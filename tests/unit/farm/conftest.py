@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 import pytest
-from tests.unit.farm.farmhands import OneWriter
+from tests.support.farm_fixtures import OneWriter
 
 from grange.base.clock import Clock
 from grange.base.log import Logger

@@ -1,6 +1,6 @@
 """What the members of a farm report: each what its own deletion guard sees, under keys that all share."""
 
-from tests.unit.farm.farmhands import Hand, create, join, nothing
+from tests.support.farm_fixtures import Hand, create, join, nothing
 
 from grange.alerts.alerts import Alert
 from grange.api.kinds import REPLICATIONCONTROLLER

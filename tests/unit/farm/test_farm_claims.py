@@ -1,6 +1,6 @@
 """Who has what: claims, sharing, handover, release."""
 
-from tests.unit.farm.farmhands import OneWriter, create, join, loads, owners
+from tests.support.farm_fixtures import OneWriter, create, join, loads, owners
 
 from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.base.clock import Clock

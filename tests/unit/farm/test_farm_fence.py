@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tests.unit.farm.farmhands import FARM, Hand, OneWriter, create, join, nothing, owners
+from tests.support.farm_fixtures import FARM, Hand, OneWriter, create, join, nothing, owners
 
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.http import ADMIN, Request, Response

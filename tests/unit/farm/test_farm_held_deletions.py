@@ -1,6 +1,6 @@
 """A service that is scaled down by more than the budget: held, told, and let go on by a word."""
 
-from tests.unit.farm.farmhands import NAMESPACE, service
+from tests.support.farm_fixtures import NAMESPACE, service
 
 from grange.alerts.sinks import MemorySink
 from grange.api import conditions

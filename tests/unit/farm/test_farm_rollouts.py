@@ -1,6 +1,6 @@
 """Who tells of a rollout that failed: the process that carries rollouts out, and its successor."""
 
-from tests.unit.farm.farmhands import NAMESPACE, create
+from tests.support.farm_fixtures import NAMESPACE, create
 
 from grange.alerts.sinks import MemorySink
 from grange.api.kinds import ROLLINGUPDATE

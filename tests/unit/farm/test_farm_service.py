@@ -1,7 +1,7 @@
 """The farm as a whole: recovery, selectors, crashes, several farms, figures, and a real controller."""
 
 import pytest
-from tests.unit.farm.farmhands import (
+from tests.support.farm_fixtures import (
     FARM,
     NAMESPACE,
     Hand,

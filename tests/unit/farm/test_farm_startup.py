@@ -1,7 +1,7 @@
 """What a process finds when it begins: F3 of the specification, for one that has seen nothing yet."""
 
 import pytest
-from tests.unit.farm.farmhands import NAMESPACE, create
+from tests.support.farm_fixtures import NAMESPACE, create
 
 from grange.alerts.sinks import MemorySink
 from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP

@@ -1,7 +1,7 @@
 """A real API server in memory, for tests of what writes to it."""
 
 import pytest
-from tests.unit.reconcile.noting import Noting
+from tests.support.request_log import RequestLog
 
 from grange.api.http import ADMIN
 from grange.api.kinds import BUILT_IN
@@ -16,14 +16,14 @@ from grange.store.memory import MemoryStore
 
 
 @pytest.fixture
-async def noting(clock: Clock, rng: Stream, log: Logger) -> Noting:
-    """The server's handler, which notes what it is asked and fails on demand."""
+async def request_log(clock: Clock, rng: Stream, log: Logger) -> RequestLog:
+    """The server's handler, which records requests and fails on demand."""
     application = Application(MemoryStore(), Scheme(BUILT_IN), clock=clock, rng=rng, log=log)
     await application.bootstrap()
-    return Noting(application.handle)
+    return RequestLog(application.handle)
 
 
 @pytest.fixture
-def client(noting: Noting, clock: Clock) -> Client:
+def client(request_log: RequestLog, clock: Clock) -> Client:
     """A client of that server."""
-    return Client(InProcess(noting.handle, ADMIN), clock=clock)
+    return Client(InProcess(request_log.handle, ADMIN), clock=clock)

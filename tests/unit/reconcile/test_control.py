@@ -3,8 +3,8 @@
 import copy
 
 import pytest
+from tests.support.request_log import RequestLog
 from tests.unit.reconcile.builders import create_pod, pod, reference
-from tests.unit.reconcile.noting import Noting
 
 from grange.api.kinds import POD
 from grange.client.client import Client
@@ -13,11 +13,11 @@ from grange.reconcile.owners import InvalidReference, check_reference
 
 
 async def test_check_16_create_is_one_post_with_labels_name_and_owner(
-    client: Client, noting: Noting
+    client: Client, request_log: RequestLog
 ) -> None:
-    noting.asked.clear()
+    request_log.requests.clear()
     made = await create_owned(client, POD, pod("a", app="web"), reference())
-    assert noting.asked == ["POST /api/v1/namespaces/default/pods"]
+    assert request_log.requests == ["POST /api/v1/namespaces/default/pods"]
     assert made.metadata.labels == {"app": "web"}
     assert [item.uid for item in made.metadata.owner_references] == ["u"]
 
@@ -32,12 +32,12 @@ BAD: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("field", list(BAD))
 async def test_check_17_invalid_references_are_refused_before_any_call(
-    client: Client, noting: Noting, field: str
+    client: Client, request_log: RequestLog, field: str
 ) -> None:
-    noting.asked.clear()
+    request_log.requests.clear()
     with pytest.raises(InvalidReference, match=field):
         await create_owned(client, POD, pod("a"), reference(**BAD[field]))
-    assert noting.asked == []
+    assert request_log.requests == []
 
 
 def test_check_17_missing_reference_is_refused() -> None:
@@ -45,19 +45,21 @@ def test_check_17_missing_reference_is_refused() -> None:
         check_reference(None)
 
 
-async def test_check_17_object_without_labels_is_refused(client: Client, noting: Noting) -> None:
+async def test_check_17_object_without_labels_is_refused(
+    client: Client, request_log: RequestLog
+) -> None:
     document = pod("a")
     del document["metadata"]["labels"]
-    noting.asked.clear()
+    request_log.requests.clear()
     with pytest.raises(NoLabels):
         await create_owned(client, POD, document, reference())
     with pytest.raises(NoLabels):
         from_template({"spec": {}}, name="a", namespace="ns", owner=reference())
-    assert noting.asked == []
+    assert request_log.requests == []
 
 
 async def test_check_18_delete_of_a_terminating_object_makes_no_call(
-    client: Client, noting: Noting
+    client: Client, request_log: RequestLog
 ) -> None:
     await create_pod(client, "a")
     await client.patch(
@@ -65,9 +67,9 @@ async def test_check_18_delete_of_a_terminating_object_makes_no_call(
     )
     await client.delete(POD, "a", "default")
     obj = await client.get(POD, "a", "default")
-    noting.asked.clear()
+    request_log.requests.clear()
     assert not await delete_object(client, POD, obj)
-    assert noting.asked == []
+    assert request_log.requests == []
 
 
 async def test_check_18_delete_of_a_missing_object_is_a_silent_success(client: Client) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.reconcile.fake_api import Collection, Faults, Handler, failed, pods_seen
+from tests.support.fake_api import Collection, Faults, Handler, failed, pods_seen
 
 from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import POD

@@ -1,7 +1,7 @@
 """Claiming: ours stay ours, orphans that fit are adopted, those that no longer fit are let go."""
 
+from tests.support.request_log import RequestLog
 from tests.unit.reconcile.builders import create_owner, create_pod, pod
-from tests.unit.reconcile.noting import Noting
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import Pod
@@ -66,13 +66,15 @@ async def test_orphan_that_matches_is_adopted(client: Client) -> None:
     assert owners.is_controlled_by(live, owner)
 
 
-async def test_check_11_object_of_another_owner_is_not_ours(client: Client, noting: Noting) -> None:
+async def test_check_11_object_of_another_owner_is_not_ours(
+    client: Client, request_log: RequestLog
+) -> None:
     owner, other = await create_owner(client), await create_owner(client, "other")
     theirs = await owned_pod(client, other, "a", "web")
-    noting.asked.clear()
+    request_log.requests.clear()
     claims = await manager(client, owner).claim([theirs])
     assert (claims.objects, claims.errors) == ([], [])
-    assert noting.asked == []
+    assert request_log.requests == []
 
 
 async def test_check_12_owned_that_no_longer_matches_is_released(client: Client) -> None:
@@ -85,15 +87,15 @@ async def test_check_12_owned_that_no_longer_matches_is_released(client: Client)
 
 
 async def test_check_9_owned_that_matches_is_claimed_without_a_write(
-    client: Client, noting: Noting
+    client: Client, request_log: RequestLog
 ) -> None:
     owner = await create_owner(client)
     ours = await owned_pod(client, owner, "a", "web")
     foreign = await create_pod(client, "b", app="db")
-    noting.asked.clear()
+    request_log.requests.clear()
     claims = await manager(client, owner).claim([ours, foreign])
     assert names(claims.objects) == ["a"]
-    assert noting.asked == []
+    assert request_log.requests == []
 
 
 async def test_check_10_terminating_owner_keeps_its_own_adopts_nothing(client: Client) -> None:
@@ -131,18 +133,18 @@ async def test_check_13_terminating_orphan_is_not_adopted(
 
 
 async def test_check_14_adoption_check_is_made_once_and_blocks_only_it(
-    client: Client, noting: Noting
+    client: Client, request_log: RequestLog
 ) -> None:
     owner = await create_owner(client)
     ours = await owned_pod(client, owner, "a", "web")
     orphans = [await create_pod(client, name, app="web") for name in "bcd"]
-    noting.asked.clear()
-    noting.error = InternalError("cannot read")
-    noting.fails = lambda request: "replicationcontrollers" in request.path
+    request_log.requests.clear()
+    request_log.error = InternalError("cannot read")
+    request_log.fails = lambda request: "replicationcontrollers" in request.path
     claims = await manager(client, owner).claim([orphans[0], ours, *orphans[1:]])
     assert names(claims.objects) == ["a"]
     assert [type(error) for error in claims.errors] == [CannotAdopt] * 3
-    assert len(noting.asked) == 1
+    assert len(request_log.requests) == 1
 
 
 async def test_check_14_recreated_owner_must_not_adopt(client: Client) -> None:
@@ -200,18 +202,20 @@ async def test_adoption_that_comes_second_is_refused_by_the_server(client: Clien
 
 
 async def test_error_with_one_object_does_not_stop_the_others(
-    client: Client, noting: Noting
+    client: Client, request_log: RequestLog
 ) -> None:
     owner = await create_owner(client)
     orphans = [await create_pod(client, name, app="web") for name in "abc"]
-    noting.error = InternalError("no")
-    noting.fails = lambda request: request.path.endswith("/b")
+    request_log.error = InternalError("no")
+    request_log.fails = lambda request: request.path.endswith("/b")
     claims = await manager(client, owner).claim(orphans)
     assert names(claims.objects) == ["a", "c"]
     assert len(claims.errors) == 1
 
 
-async def test_claims_of_custom_kinds_keep_other_owners(client: Client, noting: Noting) -> None:
+async def test_claims_of_custom_kinds_keep_other_owners(
+    client: Client, request_log: RequestLog
+) -> None:
     """The merge patch replaces the list, so the whole list is written, fenced by its version."""
     owner = await create_owner(client, "parent")
     child = await create_owner(client, "child")

@@ -1,7 +1,7 @@
 """Events tell people what happened and never get in the way of what happens."""
 
+from tests.support.request_log import RequestLog
 from tests.unit.reconcile.builders import create_pod
-from tests.unit.reconcile.noting import Noting
 
 from grange.api.kinds import EVENT, NODE
 from grange.api.kinds.event import Event
@@ -80,15 +80,15 @@ async def test_equal_events_become_one_with_a_count(
 
 
 async def test_equal_events_that_wait_are_sent_once(
-    client: Client, clock: Clock, rng: Stream, log: Logger, noting: Noting
+    client: Client, clock: Clock, rng: Stream, log: Logger, request_log: RequestLog
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)
     pod = await create_pod(client, "a")
-    noting.asked.clear()
+    request_log.requests.clear()
     for _ in range(50):
         recorder.event(pod, NORMAL, "Pulled", "again")
     await recorder.flush()
-    assert len(noting.writes()) == 1
+    assert len(request_log.writes()) == 1
     (event,) = await events(client)
     assert event.count == 50
 
@@ -134,16 +134,16 @@ async def test_full_queue_drops_and_counts_without_an_error(
 
 
 async def test_server_that_is_away_costs_the_event_and_nothing_else(
-    client: Client, clock: Clock, rng: Stream, log: Logger, noting: Noting
+    client: Client, clock: Clock, rng: Stream, log: Logger, request_log: RequestLog
 ) -> None:
     recorder = Recorder(client, "tester", clock=clock, rng=rng, log=log)
     pod = await create_pod(client, "a")
     async with Nursery() as nursery:
         nursery.start(recorder.run())
-        noting.error = ServiceUnavailable("away")
+        request_log.error = ServiceUnavailable("away")
         recorder.event(pod, NORMAL, "Pulled", "lost")
         await clock.sleep(1)
-        noting.error = None
+        request_log.error = None
         recorder.event(pod, NORMAL, "Pulled", "kept")
         await clock.sleep(1)
         nursery.cancel()

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 import pytest
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.alerts.targets import InvalidTarget
 from grange.api import codec

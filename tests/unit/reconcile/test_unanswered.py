@@ -1,7 +1,7 @@
 """The server is asked about writes without an answer, and about those the cache never shows."""
 
+from tests.support.controller_world import World, world
 from tests.unit.controllers import builders
-from tests.unit.controllers.world import World, world
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController

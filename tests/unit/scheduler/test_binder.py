@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from tests.unit.scheduler.world import Handler, World, binding_answers, refusal, world
+from tests.support.scheduler_world import Handler, World, binding_answers, refusal, world
 
 from grange.api import bindings, codec
 from grange.api.http import Request, Response

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.world import world
+from tests.support.scheduler_world import world
 
 from grange.api.kinds import SERVICE
 from grange.base.clock import Clock

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests.support.scheduler_world import World, world
 from tests.unit.scheduler.test_explain import Scene, shown
-from tests.unit.scheduler.world import World, world
 
 from grange.api.kinds import PODGROUP, QUEUE
 from grange.api.kinds.podgroup import GROUP_LABEL

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from tests.unit.scheduler.world import World, world
+from tests.support.scheduler_world import World, world
 
 from grange.api import gpus
 from grange.api.gpus import ANNOTATION, GPU_MILLI

@@ -1,8 +1,8 @@
 """Where held pods, gangs, queues and preemption meet: nobody is lost, counted twice or half placed."""
 
+from tests.support.scheduler_world import World, world
 from tests.unit.scheduler.test_gang_service import Gatekeeper, add_group, members
 from tests.unit.scheduler.test_preemption_service import agent, nomination
-from tests.unit.scheduler.world import World, world
 
 from grange.api.kinds import EVENT, NODE, POD, QUEUE
 from grange.api.kinds.podgroup import GROUP_LABEL

@@ -1,6 +1,6 @@
 """What pods are told while they wait, on a server that does not always take it."""
 
-from tests.unit.scheduler.world import Handler, refusal, world
+from tests.support.scheduler_world import Handler, refusal, world
 
 from grange.api.http import Request, Response
 from grange.base.clock import Clock

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.scheduler.world import Handler, World, refusal, world
+from tests.support.scheduler_world import Handler, World, refusal, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP, PRIORITYCLASS

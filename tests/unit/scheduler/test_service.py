@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
-from tests.unit.scheduler.world import Handler, binding_answers, refusal, world
+from tests.support.scheduler_world import Handler, binding_answers, refusal, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import NAMESPACE, NODE, POD

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from tests.unit.scheduler.world import World, world
+from tests.support.scheduler_world import World, world
 
 from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import POD

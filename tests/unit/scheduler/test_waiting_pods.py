@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from tests.unit.scheduler.world import World, world
+from tests.support.scheduler_world import World, world
 
 from grange.api.kinds import EVENT, POD
 from grange.base.clock import Clock

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.sim.storybook import Deaths
 from tests.sim.test_preemption import Preemptions
+from tests.support.scenarios import Deaths
 
 from grange.api import quantity
 from grange.api.kinds import NODE, POD, PODGROUP, PRIORITYCLASS

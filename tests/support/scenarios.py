@@ -1,4 +1,4 @@
-"""What the stories of the scheduler and of replicated services share."""
+"""What the scenarios of the scheduler and of replicated services share."""
 
 import re
 from collections import Counter

@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from tests.sim.storybook import Deaths
 from tests.sim.test_replication_farm import OneWriter
 from tests.sim.test_rollouts import MinimumIsKept, controller, patched, template
 from tests.sim.test_transfers import FITS, Births
+from tests.support.scenarios import Deaths
 
 from grange.api.farm import OWNER_ANNOTATION
 from grange.api.http import Request, Response
