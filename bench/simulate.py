@@ -13,7 +13,7 @@ import msgspec
 
 from grange.api.kinds.node import Node
 from grange.app.simulate import openb, policies
-from grange.app.simulate.replay import Replay, Run, by_load, inflation
+from grange.app.simulate.replay import Replay, ReplayRun, by_load, inflation
 from grange.app.simulate.trace import Trace, kinds
 from grange.base.log import Logger
 from grange.placement.fragmentation import TargetWorkload
@@ -34,7 +34,7 @@ def pods_per_s(trace: Trace, policy: str) -> float:
     workload = kinds([item.pod for item in trace.arrivals])
     configured = policies.profile(policy, workload, 1)
     replay = Replay(trace, configured, TargetWorkload(workload), Logger("bench"))
-    run = Run(policy, 1, replay.resource)
+    run = ReplayRun(policy, 1, replay.resource)
     started = time.perf_counter()
     replay.play(inflation(trace, 1, LOAD), run, by_load())
     elapsed = time.perf_counter() - started

@@ -5,41 +5,18 @@ again and again.
 """
 
 from dataclasses import replace
-from typing import Protocol
 
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Assumed, Cycle, Dropped, Outcome, Unschedulable, Waiting
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
+from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
 
 _ERROR_MAX = 200  # characters of an error, in a condition
-
-
-class Units(Protocol):
-    """Knows which pods go together, and who may go at all."""
-
-    def before(self, queued: QueuedPod, now: float) -> PodInfo | Outcome:
-        """A pod is about to be tried: what it is to be decided as, or what became of it.
-
-        In the second case the pod, and whoever was tried with it, is where it belongs: out of the
-        queue or back in it.
-        """
-
-    def placed(self, placed: Assumed) -> None:
-        """A pod is assumed on a node by itself."""
-
-    def taken_back(self, placed: Assumed) -> None:
-        """The assumption of a pod is undone."""
-
-    def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
-        """The victims of a pod, and those who are of no use without them."""
-
-    def failed(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
-        """A bug ended the try of a pod: what became of it and who goes with it; None for a loner."""
 
 
 class ScheduleOne:
@@ -49,16 +26,16 @@ class ScheduleOne:
         cycle: the extension points.
         cache: the state of the cluster.
         queue: the pods that wait.
-        units: gangs and quotas; None without any.
+        gangs: gangs and quotas; None without any.
     """
 
     def __init__(
-        self, cycle: Cycle, cache: Cache, queue: SchedulingQueue, units: Units | None = None
+        self, cycle: Cycle, cache: Cache, queue: SchedulingQueue, gangs: Coscheduling | None = None
     ) -> None:
         self._cycle = cycle
         self._cache = cache
         self._queue = queue
-        self._units = units
+        self._gangs = gangs
 
     def schedule_one(self, now: float) -> Outcome | None:
         """Schedule the next pod; None when none may be tried now.
@@ -73,8 +50,8 @@ class ScheduleOne:
         if info.pod.metadata.deletion_timestamp or self._cache.tracks(info.uid):
             self._queue.done(queued)
             return Dropped(queued)
-        if self._units is not None:
-            admitted = self._units.before(queued, now)
+        if self._gangs is not None:
+            admitted = self._gangs.admit(queued, now)
             if not isinstance(admitted, PodInfo):
                 return admitted
             info = admitted
@@ -94,8 +71,8 @@ class ScheduleOne:
             return Unschedulable(queued, held)
         assumed, waits = held
         self._queue.done(queued)
-        if self._units is not None:
-            self._units.placed(assumed)
+        if self._gangs is not None:
+            self._gangs.assume(assumed)
         if waits:
             self._cycle.permits.hold((assumed,), {assumed.uid: waits}, now)
             return Waiting((assumed,))
@@ -111,8 +88,8 @@ class ScheduleOne:
         room, why_not = self._cycle.make_room(info, state, found)
         if why_not and found.num_nodes:
             found = replace(found, post_filter=why_not)
-        if room is not None and room.victims and self._units is not None:
-            room = replace(room, victims=self._units.gang_victims(room.victims, info))
+        if room is not None and room.victims and self._gangs is not None:
+            room = replace(room, victims=self._gangs.gang_victims(room.victims, info))
         self._queue.turn_down(queued, found.plugins, now)
         if room is not None and room.nominated == "":
             # Its nomination is withdrawn: pods of up to its priority may use the room.
@@ -135,7 +112,7 @@ class ScheduleOne:
         what = f"{type(error).__name__}: {error}"[:_ERROR_MAX]
         nodes = self._cycle.snapshot.num_nodes
         diagnosis = Diagnosis(nodes, waits=f"bug on the way: {what}", error=True)
-        found = None if self._units is None else self._units.failed(queued, diagnosis, now)
+        found = None if self._gangs is None else self._gangs.handle_bug(queued, diagnosis, now)
         if found is not None:
             return found
         self._queue.fail(queued, now)
@@ -147,5 +124,5 @@ class ScheduleOne:
         try:
             self._cycle.take_back(assumed)
         finally:
-            if still and self._units is not None:
-                self._units.taken_back(assumed)
+            if still and self._gangs is not None:
+                self._gangs.forget(assumed)

@@ -24,7 +24,7 @@ from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.explain.explainer import Explainer
 from grange.scheduler.framework import Profile, Profiles
-from grange.scheduler.gangs.coscheduling import GANG, HELD_BACK, QUOTA, Coscheduling
+from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.queue_policies import POLICIES
 from grange.scheduler.gangs.status import StatusWriter
 from grange.scheduler.informers import Informers, wait_for_bindings
@@ -272,20 +272,10 @@ class Scheduler:
         return self._explainer.explain(pod)
 
     def _waits_for(self, pod: Pod) -> str:
-        """What a pod waits for that no plugin knows of: its gang, its queue, a permission."""
-        uid = pod.metadata.uid
-        gang = self.gangs.groups.containing(pod)
-        if gang is not None and gang.message and not gang.started:
-            return f"its gang {gang.key} ({gang.message})"
-        if uid in self._permits:
-            return "a permission to be bound"
-        queued = self.queue.find(uid)
-        if gang is not None and queued is not None and GANG in queued.rejectors:
-            return HELD_BACK.removeprefix("waits for ")
-        if queued is not None and QUOTA in queued.rejectors:
-            told = [item.rejection.message for item in self._history.of(uid) if item.rejection]
-            return f"its queue ({told[-1]})" if told else "its queue"
-        return ""
+        """What a pod waits for apart from plugins."""
+        attempts = self._history.of(pod.metadata.uid)
+        messages = [item.rejection.message for item in attempts if item.rejection]
+        return self.gangs.waits_for(pod, messages[-1] if messages else "")
 
     def _profile_for(self, scheduler_name: str) -> Profile | None:
         ours = scheduler_name in self._config.scheduler_names

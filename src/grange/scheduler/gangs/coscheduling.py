@@ -16,6 +16,7 @@ Which gang comes first is up to the queue policy; see ``wait_line`` for what tha
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from grange.api.kinds.pod import Pod
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
@@ -109,8 +110,12 @@ class Coscheduling:
 
     # --- the cycle ---------------------------------------------------------------------------
 
-    def before(self, queued: QueuedPod, now: float) -> PodInfo | Outcome:
-        """See ``cycle.Units``."""
+    def admit(self, queued: QueuedPod, now: float) -> PodInfo | Outcome:
+        """A pod is about to be scheduled: the pod to decide about, or the outcome.
+
+        In the second case the pod, and those that were scheduled with it, are out of the queue or
+        back in it.
+        """
         self._now = now
         pod = queued.info.pod
         if not pod.metadata.labels:
@@ -133,23 +138,23 @@ class Coscheduling:
             return self._park(gang, queued, TOO_FEW, message, now, of_pod=of_pod)
         return self._try(gang, queued, now)
 
-    def placed(self, placed: Assumed) -> None:
-        """See ``cycle.Units``."""
+    def assume(self, placed: Assumed) -> None:
+        """Count a pod that was assumed on a node by itself."""
         pod = placed.info.pod
         queue = self.handlers.assume_pod(pod) if pod.metadata.labels else ""
         if queue or self.wait_line.head is not None:
             self.wait_line.count_overtakes(self._rank(placed.queued), 1, queue, self._now)
 
-    def taken_back(self, placed: Assumed) -> None:
-        """See ``cycle.Units``."""
+    def forget(self, placed: Assumed) -> None:
+        """Stop counting a pod whose assumption was undone."""
         self.handlers.forget_pod(placed.info.pod)
 
     def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
-        """See ``cycle.Units``."""
+        """The victims of a pod, and the members of their gangs that are of no use without them."""
         return self._preemption.gang_victims(victims, pod.pod.spec.priority)
 
-    def failed(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
-        """See ``cycle.Units``."""
+    def handle_bug(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
+        """Park the gang of a pod whose cycle ended in a bug; None for a pod without one."""
         gang = self.groups.containing(queued.info.pod)
         if gang is None or gang.started:
             return None
@@ -163,6 +168,25 @@ class Coscheduling:
                 found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
                 asleep = [item.uid for item in found if item and item.rejectors == _ASLEEP]
                 self._queue.activate(asleep, now)
+
+    def waits_for(self, pod: Pod, last_message: str) -> str:
+        """What a pod waits for apart from plugins: its gang, its queue, a permission; or nothing.
+
+        Args:
+            pod: as the scheduler has it.
+            last_message: of the last attempt to schedule it; empty for none.
+        """
+        gang = self.groups.containing(pod)
+        if gang is not None and gang.message and not gang.started:
+            return f"its gang {gang.key} ({gang.message})"
+        if pod.metadata.uid in self._cycle.permits:
+            return "a permission to be bound"
+        queued = self._queue.find(pod.metadata.uid)
+        if gang is not None and queued is not None and GANG in queued.rejectors:
+            return HELD_BACK.removeprefix("waits for ")
+        if queued is not None and QUOTA in queued.rejectors:
+            return f"its queue ({last_message})" if last_message else "its queue"
+        return ""
 
     def _held_back(self, gang: Gang) -> bool:
         """Whether the quorum may yet be rejected as a whole, so that nobody must join it."""
