@@ -39,8 +39,8 @@ class Loop:
         self.queue = SchedulingQueue(self.profile, QueueSettings(backoff_max_s=0.0))
         self.cycle = Cycle(self.profile, self.cache)
         policy = BestEffortFIFO(overtakes=64)
-        self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.units)
+        self.gangs = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.gangs)
         for number in range(NODES):
             labels = {"rack": f"rack-{number % RACKS}"}
             node = builders.node(f"node-{number}", zone=f"zone-{number % 3}", labels=labels)
@@ -51,14 +51,14 @@ class Loop:
             "metadata": {"name": name, "namespace": "default", "uid": name},
             "spec": {"minMember": size, **spec},
         }
-        self.units.handlers.update_group(msgspec.convert(document, PodGroup), 0.0)
+        self.gangs.handlers.update_group(msgspec.convert(document, PodGroup), 0.0)
         for number in range(size):
             pod = builders.pod(
                 f"{name}-{number}",
                 labels={GROUP_LABEL: name},
                 requests={"cpu": cpu, "memory": "500Mi"},
             )
-            self.units.handlers.update_pod(pod, 0.0)
+            self.gangs.handlers.update_pod(pod, 0.0)
             info = PodInfo.of(pod)
             self.profile.sign(info)
             self.queue.add(info, 0.0)

@@ -63,8 +63,8 @@ class Bench:
         self.cache, self.queue = Cache(), SchedulingQueue(self.profile)
         self.cycle = Cycle(self.profile, self.cache)
         policy = policy or BestEffortFIFO(overtakes)
-        self.units = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
-        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.units)
+        self.gangs = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
+        self.loop = ScheduleOne(self.cycle, self.cache, self.queue, self.gangs)
         self.now = 0.0
         self.where: dict[str, str] = {}
         self.why: dict[str, str] = {}
@@ -76,19 +76,19 @@ class Bench:
     def nodes(self, *names: str, **options: Any) -> None:
         for name in names:
             node = builders.node(name, **options)
-            self.cache.update_node(None, self.units.handlers.transform_node(node))
+            self.cache.update_node(None, self.gangs.handlers.transform_node(node))
 
     def group(self, name: str, minimum: int, **spec: Any) -> None:
-        self.units.handlers.update_group(group(name, minimum, **spec), self.now)
+        self.gangs.handlers.update_group(group(name, minimum, **spec), self.now)
 
     def quota(self, name: str, cohort: str = "", limits: Any = None, **capacity: Any) -> None:
-        self.units.handlers.update_queue(quota(name, cohort, limits, **capacity))
+        self.gangs.handlers.update_queue(quota(name, cohort, limits, **capacity))
 
     def pods(self, *names: str, gang: str = "", labels: Any = None, **options: Any) -> None:
         marks = {**(labels or {}), **({GROUP_LABEL: gang} if gang else {})}
         for name in names:
             pod = builders.pod(name, labels=marks, **options)
-            self.units.handlers.update_pod(pod, self.now)
+            self.gangs.handlers.update_pod(pod, self.now)
             info = PodInfo.of(pod)
             self.profile.sign(info)
             self.infos[name] = info
@@ -108,7 +108,7 @@ class Bench:
         before = self.infos[name].pod
         meta = msgspec.structs.replace(before.metadata, **fields)
         pod = msgspec.structs.replace(before, metadata=meta)
-        self.units.handlers.update_pod(pod, self.now)
+        self.gangs.handlers.update_pod(pod, self.now)
         info = self.infos[name] = PodInfo.of(pod)
         self.profile.sign(info)
         if self.cache.tracks(info.uid):
@@ -129,7 +129,7 @@ class Bench:
             if self.cache.tracks(pod.metadata.uid):
                 self.cache.remove_pod(pod)
                 self.queue.move(ASSIGNED_POD_DELETE, self.now, pod, None)
-            self.units.handlers.delete_pod(pod, self.now)
+            self.gangs.handlers.delete_pod(pod, self.now)
             self.where.pop(name, None)
 
     def run(self, seconds: float = 0.0) -> dict[str, str]:
@@ -137,10 +137,10 @@ class Bench:
         until = self.now + seconds
         while True:
             self.queue.flush(self.now)
-            self.units.handlers.tick(self.now)
+            self.gangs.handlers.tick(self.now)
             while (outcome := self.loop.schedule_one(self.now)) is not None:
                 self._follow(outcome)
-                self.units.handlers.tick(self.now)
+                self.gangs.handlers.tick(self.now)
             if self.now >= until:
                 return self.where
             self.now += 1.0

@@ -1,15 +1,14 @@
 """A cluster to preempt in, and a naive evaluator that says what is right."""
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
+from tests.support.scheduler_cluster import PROFILE, Cluster
 
 from grange.api.kinds.pod import DISRUPTION_TARGET
 from grange.api.meta import Condition
-from grange.scheduler import plugins
-from grange.scheduler.cache import Cache
 from grange.scheduler.engine import reference
-from grange.scheduler.framework import CycleState, Handle, PostFilterResult, Profile
+from grange.scheduler.framework import CycleState, Handle, PostFilterResult
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated, Nominator
 from grange.scheduler.preemption.budgets import Budgets
@@ -18,10 +17,6 @@ from grange.scheduler.preemption.evaluator import BY_SCHEDULER, Evaluator
 from grange.scheduler.preemption.victims import importance, started
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
-
-PROFILE = Profile(plugins.DEFAULT)
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 def pod(
@@ -48,12 +43,11 @@ def leaving(info: PodInfo, *, preempted: bool) -> PodInfo:
     return PodInfo.of(msgspec.structs.replace(pod, metadata=meta, status=status))
 
 
-class World:
-    """A cache, nominations, budgets, and an evaluator over them."""
+class World(Cluster):
+    """A cluster with nominations, budgets, and an evaluator over them."""
 
     def __init__(self, settings: CandidateSettings | None = None, offset: int = 0) -> None:
-        self.cache = Cache()
-        self.snapshot = NodeInfoSnapshot()
+        super().__init__()
         # The naive way moves pods about; what is kept must not be called stale by that.
         self.truth = NodeInfoSnapshot()
         self.nominator = Nominator()
@@ -63,19 +57,15 @@ class World:
         handle = Handle(PROFILE, self.snapshot, self.nominator, self.budgets, lambda n: offset % n)
         self.evaluator = Evaluator(handle, self.settings)
 
-    def nodes(self, *names: str, cpu: str = "4", **options: Any) -> "World":
+    def nodes(self, *names: str, cpu: str = "4", **options: Any) -> Self:
         for at, name in enumerate(names):
             capacity = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
             node = builders.node(name, zone=f"z{at % 2}", capacity=capacity, **options)
             self.cache.add_node(node)
         return self
 
-    def put(self, info: PodInfo, node: str) -> "World":
-        self.cache.add_pod(info.on(node))
-        return self
-
     def ask(self, info: PodInfo) -> PostFilterResult:
-        self.cache.update_node_info_snapshot(self.snapshot)
+        self.refresh()
         return self.evaluator(CycleState(), info)
 
     def victims(self, info: PodInfo) -> tuple[str | None, list[str]]:

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import PROFILE
 from tests.support.scheduler_world import world
 from tests.unit.scheduler.test_handlers import Scene
-from tests.unit.scheduler.test_neighbours import PROFILE, VERBS, Dice, History, World
+from tests.unit.scheduler.test_neighbours import VERBS, Dice, History, World
 
 from grange.api.kinds import SERVICE
 from grange.api.kinds.pod import Pod

@@ -4,35 +4,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import PREFERRED, PROFILE, REQUIRED, Cluster
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
-from grange.scheduler import plugins
-from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import NO_NODES, Diagnosis
 from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
-PROFILE = Profile(plugins.DEFAULT)
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
-
-class World:
+class World(Cluster):
     """A cache with an engine over its snapshot; ``place`` is a scheduling cycle."""
 
     def __init__(self, profile: Profile = PROFILE) -> None:
-        self.profile = profile
-        self.cache = Cache()
-        self.snapshot = NodeInfoSnapshot()
+        super().__init__(profile)
         self.engine = Engine(profile, self.snapshot)
 
     def decide(self, pod: Pod) -> str | Diagnosis:
-        self.cache.update_node_info_snapshot(self.snapshot)
+        self.refresh()
         return self.engine.decide(PodInfo.of(pod))
 
     def place(self, pod: Pod) -> str | Diagnosis:

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.scheduler.test_neighbours import HOST, MUST, PROFILE, VERBS, Dice, History, World
+from tests.support.scheduler_cluster import HOST, PROFILE
+from tests.unit.scheduler.test_neighbours import MUST, VERBS, Dice, History, World
 
 from grange.api.explanation import Explanation, State
 from grange.api.kinds.pod import Pod

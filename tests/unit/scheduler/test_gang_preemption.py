@@ -174,7 +174,7 @@ def test_121_what_was_lent_is_given_back_and_not_more() -> None:
     bench.pods(*names("h", 3), gang="h", requests=CPU)
     bench.run(10.0)
     assert bench.victims == []
-    assert bench.units.quotas.used("b")["cpu"] == 5_000
+    assert bench.gangs.quotas.used("b")["cpu"] == 5_000
 
 
 def test_121_a_single_pod_gets_its_queues_share_back_too() -> None:

@@ -4,6 +4,7 @@ must be spread."""
 from typing import Any
 
 import pytest
+from tests.support.scheduler_cluster import HOST, ZONE
 from tests.unit.scheduler.gangworld import Bench, names
 
 from grange.base.rng import Stream
@@ -57,8 +58,6 @@ def test_small_pods_cannot_starve_a_gang_of_one_pod_a_host(rule: dict[str, Any])
     assert len({bench.where.get(name) for name in names("g", 4)} - {None}) == 4
 
 
-HOST = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
 FOUR = {"cpu": "4", "pods": "50"}
 
 
@@ -82,7 +81,7 @@ def zones(bench: Bench, **sizes: int) -> None:
 def kept(bench: Bench) -> dict[str, int]:
     """How many nodes of each zone are kept for the gang."""
     found: dict[str, int] = {}
-    for name in bench.units.reservation.nodes:
+    for name in bench.gangs.reservation.nodes:
         found[name[0]] = found.get(name[0], 0) + 1
     return found
 

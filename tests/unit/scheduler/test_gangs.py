@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import ZONE
 from tests.unit.scheduler.gangworld import Bench, names
 
 from grange.scheduler.clusterevents import NODE_ADD
@@ -15,7 +16,6 @@ from grange.sim import builders
 
 ONE = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 CPU = {"cpu": "1"}
-ZONE = "topology.kubernetes.io/zone"
 
 
 # --- all or none ----------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ def test_119_one_member_short_waits_and_the_last_one_brings_all() -> None:
     bench.pods("p0", "p1", gang="g", requests=CPU)
     assert bench.run(30.0) == {}
     assert bench.why["p0"] == bench.why["p1"] == "waits until 3 pods of pod group default/g exist"
-    assert bench.units.attempts == 0
+    assert bench.gangs.attempts == 0
     bench.pods("p2", gang="g", requests=CPU)
     assert sorted(bench.run()) == ["p0", "p1", "p2"]
     bench.check()
@@ -119,9 +119,9 @@ def test_120_rollback_restores_every_row_share_and_reservation() -> None:
     assert set(bench.run()) == {"x"}
     bench.cycle.refresh()
     assert (table.cpu_used[:2].tolist(), table.pods_used[:2].tolist()) == before
-    assert bench.units.quotas.used("q")["cpu"] == 1000
+    assert bench.gangs.quotas.used("q")["cpu"] == 1000
     assert flaky.booked == []
-    assert bench.units.rollbacks == bench.units.attempts > 0
+    assert bench.gangs.rollbacks == bench.gangs.attempts > 0
     assert "gang wants 4, room for 2" in bench.why["p0"]
     bench.check()
 
@@ -138,11 +138,11 @@ def test_119_error_in_one_member_aborts_all_and_is_retried(*, big: bool) -> None
     bench.pods(*names("p", 4), gang="g", requests=CPU)
     assert bench.run() == {}
     assert flaky.booked == []
-    assert (bench.cache.assumed_count, bench.units.attempts) == (0, 1)
+    assert (bench.cache.assumed_count, bench.gangs.attempts) == (0, 1)
     leader = "big" if big else "p0"
     assert bench.why[leader] == "0/1 nodes are available: no."
     assert bench.queue.pool_of(f"uid-{leader}") is Pool.ERROR_BACKOFF
-    assert not bench.units.wait_line.for_nodes  # no nodes are kept for it
+    assert not bench.gangs.wait_line.for_nodes  # no nodes are kept for it
     flaky.code = Code.SUCCESS
     assert {"p0", "p1"} <= set(bench.run(3.0))
     bench.check()
@@ -288,7 +288,7 @@ def test_waiting_pod_that_names_no_group_goes_by_itself() -> None:
     assert bench.run(1.0) == {}
     bench.relabel("p0", "")
     assert bench.run() == {"p0": "a"}
-    assert [len(gang.members) for gang in bench.units.groups] == [0]
+    assert [len(gang.members) for gang in bench.gangs.groups] == [0]
 
 
 def test_assumed_pod_that_leaves_its_group_leaves_no_member() -> None:
@@ -300,7 +300,7 @@ def test_assumed_pod_that_leaves_its_group_leaves_no_member() -> None:
     bench.pods("p0", "p1", gang="g", requests=CPU)
     assert len(bench.run()) == 2
     bench.relabel("p0", "")
-    assert bench.units.quotas.used("q") == {"cpu": 1000, "pods": 1}
+    assert bench.gangs.quotas.used("q") == {"cpu": 1000, "pods": 1}
     bench.gone("p0", "p1")
     bench.pods("p2", gang="g", requests=CPU)
     assert bench.run(3.0) == {}
@@ -317,7 +317,7 @@ def test_failed_attempt_is_not_repeated_until_a_change() -> None:
     bench.pods(*names("p", 64), gang="g", requests=CPU)
     before = bench.cycle.decisions
     bench.run(60.0)
-    assert bench.units.attempts == 0
+    assert bench.gangs.attempts == 0
     assert bench.cycle.decisions == before + 1
     tried = [queued for name in names("p", 64) if (queued := bench.queue.find(f"uid-{name}"))]
     assert sum(queued.attempts for queued in tried) == 1
@@ -444,7 +444,7 @@ def test_the_rest_of_a_gang_joins_its_domain() -> None:
     bench.queue.delete("uid-p0")
     info = bench.infos["p0"].on("r0-1")
     bench.cache.add_pod(info)
-    bench.units.handlers.update_pod(info.pod, 0.0)
+    bench.gangs.handlers.update_pod(info.pod, 0.0)
     bench.group("g", 3, topology={"key": "rack"})
     bench.pods("p1", "p2", gang="g", requests=CPU)
     assert {node.partition("-")[0] for node in bench.run(5.0).values()} == {"r0"}
@@ -505,7 +505,7 @@ def test_others_use_the_nodes_that_are_not_kept() -> None:
     bench.run(1.0)
     bench.pods("over", requests=CPU)  # overtakes: the third node
     bench.run()
-    kept = set(bench.units.reservation.nodes)
+    kept = set(bench.gangs.reservation.nodes)
     assert len(kept) == 2
     free = next(name for name in names("n", 3) if name not in kept)
     # The pod on the node that is not kept ends: whoever comes may have it, but only that.
@@ -518,7 +518,7 @@ def test_others_use_the_nodes_that_are_not_kept() -> None:
     for name in [name for name, node in bench.where.items() if node in kept]:
         bench.gone(name)
     assert {"g0", "g1"} <= set(bench.run(15.0))
-    assert bench.units.reservation.nodes == {}
+    assert bench.gangs.reservation.nodes == {}
     bench.gone("g0", "g1")
     assert "d" in bench.run(15.0)
 
@@ -533,7 +533,7 @@ def test_pods_before_the_gang_may_use_reserved_nodes() -> None:
     bench.run(1.0)
     bench.pods("small", requests={"cpu": "100m"})
     bench.run()
-    assert len(bench.units.reservation.nodes) == 2
+    assert len(bench.gangs.reservation.nodes) == 2
     bench.gone("small")
     bench.pods("urgent", requests=CPU, priority=10)
     assert "urgent" in bench.run(5.0)
@@ -547,11 +547,11 @@ def test_nothing_is_kept_for_a_gang_that_could_never_fit() -> None:
     bench.run(1.0)
     bench.pods("x", "y", requests=CPU)
     assert len(bench.run(5.0)) == 2
-    assert bench.units.reservation.nodes == {}
+    assert bench.gangs.reservation.nodes == {}
     bench.nodes("c", "d", "e", capacity=ONE)  # now it could
     bench.pods("z", requests=CPU)
     bench.run(5.0)
-    assert len(bench.units.reservation.nodes) == 5
+    assert len(bench.gangs.reservation.nodes) == 5
 
 
 def test_heartbeats_give_no_hope_to_a_gang_that_could_never_fit() -> None:
@@ -588,9 +588,9 @@ def test_a_node_that_comes_again_as_it_was_gives_hope() -> None:
     bench.gone("x")
     bench.pods("y", requests={"cpu": "500m"})
     bench.run(1.0)
-    assert [gang.is_infeasible for gang in bench.units.groups] == [True]
+    assert [gang.is_infeasible for gang in bench.gangs.groups] == [True]
     bench.nodes(node, capacity=ONE)
-    assert [gang.is_infeasible for gang in bench.units.groups] == [False]
+    assert [gang.is_infeasible for gang in bench.gangs.groups] == [False]
 
 
 def test_gang_recreated_with_smaller_members_is_tried_again() -> None:
@@ -603,13 +603,13 @@ def test_gang_recreated_with_smaller_members_is_tried_again() -> None:
     bench.run(1.0)
     bench.pods("y", requests={"cpu": "100m"})
     bench.run(1.0)
-    assert [gang.is_infeasible for gang in bench.units.groups] == [True]
+    assert [gang.is_infeasible for gang in bench.gangs.groups] == [True]
     bench.gone("g0", "g1")
     bench.pods("h0", "h1", gang="g", requests={"cpu": "800m"})
     bench.run(1.0)
     bench.pods("z", requests={"cpu": "100m"})
     bench.run(1.0)
-    assert {*bench.units.reservation.nodes} == {"a", "b"}
+    assert {*bench.gangs.reservation.nodes} == {"a", "b"}
 
 
 def test_a_gang_whose_time_is_over_makes_way_and_starts_anew() -> None:
@@ -622,14 +622,14 @@ def test_a_gang_whose_time_is_over_makes_way_and_starts_anew() -> None:
     bench.run(1.0)
     bench.pods("small", requests={"cpu": "100m"})
     bench.run(1.0)
-    assert bench.units.reservation.owner == "default/g"
+    assert bench.gangs.reservation.owner == "default/g"
     bench.gone("small")
     bench.pods("later", requests=CPU)
     bench.run(20.0)
     assert "later" not in bench.where
     bench.run(15.0)
     assert "later" in bench.where
-    assert [gang.timeouts for gang in bench.units.groups] == [1]
+    assert [gang.timeouts for gang in bench.gangs.groups] == [1]
 
 
 def test_a_gang_that_another_scheduler_placed_waits_no_more() -> None:
@@ -644,12 +644,12 @@ def test_a_gang_that_another_scheduler_placed_waits_no_more() -> None:
     bench.pods("late0", requests=CPU)
     bench.run()
     bench.gone("old", "late0")
-    assert bench.units.reservation.owner == "default/g"
+    assert bench.gangs.reservation.owner == "default/g"
     for name, node in (("g0", "a"), ("g1", "b")):
         bound = bench.infos[name].on(node)
         bench.queue.delete(bound.uid)
         bench.cache.add_pod(bound)
-        bench.units.handlers.update_pod(bound.pod, bench.now)
-    assert bench.units.reservation.owner == ""
-    assert not bench.units.wait_line.for_nodes
-    assert bench.units.wait_line.head is None
+        bench.gangs.handlers.update_pod(bound.pod, bench.now)
+    assert bench.gangs.reservation.owner == ""
+    assert not bench.gangs.wait_line.for_nodes
+    assert bench.gangs.wait_line.head is None

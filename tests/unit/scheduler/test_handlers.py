@@ -4,20 +4,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.scheduler_cluster import PROFILE
 
 from grange.api.kinds.pod import ContainerStatus, Pod, PodStatus
 from grange.base.log import Logger
-from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, Subject, pod_update
 from grange.scheduler.event_handlers import EventHandlers
-from grange.scheduler.framework import Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import Pool
 from grange.sim import builders
 
-PROFILE = Profile(plugins.DEFAULT)
 OURS = frozenset({"default-scheduler"})
 
 

@@ -3,21 +3,20 @@
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import PROFILE
 
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
-from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
 from grange.scheduler.engine import reference
-from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.schedule_one import ScheduleOne
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
-PROFILE = Profile(plugins.DEFAULT)
 BLUE = {"colour": "blue"}
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": BLUE}}
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}

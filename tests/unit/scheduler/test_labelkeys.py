@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
-from tests.unit.scheduler.test_neighbours import HOST, MUST, VERBS, ZONE, Dice, History, World
+from tests.support.scheduler_cluster import HOST, ZONE
+from tests.unit.scheduler.test_neighbours import MUST, VERBS, Dice, History, World
 
 from grange.scheduler.nodeinfo import PodInfo
 from grange.sim import builders

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import HOST, PROFILE, ZONE
 
 from grange.api.kinds.node import ContainerImage, Node
 from grange.api.kinds.pod import Pod
 from grange.base.rng import Stream
-from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import (
     ASSIGNED_POD_ADD,
@@ -24,17 +24,14 @@ from grange.scheduler.clusterevents import (
 )
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine, reference
-from grange.scheduler.framework import CycleState, Profile
+from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins import imagelocality
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
-PROFILE = Profile(plugins.DEFAULT)
 MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
-ZONE = "topology.kubernetes.io/zone"
-HOST = "kubernetes.io/hostname"
 
 
 class World:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import HOST, PREFERRED, REQUIRED, ZONE
 
 from grange.api.kinds.pod import Pod
 from grange.scheduler import plugins
@@ -20,10 +21,6 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 def pod(name: str, priority: int = 0, cpu: str = "1", *, named: str = "", **more: Any) -> PodInfo:

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
-from tests.unit.scheduler.preemptionworld import HOST, PROFILE, REQUIRED, World, leaving, pod
+from tests.support.scheduler_cluster import HOST, PROFILE, REQUIRED
+from tests.unit.scheduler.preemptionworld import World, leaving, pod
 
 from grange.api.selectors import Labels
 from grange.scheduler import plugins

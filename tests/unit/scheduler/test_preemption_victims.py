@@ -5,24 +5,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.scheduler_cluster import HOST, PROFILE, REQUIRED, ZONE, Cluster
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
-from grange.scheduler import plugins
-from grange.scheduler.cache import Cache
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.errors import CacheError
-from grange.scheduler.framework import Code, CycleState, Profile, Status
+from grange.scheduler.framework import Code, CycleState, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.preemption.budgets import Budget, Budgets
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
-from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
-
-PROFILE = Profile(plugins.DEFAULT)
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 def pod(name: str, priority: int = 0, cpu: str = "1", *, since: str = "", **more: Any) -> Pod:
@@ -34,30 +28,27 @@ def pod(name: str, priority: int = 0, cpu: str = "1", *, since: str = "", **more
     )
 
 
-class Cluster:
-    """A snapshot with nodes of four CPUs, in zones of their own."""
+class Budgeted(Cluster):
+    """Nodes of four CPUs, in zones of their own, and budgets."""
 
     def __init__(self, *nodes: str) -> None:
-        self.cache = Cache()
-        self.snapshot = NodeInfoSnapshot()
+        super().__init__()
         self.budgets = Budgets()
         for name in nodes or ("n",):
             self.cache.add_node(builders.node(name, zone=f"zone-{name}"))
 
-    def put(self, *pods: Pod, on: str = "n") -> "Cluster":
+    def bind(self, *pods: Pod, on: str = "n") -> "Budgeted":
         for item in pods:
-            spec = msgspec.structs.replace(item.spec, node_name=on)
-            self.cache.add_pod(msgspec.structs.replace(item, spec=spec))
+            self.put(PodInfo.of(item), on)
         return self
 
-    def budget(self, name: str, allowed: int, disrupted: tuple[str, ...] = ()) -> "Cluster":
+    def budget(self, name: str, allowed: int, disrupted: tuple[str, ...] = ()) -> "Budgeted":
         selector = Labels.parse(f"app={name}")
         self.budgets.put(Budget("default", name, selector, allowed, frozenset(disrupted)))
         return self
 
     def trial(self, wanting: Pod) -> DryRun:
-        self.cache.update_node_info_snapshot(self.snapshot)
-        return DryRun(PROFILE, CycleState(), PodInfo.of(wanting), self.snapshot)
+        return DryRun(PROFILE, CycleState(), PodInfo.of(wanting), self.refresh())
 
     def select(self, wanting: Pod, on: str = "n", *nominated: Pod) -> Victims | Status:
         trial = self.trial(wanting)
@@ -82,7 +73,7 @@ def labelled(app: str) -> dict[str, Any]:
 
 
 def test_check_109_equal_priority_is_never_a_victim() -> None:
-    cluster = Cluster().put(pod("equal", 5, "3"), pod("lower", 4, "1"))
+    cluster = Budgeted().bind(pod("equal", 5, "3"), pod("lower", 4, "1"))
     found = cluster.select(pod("p", 5, "2"))
     assert isinstance(found, Status)
     assert found.code is Code.UNSCHEDULABLE
@@ -91,18 +82,18 @@ def test_check_109_equal_priority_is_never_a_victim() -> None:
 
 
 def test_check_109_nobody_less_important_cannot_be_helped() -> None:
-    found = Cluster().put(pod("equal", 5, "4")).select(pod("p", 5, "1"))
+    found = Budgeted().bind(pod("equal", 5, "4")).select(pod("p", 5, "1"))
     assert found == Status(Code.UNRESOLVABLE, (NO_VICTIMS,))
 
 
 def test_check_109_small_low_pod_stays_while_a_middling_one_goes() -> None:
     """The most important are tried first, but only what fits stays."""
-    cluster = Cluster().put(pod("small", 1, "500m"), pod("mid", 5, "2"), pod("mine", 9, "1"))
+    cluster = Budgeted().bind(pod("small", 1, "500m"), pod("mid", 5, "2"), pod("mine", 9, "1"))
     assert cluster.victims(pod("p", 9, "2500m")) == ["mid"]
 
 
 def test_check_109_most_important_stay_first_then_the_oldest() -> None:
-    cluster = Cluster().put(
+    cluster = Budgeted().bind(
         pod("young", 1, since="2026-11-21T10:00:00Z"),
         pod("old", 1, since="2026-11-21T09:00:00Z"),
         pod("unstarted", 1),
@@ -114,8 +105,8 @@ def test_check_109_most_important_stay_first_then_the_oldest() -> None:
 
 
 def test_check_109_those_under_a_budget_are_spared_first() -> None:
-    cluster = Cluster().budget("web", 0)
-    cluster.put(pod("kept", 1, "2", **labelled("web")), pod("more-important", 5, "2"))
+    cluster = Budgeted().budget("web", 0)
+    cluster.bind(pod("kept", 1, "2", **labelled("web")), pod("more-important", 5, "2"))
     found = cluster.select(pod("p", 9, "2"))
     assert names(found) == ["more-important"]
     assert isinstance(found, Victims)
@@ -124,8 +115,8 @@ def test_check_109_those_under_a_budget_are_spared_first() -> None:
 
 def test_check_109_two_victims_of_one_budget_are_charged_twice() -> None:
     """A budget that allows one is broken by the second."""
-    cluster = Cluster().budget("web", 1)
-    cluster.put(pod("a", 1, "2", **labelled("web")), pod("b", 1, "2", **labelled("web")))
+    cluster = Budgeted().budget("web", 1)
+    cluster.bind(pod("a", 1, "2", **labelled("web")), pod("b", 1, "2", **labelled("web")))
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)
     assert found.violations == 1
@@ -135,17 +126,17 @@ def test_check_109_two_victims_of_one_budget_are_charged_twice() -> None:
 
 
 def test_check_109_pods_that_were_counted_as_disrupted_are_free() -> None:
-    cluster = Cluster().budget("web", 0, ("a",))
-    cluster.put(pod("a", 1, "4", **labelled("web")))
+    cluster = Budgeted().budget("web", 0, ("a",))
+    cluster.bind(pod("a", 1, "4", **labelled("web")))
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)
     assert found.violations == 0
 
 
 def test_check_109_a_pod_of_two_budgets_is_charged_to_both() -> None:
-    cluster = Cluster().budget("web", 1)
+    cluster = Budgeted().budget("web", 1)
     cluster.budgets.put(Budget("default", "tier", Labels.parse("tier=1"), 0))
-    cluster.put(pod("a", 1, "4", labels={"app": "web", "tier": "1"}))
+    cluster.bind(pod("a", 1, "4", labels={"app": "web", "tier": "1"}))
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)
     assert found.violations == 1
@@ -179,24 +170,24 @@ def test_budget_selectors_are_asked_once_about_equal_pods() -> None:
 
 
 def test_check_109_unselective_and_foreign_budgets_cover_nobody() -> None:
-    cluster = Cluster()
+    cluster = Budgeted()
     cluster.budgets.put(Budget("default", "all", Labels.everything(), 0))
     cluster.budgets.put(Budget("other", "web", Labels.parse("app=web"), 0))
-    cluster.put(pod("a", 1, "4", **labelled("web")))
+    cluster.bind(pod("a", 1, "4", **labelled("web")))
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)
     assert found.violations == 0
 
 
 def test_victims_have_to_make_room_beside_nominated_pods() -> None:
-    cluster = Cluster().put(pod("a", 1, "2"), pod("b", 1, "1"), pod("c", 1, "1"))
+    cluster = Budgeted().bind(pod("a", 1, "2"), pod("b", 1, "1"), pod("c", 1, "1"))
     assert names(cluster.select(pod("p", 9, "1"), "n", pod("other", 9, "1"))) == ["b", "c"]
     refused = cluster.select(pod("p", 9, "1"), "n", pod("other", 9, "4"))
     assert isinstance(refused, Status)
 
 
 def test_without_any_need_it_says_so() -> None:
-    found = Cluster().put(pod("a", 1, "1")).select(pod("p", 9, "1"))
+    found = Budgeted().bind(pod("a", 1, "1")).select(pod("p", 9, "1"))
     assert isinstance(found, Status)
     assert found.code is Code.ERROR
 
@@ -210,18 +201,18 @@ def apart(app: str, key: str) -> dict[str, Any]:
 
 
 def test_pods_that_the_pod_refuses_go() -> None:
-    cluster = Cluster().put(pod("rival", 1, **labelled("rival")), pod("other", 2))
+    cluster = Budgeted().bind(pod("rival", 1, **labelled("rival")), pod("other", 2))
     assert cluster.victims(pod("p", 9, **apart("rival", HOST))) == ["rival"]
 
 
 def test_pods_that_refuse_the_pod_go() -> None:
-    cluster = Cluster().put(pod("shy", 1, **apart("p", HOST)), pod("other", 1))
+    cluster = Budgeted().bind(pod("shy", 1, **apart("p", HOST)), pod("other", 1))
     assert cluster.victims(pod("p", 9, **labelled("p"))) == ["shy"]
 
 
 def test_a_refusal_from_another_node_of_the_domain_stays() -> None:
-    cluster = Cluster("n", "m")
-    cluster.put(pod("far", 1, **labelled("rival")), on="m").put(pod("near", 1, "4"))
+    cluster = Budgeted("n", "m")
+    cluster.bind(pod("far", 1, **labelled("rival")), on="m").bind(pod("near", 1, "4"))
     everywhere = {"app": "rival"}
     cluster.cache.update_node(None, builders.node("m", zone="zone-n", labels=everywhere))
     found = cluster.select(pod("p", 9, **apart("rival", ZONE)))
@@ -230,8 +221,8 @@ def test_a_refusal_from_another_node_of_the_domain_stays() -> None:
 
 
 def test_skew_counts_without_the_victims() -> None:
-    cluster = Cluster("n", "m")
-    cluster.put(pod("a", 1, **labelled("w")), pod("b", 2, **labelled("w")))
+    cluster = Budgeted("n", "m")
+    cluster.bind(pod("a", 1, **labelled("w")), pod("b", 2, **labelled("w")))
     constraint = {
         "maxSkew": 1,
         "topologyKey": HOST,
@@ -243,7 +234,7 @@ def test_skew_counts_without_the_victims() -> None:
 
 
 def test_a_nominated_pod_that_refuses_company_keeps_the_pod_away() -> None:
-    cluster = Cluster().put(pod("a", 1, "4"))
+    cluster = Budgeted().bind(pod("a", 1, "4"))
     found = cluster.select(
         pod("p", 9, "1", **labelled("p")), "n", pod("shy", 9, "1", **apart("p", HOST))
     )
@@ -253,7 +244,9 @@ def test_a_nominated_pod_that_refuses_company_keeps_the_pod_away() -> None:
 
 def test_trials_leave_everything_as_it_was() -> None:
     """Neither counts nor columns nor entries: a second look gives the same answer."""
-    cluster = Cluster().put(pod("rival", 1, **labelled("rival")), pod("shy", 1, **apart("p", HOST)))
+    cluster = Budgeted().bind(
+        pod("rival", 1, **labelled("rival")), pod("shy", 1, **apart("p", HOST))
+    )
     wanting = pod("p", 9, **labelled("p"), **apart("rival", HOST))
     first = cluster.select(wanting)
     log, entry = cluster.snapshot.changes.position, cluster.snapshot.node_info_map["n"]
@@ -369,7 +362,7 @@ def test_check_109_among_equals_the_first_wins() -> None:
 
 
 def test_pods_taken_out_of_a_snapshot_come_back() -> None:
-    cluster = Cluster().put(pod("a", 1, "4"))
+    cluster = Budgeted().bind(pod("a", 1, "4"))
     cluster.trial(pod("p"))
     entry = cluster.snapshot.node_info_map["n"]
     usage, (info,) = entry.usage, entry.pods

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.support.scheduler_cluster import HOST, ZONE
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
@@ -22,8 +23,6 @@ from grange.sim import builders
 
 MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
-ZONE = "topology.kubernetes.io/zone"
-HOST = "kubernetes.io/hostname"
 GPU = "grange.dev/gpu-milli"
 RESOURCES = ["cpu", "memory", "ephemeral-storage", "example.com/gpu", "example.com/other", GPU]
 POLICIES = ["BestFit", "DotProduct", "FGD", "GpuClustering", "GpuPacking", "Random"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.scheduler_cluster import PROFILE
 
 from grange.scheduler import plugins
 from grange.scheduler.clusterevents import (
@@ -25,7 +26,6 @@ from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import Pool, QueuedPod, QueueSettings
 from grange.sim import builders
 
-PROFILE = Profile(plugins.DEFAULT)
 FIT = frozenset({"NodeResourcesFit"})
 NO_EARLY = QueueSettings(early_per_s=0)
 

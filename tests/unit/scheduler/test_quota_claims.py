@@ -81,7 +81,7 @@ def test_a_waiting_pod_that_names_another_queue_is_tried_there() -> None:
     bench = _wanting()
     bench.relabel("large", "", in_queue("r"))
     assert "large" in bench.run(0.0)
-    assert bench.units.quotas.used("r")["cpu"] == 8_000
+    assert bench.gangs.quotas.used("r")["cpu"] == 8_000
 
 
 def test_unplaceable_pod_claims_nothing_once_its_queue_has_room() -> None:

@@ -248,7 +248,7 @@ def test_gang_over_quota_waits_whole_and_runs_when_it_is_free() -> None:
     assert set(bench.run(3.0)) == set(names("g", 3, start=1))
     bench.gone("g1")
     assert len(bench.run(3.0)) == 2 + 8
-    assert bench.units.quotas.used("q")["cpu"] == 10_000
+    assert bench.gangs.quotas.used("q")["cpu"] == 10_000
 
 
 def test_single_pods_may_have_a_queue_too() -> None:
@@ -300,7 +300,7 @@ def test_small_gangs_cannot_starve_a_large_one_of_quota() -> None:
     small = [name for name in bench.order[: bench.order.index("g0")] if name.startswith("s")]
     # Four may overtake; further ones only beside the claim: 2 of the 10.
     assert 4 <= len(small) <= 4 + 2 + 2
-    assert bench.units.quotas.used("q")["cpu"] <= 10_000
+    assert bench.gangs.quotas.used("q")["cpu"] <= 10_000
 
 
 def test_what_nobody_uses_may_be_borrowed() -> None:

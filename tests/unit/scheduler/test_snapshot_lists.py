@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.scheduler.test_neighbours import HOST, MUST, PROFILE
+from tests.support.scheduler_cluster import HOST, PROFILE
+from tests.unit.scheduler.test_neighbours import MUST
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
