@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
 from grange.api.pod_requests import Resources
-from grange.placement import devices
 from grange.placement.node_usage import IDLE, Usage
 from grange.placement.ports import NO_PORTS, UsedPorts
 
@@ -103,8 +102,6 @@ class NodeTable:
         self._row_labels: list[Mapping[str, str]] = []
         self._row_totals: list[Resources] = []
         self._row_usage: list[Usage] = []
-        self._left: Integers | None = None  # of each device, by row; kept from the first read on
-        self._stale: dict[int, None] = {}  # rows where that may be wrong
         self._free: list[int] = []
         self._unwritten: dict[int, None] = {}
         self.valid: Mask = np.zeros(capacity, np.bool_)
@@ -177,7 +174,7 @@ class NodeTable:
             return np.concatenate([column, np.zeros(extra, column.dtype)])
 
         for name, column in list(vars(self).items()):
-            if isinstance(column, np.ndarray) and name != "_left":
+            if isinstance(column, np.ndarray):
                 setattr(self, name, longer(column))
         for scalar in self.scalars.values():
             scalar.total = np.concatenate([scalar.total, np.zeros(extra, np.int64)])
@@ -209,7 +206,6 @@ class NodeTable:
             for scalar in {**before, **scalars}:
                 self._scalar(scalar).total[row] = scalars.get(scalar, 0)
         self._row_totals[row] = allocatable
-        self._stale[row] = None
         if node.status.declared_features:
             self.declared[row] = frozenset(node.status.declared_features)
         else:
@@ -238,8 +234,6 @@ class NodeTable:
             for scalar in {**old.scalars, **usage.scalars}:
                 used = min(usage.scalars.get(scalar, 0), _AMOUNT_LIMIT)
                 self._scalar(scalar).used[row] = used
-        if old.devices is not usage.devices:
-            self._stale[row] = None
         return True
 
     def _write(self) -> None:
@@ -272,7 +266,6 @@ class NodeTable:
         for scalar in self._row_totals[row].scalars:
             self._scalar(scalar).total[row] = 0
         self._row_totals[row] = _NOTHING
-        self._stale[row] = None
         self._row_labels[row] = _NO_LABELS
         self.declared.pop(row, None)
         self.names[row] = ""
@@ -349,21 +342,6 @@ class NodeTable:
     def ports(self, row: int) -> UsedPorts:
         """The host ports held on the row's node."""
         return self._row_usage[row].ports if row < self.size else NO_PORTS
-
-    def devices_left(self, rows: Rows) -> Integers:
-        """What is left of each device: a line of thousandths for each row, 0 where there is none."""
-        if self._left is None or len(self._left) < self.capacity:
-            self._left = np.zeros((self.capacity, 0), np.int64)
-            self._stale.update(dict.fromkeys(range(self.size)))
-        for row in self._stale:
-            left = devices.free(self._row_totals[row], self._row_usage[row].devices)
-            if len(left) > self._left.shape[1]:
-                more = np.zeros((self.capacity, len(left) - self._left.shape[1]), np.int64)
-                self._left = np.concatenate([self._left, more], axis=1)
-            self._left[row] = 0
-            self._left[row, : len(left)] = left
-        self._stale.clear()
-        return self._left[rows]
 
     def _build_labels(self, key: str) -> LabelColumn:
         column = LabelColumn(np.full(self.capacity, ABSENT, np.int32))

@@ -9,15 +9,11 @@ without one count for the node's total, but on an unknown device.
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from grange.api.gpus import GPU_MILLI, WHOLE, count, tenant
 from grange.api.pod_requests import Request, Resources
 from grange.placement.node_usage import DeviceUsage
 
 Free = tuple[int, ...]
-FreeRows = NDArray[np.int64]
 
 
 def asked(request: Request) -> int:
@@ -69,14 +65,6 @@ def fits(left: Free, want: int) -> bool:
     if want < WHOLE:
         return any(item >= want for item in left)
     return is_possible(want) and left.count(WHOLE) >= tenant(want)
-
-
-def fits_rows(left: FreeRows, want: int) -> NDArray[np.bool_]:
-    """The same for many."""
-    if not is_possible(want):
-        return np.zeros(len(left), np.bool_)
-    enough: NDArray[np.bool_] = (left >= min(want, WHOLE)).sum(axis=1) >= max(1, tenant(want))
-    return enough
 
 
 def best_fit(left: Free, want: int) -> tuple[int, ...]:

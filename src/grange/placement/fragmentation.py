@@ -10,7 +10,7 @@ GPUs is *fragmented* for a class as far as no pod of the class could use it:
     F(M) = Σ p(m) · F(m)
 
 All of it in whole numbers: p is the number of pods of the class, and F(M) a sum of thousandths of
-devices times pods, so that the scalar and the vectorised form are equal exactly.
+devices times pods.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,10 @@ from functools import lru_cache
 import numpy as np
 
 from grange.api.gpus import WHOLE
+from grange.placement import devices
 from grange.placement.columns import Integers
-from grange.placement.devices import Free, FreeRows
+from grange.placement.devices import Free
+from grange.placement.loads import Load
 
 _REMEMBERED = 200_000
 
@@ -81,6 +83,12 @@ class TargetWorkload:
         """
         return self.number * sum(left) - self._remember(rank, tuple(sorted(left)))
 
+    def of_load(self, load: Load) -> int:
+        """F(M) of a node with this load, times the number of pods."""
+        cpu = load.allocatable.cpu_milli - load.usage.cpu_milli
+        left = devices.free(load.allocatable, load.usage.devices)
+        return self.fragmentation(self.rank(cpu), left)
+
     def _usable(self, rank: int, left: Free) -> int:
         total = 0
         for (each, count), number in zip(self._demands, self._lists[rank], strict=True):
@@ -88,14 +96,4 @@ class TargetWorkload:
                 enough = [item for item in left if item >= each]
                 if len(enough) >= count:
                     total += number * sum(enough)
-        return total
-
-    def fragmentation_rows(self, cpu_left: Integers, left: FreeRows) -> Integers:
-        """The same for many."""
-        ranks = np.searchsorted(self._cpus, cpu_left, side="right")
-        total: Integers = self.number * left.sum(axis=1)
-        for at, (each, count) in enumerate(self._demands):
-            enough = left >= each
-            usable = np.where(enough, left, 0).sum(axis=1)
-            total -= np.where(enough.sum(axis=1) >= count, self._numbers[ranks, at] * usable, 0)
         return total

@@ -1,6 +1,5 @@
-"""Fragmentation as the paper defines it: golden cases, and both forms alike."""
+"""Fragmentation as the paper defines it: golden cases, and any case by the definition."""
 
-import numpy as np
 from hypothesis import given, strategies as st
 
 from grange.placement.fragmentation import PodKind, TargetWorkload
@@ -40,9 +39,23 @@ def test_classes_count_by_their_share() -> None:
     assert of(mixed, 0, 600) == 600 / 4
 
 
-@given(st.lists(KIND, min_size=1, max_size=6), st.lists(LEFT, min_size=1), st.integers(0, 9000))
-def test_both_forms_are_alike(kinds: list[PodKind], lefts: list[list[int]], cpu: int) -> None:
+def by_definition(kinds: list[PodKind], cpu: int, left: list[int]) -> int:
+    """Σ p(m) · F(m), class by class."""
+    total = 0
+    for kind in kinds:
+        usable = [item for item in left if item >= min(kind.gpu_milli, 1000)]
+        runs = kind.gpu_milli and cpu >= kind.cpu_milli
+        if not runs or len(usable) < max(1, kind.gpu_milli // 1000):
+            usable = []
+        total += kind.number * (sum(left) - sum(usable))
+    return total
+
+
+@given(st.lists(KIND, min_size=1, max_size=6), LEFT, st.integers(0, 9000))
+def test_fragmentation_equals_its_definition(
+    kinds: list[PodKind], left: list[int], cpu: int
+) -> None:
+    """Whatever is summed beforehand and remembered."""
     workload = TargetWorkload(kinds)
-    rows = workload.fragmentation_rows(np.full(len(lefts), cpu), np.asarray(lefts, np.int64))
-    rank = workload.rank(cpu)
-    assert rows.tolist() == [workload.fragmentation(rank, tuple(left)) for left in lefts]
+    found = workload.fragmentation(workload.rank(cpu), tuple(left))
+    assert found == by_definition(kinds, cpu, left)

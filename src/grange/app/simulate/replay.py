@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import msgspec
-import numpy as np
 
 from grange.api import pod_requests
 from grange.api.gpus import GPU_MILLI
@@ -216,11 +215,9 @@ class Replay:
         fragmented = 0.0
         if self._workload is not None and self._total:
             self._cycle.refresh()
-            table = self._cycle.snapshot.table
-            valid = np.flatnonzero(table.valid[table.all])
-            left = table.devices_left(valid)
-            cpu = table.cpu_total[valid] - table.cpu_used[valid]
-            lost = int(self._workload.fragmentation_rows(cpu, left).sum())
+            workload = self._workload
+            nodes = self._cycle.snapshot.node_info_list
+            lost = sum(workload.of_load(node.load) for node in nodes)
             fragmented = lost / self._workload.number / self._total
         given = self._given / self._total if self._total else 0.0
         return ReplayPoint(self.now, self.requested, given, fragmented, len(self._waiting))

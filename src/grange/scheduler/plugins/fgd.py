@@ -8,12 +8,9 @@ here. Without one, pods of one whole GPU and one CPU are expected.
 
 from dataclasses import replace
 
-import numpy as np
-
 from grange.api import gpus, quantity
 from grange.api.gpus import WHOLE
 from grange.placement import devices
-from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.fragmentation import PodKind, TargetWorkload
 from grange.placement.loads import Load
 from grange.placement.packing import SCALE
@@ -81,14 +78,16 @@ class FGD(NodeScore[tuple[int, int], Load]):
 
     def score_value(self, demand: tuple[int, int], value: Load) -> int:
         """The less it adds, the better."""
-        return int(self._scaled(np.asarray([self._choose(demand, value)[0]], np.int64))[0])
+        span = self._workload.number * _SPAN
+        increase = min(max(self._choose(demand, value)[0], -(span // 2)), span // 2)
+        return SCALE // 2 - increase * SCALE // span
 
     def _choose(self, demand: tuple[int, int], load: Load) -> tuple[int, tuple[int, ...]]:
         """The least increase, and the devices; they fit."""
         workload, (cpu_want, want) = self._workload, demand
         left = devices.free(load.allocatable, load.usage.devices)
         cpu = load.allocatable.cpu_milli - load.usage.cpu_milli
-        before = workload.fragmentation(workload.rank(cpu), left)
+        before = workload.of_load(load)
         rank = workload.rank(cpu - cpu_want)
         if not want or not devices.fits(left, want):
             return workload.fragmentation(rank, left) - before, ()
@@ -109,36 +108,6 @@ class FGD(NodeScore[tuple[int, int], Load]):
     def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
         """The devices where it adds least."""
         return self._choose(self.demand(pod), node.load)[1]
-
-    def _scaled(self, increase: Integers) -> Integers:
-        span = self._workload.number * _SPAN
-        clipped: Integers = np.clip(increase, -(span // 2), span // 2)
-        return SCALE // 2 - clipped * SCALE // span
-
-    def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
-        """The same for many: devices are few and nodes many, so choices are tried by column."""
-        workload, want = self._workload, devices.asked(pod.request)
-        left = table.devices_left(rows)
-        cpu = table.cpu_total[rows] - table.cpu_used[rows]
-        before = workload.fragmentation_rows(cpu, left)
-        cpu = cpu - pod.request.resources.cpu_milli
-        able = devices.fits_rows(left, want) if want else np.zeros(len(left), np.bool_)
-        least = workload.fragmentation_rows(cpu, left)
-        if want >= WHOLE:
-            # Whole devices are alike; the first untouched ones are taken.
-            order = np.cumsum(left == WHOLE, axis=1)
-            gone = (left == WHOLE) & (order <= gpus.tenant(want))
-            after = workload.fragmentation_rows(cpu, np.where(gone, 0, left))
-            least = np.where(able, after, least)
-        elif want:
-            least = np.where(able, np.iinfo(np.int64).max, least)
-            for at in range(left.shape[1]):
-                taken = left.copy()
-                taken[:, at] -= want
-                after = workload.fragmentation_rows(cpu, taken)
-                possible = left[:, at] >= want
-                least = np.where(possible, np.minimum(least, after), least)
-        return self._scaled(least - before)
 
 
 class _Devices:
