@@ -10,7 +10,7 @@ from grange.api.kinds import EVENT, POD
 from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.api.timestamps import TimestampError
-from grange.cli import causes, readiness, watch_stream
+from grange.cli import failure_causes, readiness, watch_stream
 from grange.cli.printers import events as printer
 from grange.cli.session import ApiSession
 
@@ -43,7 +43,7 @@ async def describe(session: ApiSession, pod: Document) -> str:
     status = pod.get("status") or {}
     if status.get("phase") == "Failed" and status.get("message"):
         return ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
-    cause = causes.of_pod(pod)
+    cause = failure_causes.of_pod(pod)
     if cause is not None and (cause.ended or not cause.is_vague):
         return await _with_output(session, pod, cause)
     return await _latest_warning(session, pod) or summary(pod)
@@ -51,19 +51,21 @@ async def describe(session: ApiSession, pod: Document) -> str:
 
 async def describe_restarts(session: ApiSession, pod: Document, now: datetime) -> str:
     """How often a ready pod was restarted lately, and why; empty where it was not."""
-    if (found := causes.of_restart(pod, now)) is None:
+    if (found := failure_causes.of_restart(pod, now)) is None:
         return ""
     cause, count = found
     times = "1 restart" if count == 1 else f"{count} restarts"
     return f"{times}; the last one: {await _with_output(session, pod, cause)}"
 
 
-async def _with_output(session: ApiSession, pod: Document, cause: causes.Cause) -> str:
+async def _with_output(
+    session: ApiSession, pod: Document, cause: failure_causes.FailureCause
+) -> str:
     line = await _last_line(session, pod, cause) if cause.ended else ""
     return cause.with_output(line) if line else str(cause)
 
 
-async def _last_line(session: ApiSession, pod: Document, cause: causes.Cause) -> str:
+async def _last_line(session: ApiSession, pod: Document, cause: failure_causes.FailureCause) -> str:
     """The last line of the run that ended; it may have become the previous one meanwhile."""
     for previous in (cause.previous, not cause.previous):
         if line := await _output(session, pod, cause.container, previous=previous):

@@ -1,23 +1,23 @@
 """When an object is ready, and what to say until then: pure functions of its document.
 
-A wait asks ``rolloutstatus``, which also looks at pods and at the time.
+A wait asks ``rollout_status``, which also looks at pods and at the time.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grange.api.meta import Document
-from grange.cli import causes
-from grange.cli.causes import condition
+from grange.cli import failure_causes
+from grange.cli.failure_causes import condition
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class WaitState:
     """How far an object is.
 
     Attributes:
         done: what was waited for holds.
-        text: a few words for the board.
+        text: a few words for its row of the progress.
         failed: it never will without a change; waiting longer is useless.
         again_s: seconds after which time alone may change the answer; None for never.
     """
@@ -28,25 +28,25 @@ class State:
     again_s: float | None = None
 
 
-Check = Callable[[Document | None], State]
+Check = Callable[[Document | None], WaitState]
 
 ENDED_BADLY = frozenset({"Failed", "RolledBack", "Refused"})
 """Phases of rollouts, within a controller and between two."""
 
 
-def ready(document: Document | None) -> State:
+def ready(document: Document | None) -> WaitState:
     """Whether an object of any kind is ready; kinds without readiness are so once they exist."""
     if document is None:
-        return State(done=False, text="not there yet")
+        return WaitState(done=False, text="not there yet")
     check = _BY_KIND.get(str(document.get("kind", "")), _exists)
     return check(document)
 
 
-def gone(document: Document | None) -> State:
+def gone(document: Document | None) -> WaitState:
     """Whether the object is no longer there."""
     if document is None:
-        return State(done=True, text="gone")
-    return State(done=False, text="terminating" if is_terminating(document) else "still there")
+        return WaitState(done=True, text="gone")
+    return WaitState(done=False, text="terminating" if is_terminating(document) else "still there")
 
 
 def is_terminating(document: Document) -> bool:
@@ -57,14 +57,14 @@ def is_terminating(document: Document) -> bool:
 def has_condition(kind: str, status: str) -> Check:
     """A check for ``--for=condition=TYPE[=STATUS]``; statuses compare without case."""
 
-    def check(document: Document | None) -> State:
+    def check(document: Document | None) -> WaitState:
         if document is None:
-            return State(done=False, text="not there")
+            return WaitState(done=False, text="not there")
         found = condition(document, kind)
         if found is None:
-            return State(done=False, text=f"no condition {kind}")
+            return WaitState(done=False, text=f"no condition {kind}")
         done = str(found.get("status", "")).lower() == status.lower()
-        return State(done=done, text=_because(found))
+        return WaitState(done=done, text=_because(found))
 
     return check
 
@@ -77,23 +77,23 @@ def _because(found: Document) -> str:
     return f"{text} ({detail})" if detail and found.get("status") != "True" else text
 
 
-def _exists(document: Document) -> State:
-    return State(done=True, text="created")
+def _exists(document: Document) -> WaitState:
+    return WaitState(done=True, text="created")
 
 
-def _pod(document: Document) -> State:
+def _pod(document: Document) -> WaitState:
     status = document.get("status") or {}
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded":
-        return State(done=True, text="completed")
-    cause = causes.of_pod(document)
+        return WaitState(done=True, text="completed")
+    cause = failure_causes.of_pod(document)
     if phase == "Failed":
         text = f"failed {status.get('reason', '')}".strip()
         why = status.get("message") or cause
-        return State(done=False, text=f"{text}: {why}" if why else text, failed=True)
+        return WaitState(done=False, text=f"{text}: {why}" if why else text, failed=True)
     if is_ready(document):
-        return State(done=True, text="ready")
-    return State(done=False, text=str(cause) if cause else phase.lower())
+        return WaitState(done=True, text="ready")
+    return WaitState(done=False, text=str(cause) if cause else phase.lower())
 
 
 def is_ready(document: Document) -> bool:
@@ -101,10 +101,10 @@ def is_ready(document: Document) -> bool:
     return (condition(document, "Ready") or {}).get("status") == "True"
 
 
-def _replication_controller(document: Document) -> State:
+def _replication_controller(document: Document) -> WaitState:
     spec, status = document.get("spec") or {}, document.get("status") or {}
     if not is_observed(document):
-        return State(done=False, text="waiting for the controller")
+        return WaitState(done=False, text="waiting for the controller")
     wanted = int(spec.get("replicas") or 0)
     ready, updated, available, total = (
         int(status.get(key) or 0)
@@ -121,13 +121,13 @@ def _replication_controller(document: Document) -> State:
         text += f", {available} of {wanted} available"
     if (phase := rollout.get("phase")) in ENDED_BADLY:
         text += f", {phase}: {rollout.get('message') or 'see its conditions'}"
-        return State(done=False, text=text, failed=True)
+        return WaitState(done=False, text=text, failed=True)
     if is_updated and ready == total == wanted <= available and phase != "Progressing":
-        return State(done=True, text=text)
+        return WaitState(done=True, text=text)
     why = condition(document, "Reconciled") or {}
     if ready < wanted and why.get("status") == "False" and why.get("message"):
         text += f" ({why['message']})"
-    return State(done=False, text=text)
+    return WaitState(done=False, text=text)
 
 
 def is_observed(document: Document) -> bool:
@@ -136,10 +136,10 @@ def is_observed(document: Document) -> bool:
     return int(seen) >= int((document.get("metadata") or {}).get("generation") or 0)
 
 
-def _workload(document: Document) -> State:
+def _workload(document: Document) -> WaitState:
     """A workload of Kubernetes that has replicas, as ``kubectl rollout status`` reads it."""
     if not is_observed(document):
-        return State(done=False, text="waiting for the controller")
+        return WaitState(done=False, text="waiting for the controller")
     spec, status = document.get("spec") or {}, document.get("status") or {}
     wanted = status.get("desiredNumberScheduled", spec.get("replicas", 1))
     updated = status.get("updatedNumberScheduled", status.get("updatedReplicas", 0))
@@ -149,37 +149,37 @@ def _workload(document: Document) -> State:
     text = f"{available}/{wanted} available"
     progressing = condition(document, "Progressing") or {}
     if progressing.get("reason") == "ProgressDeadlineExceeded":
-        return State(done=False, text=f"{text}: {progressing.get('message', '')}", failed=True)
+        return WaitState(done=False, text=f"{text}: {progressing.get('message', '')}", failed=True)
     if updated < wanted:
-        return State(done=False, text=f"{text}, {updated} of {wanted} updated")
+        return WaitState(done=False, text=f"{text}, {updated} of {wanted} updated")
     surplus = int(status.get("replicas") or 0) > wanted
-    return State(done=available >= wanted and not surplus, text=text)
+    return WaitState(done=available >= wanted and not surplus, text=text)
 
 
-def _job(document: Document) -> State:
+def _job(document: Document) -> WaitState:
     if (condition(document, "Complete") or {}).get("status") == "True":
-        return State(done=True, text="completed")
+        return WaitState(done=True, text="completed")
     failed = condition(document, "Failed") or {}
     if failed.get("status") == "True":
         detail = [str(failed[key]) for key in ("reason", "message") if failed.get(key)]
-        return State(done=False, text=": ".join(["failed", *detail]), failed=True)
-    return State(done=False, text="not complete")
+        return WaitState(done=False, text=": ".join(["failed", *detail]), failed=True)
+    return WaitState(done=False, text="not complete")
 
 
-def _node(document: Document) -> State:
+def _node(document: Document) -> WaitState:
     found = condition(document, "Ready") or {}
     if found.get("status") != "True":
-        return State(done=False, text=str(found.get("message") or "not ready"))
+        return WaitState(done=False, text=str(found.get("message") or "not ready"))
     cordoned = (document.get("spec") or {}).get("unschedulable")
-    return State(done=True, text="ready, cordoned" if cordoned else "ready")
+    return WaitState(done=True, text="ready, cordoned" if cordoned else "ready")
 
 
-def _namespace(document: Document) -> State:
+def _namespace(document: Document) -> WaitState:
     phase = (document.get("status") or {}).get("phase", "Active")
-    return State(done=phase == "Active", text=str(phase).lower())
+    return WaitState(done=phase == "Active", text=str(phase).lower())
 
 
-def rolling_update(document: Document) -> State:
+def rolling_update(document: Document) -> WaitState:
     """How far replicas have moved from one controller to another, and what that waits for."""
     status = document.get("status") or {}
     phase = str(status.get("phase") or "")
@@ -187,13 +187,13 @@ def rolling_update(document: Document) -> State:
     text = f"{phase or 'not begun'}, {moved} of {document['spec']['desired']} moved"
     failed = phase in ENDED_BADLY
     if phase == "Failed" and not is_observed(document):  # a change of the spec lets it go on
-        return State(done=False, text=f"{text}: waiting for the controller")
+        return WaitState(done=False, text=f"{text}: waiting for the controller")
     if phase == "Waiting":
         text += f": {at_canaries('spec.canary')}"
     elif failed or phase == "Pending" or _stands_still(document):
         said = condition(document, "RolloutFailed" if failed else "Progressing") or {}
         text += f": {said['message']}" if said.get("message") else ""
-    return State(done=phase == "Complete", text=text, failed=failed)
+    return WaitState(done=phase == "Complete", text=text, failed=failed)
 
 
 def _stands_still(document: Document) -> bool:
@@ -206,7 +206,7 @@ def at_canaries(field: str) -> str:
     return f"the canaries are there; raise or remove {field} to go on"
 
 
-_BY_KIND: Mapping[str, Callable[[Document], State]] = {
+_BY_KIND: Mapping[str, Callable[[Document], WaitState]] = {
     "Pod": _pod,
     "ReplicationController": _replication_controller,
     "RollingUpdate": rolling_update,

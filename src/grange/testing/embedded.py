@@ -24,7 +24,7 @@ from grange.base.clock import LoopClock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import readiness, rolloutstatus
+from grange.cli import readiness, rollout_status
 from grange.client.client import Client
 
 T = TypeVar("T")
@@ -168,8 +168,8 @@ class Cluster:
                 seen[0] = None
             if until is not None:
                 return until(seen[0])
-            there = self._pods(rolloutstatus.pod_selector(info, name), namespace)
-            state = rolloutstatus.rollout_status(seen[0], there, clock.now())
+            there = self._pods(rollout_status.pod_selector(info, name), namespace)
+            state = rollout_status.rollout_status(seen[0], there, clock.now())
             return state.done or state.failed
 
         if not _poll(holds, timeout_s):

@@ -14,7 +14,7 @@ from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import board, failures
+from grange.cli import failures, waiting
 from grange.cli.session import ApiSession
 from grange.cli.why import pods, replicationcontrollers
 from grange.sim import builders
@@ -268,6 +268,6 @@ async def test_wait_that_times_out_names_no_terminating_pod(there: Any, capsys: 
         await add_pod(there, name, status, reference)
     await there.client.delete(POD, "web-0", "default")
     targets = [(REPLICATIONCONTROLLER, "web", "default")]
-    assert await board.wait_ready(session(there), targets, timeout_s=5.0) == 1
+    assert await waiting.wait_ready(session(there), targets, timeout_s=5.0) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1] == "next: grange describe pod/web-1"

@@ -21,7 +21,7 @@ __all__ = ["tools"]
 async def told(
     there: World, capsys: pytest.CaptureFixture[str], name: str, *, waiting: bool = True
 ) -> tuple[int, str]:
-    code = await rollout.followed(session(there), name, waiting=waiting, timeout_s=300.0)
+    code = await rollout.followed(session(there), name, wait=waiting, timeout_s=300.0)
     return code, "".join(capsys.readouterr())
 
 
@@ -147,7 +147,7 @@ async def test_status_of_missing_controller_does_not_wait(tools: Tools) -> None:
     async with world(*tools, hands=False) as there:
         for waiting in (True, False):
             with pytest.raises(NotFound):
-                await rollout.followed(session(there), "web", waiting=waiting, timeout_s=300.0)
+                await rollout.followed(session(there), "web", wait=waiting, timeout_s=300.0)
 
 
 async def test_node_that_does_not_exist_is_refused(tools: Tools) -> None:

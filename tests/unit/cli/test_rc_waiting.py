@@ -78,9 +78,9 @@ async def test_who_waits_for_a_controller_that_nobody_works_on_is_told(
         )
         change = {"spec": {"template": version(3)}}
         await there.client.patch(REPLICATIONCONTROLLER, "one", "default", patch=change)
-        await rolling_updates.to_follow(session(there), "one", waiting=False)
+        await rolling_updates.to_follow(session(there), "one", wait=False)
         assert capsys.readouterr().err == ""
-        await rolling_updates.to_follow(session(there), "one", waiting=True)
+        await rolling_updates.to_follow(session(there), "one", wait=True)
         assert capsys.readouterr().err == "waiting for the controller of one\n"
 
 

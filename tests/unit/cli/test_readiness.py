@@ -42,13 +42,13 @@ def test_a_short_controller_says_how_many_and_why() -> None:
 
 def test_a_node_is_ready_when_its_condition_says_so() -> None:
     node: Document = {"kind": "Node", "metadata": {"name": "a"}, "spec": {}}
-    assert readiness.ready(node) == readiness.State(done=False, text="not ready")
+    assert readiness.ready(node) == readiness.WaitState(done=False, text="not ready")
     node["status"] = {"conditions": [{"type": "Ready", "status": "Unknown", "message": "silent"}]}
-    assert readiness.ready(node) == readiness.State(done=False, text="silent")
+    assert readiness.ready(node) == readiness.WaitState(done=False, text="silent")
     node["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
-    assert readiness.ready(node) == readiness.State(done=True, text="ready")
+    assert readiness.ready(node) == readiness.WaitState(done=True, text="ready")
     node["spec"] = {"unschedulable": True}
-    assert readiness.ready(node) == readiness.State(done=True, text="ready, cordoned")
+    assert readiness.ready(node) == readiness.WaitState(done=True, text="ready, cordoned")
 
 
 def test_surplus_pods_are_not_ready() -> None:
@@ -157,7 +157,7 @@ def test_a_move_of_replicas_is_ready_when_it_is_complete(
             "status": {"phase": phase, "conditions": conditions},
         }
     )
-    assert state == readiness.State(done=done, text=told, failed=failed)
+    assert state == readiness.WaitState(done=done, text=told, failed=failed)
 
 
 def test_rollout_names_its_obstacle_unlike_its_phase() -> None:

@@ -20,7 +20,7 @@ from grange.base import controls
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import board, readiness, terminal
+from grange.cli import progress, readiness, terminal
 from grange.cli.printers import documents, table
 
 ROOM = Path(grange.cli.__file__).parent
@@ -93,9 +93,9 @@ async def test_board_shows_one_line_without_commands(
     clock: Clock, rng: Stream, log: Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with world(clock, rng, log, hands=False) as there:
-        rows = board.Board(session(there).env)
-        rows.put("grc/web")
-        rows.update("grc/web", readiness.State(done=False, text=f"{TITLE}a\nb"))
+        rows = progress.Progress(session(there).env)
+        rows.add("grc/web")
+        rows.update("grc/web", readiness.WaitState(done=False, text=f"{TITLE}a\nb"))
         assert rows.rows["grc/web"].state.text == "\\x1b]0;owned\\x07a\\nb"
         assert len(capsys.readouterr().err.splitlines()) == 1
 

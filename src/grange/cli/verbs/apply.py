@@ -9,7 +9,7 @@ from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import board, manifests, options, session
+from grange.cli import manifests, options, session, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -29,7 +29,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"  # so that kub
     ),
 )
 @click.option("-f", "--filename", "files", multiple=True, help="File, directory, or - (repeat).")
-@click.option("--wait", "waiting", is_flag=True, help="Wait until everything is ready.")
+@click.option("--wait", is_flag=True, help="Wait until everything is ready.")
 @options.timeout("60s")
 @click.option(
     "--dry-run",
@@ -46,7 +46,7 @@ def command(
     env: Environment,
     target: session.ClusterTarget,
     files: tuple[str, ...],
-    waiting: bool,  # noqa: FBT001  click passes flags by name
+    wait: bool,  # noqa: FBT001  click passes flags by name
     timeout: str,
     dry_run: str,
     output: str,
@@ -66,8 +66,8 @@ def command(
             results.add(kind, result, done)
             applied.append((kind, name, result["metadata"].get("namespace", "")))
         results.end()
-        if waiting and dry_run == "none":
-            return await board.wait_ready(opened, applied, timeout_s=timeout_s)
+        if wait and dry_run == "none":
+            return await waiting.wait_ready(opened, applied, timeout_s=timeout_s)
         return 0
 
     session.run(env, target, verb)

@@ -8,7 +8,7 @@ from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import board, manifests, options, session, terminal
+from grange.cli import manifests, options, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -37,7 +37,7 @@ from grange.cli.results import Results
     show_default=True,
     help="What becomes of the objects that these own.",
 )
-@click.option("--wait/--no-wait", "waiting", default=True, help="Wait until they are gone.")
+@click.option("--wait/--no-wait", default=True, help="Wait until they are gone.")
 @click.option("--ignore-not-found", is_flag=True, help="Succeed if there is nothing to delete.")
 @options.timeout("60s")
 @options.output(documents.OBJECT)
@@ -91,9 +91,9 @@ async def _delete(
     results.end()
     if not targets:
         terminal.echo("No resources found.", err=True)
-    if given["waiting"] and gone:
+    if given["wait"] and gone:
         timeout_s = float(str(given["timeout"]))
-        failures += await board.wait_gone(opened, gone, uids, timeout_s=timeout_s)
+        failures += await waiting.wait_gone(opened, gone, uids, timeout_s=timeout_s)
     return 1 if failures else 0
 
 

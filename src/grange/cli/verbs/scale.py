@@ -7,7 +7,7 @@ from grange.api.codec import decode_document, encode_any
 from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.cli import board, options, session
+from grange.cli import options, session, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -25,7 +25,7 @@ from grange.cli.results import Results
     default=None,
     help="Only if so many are wanted now.",
 )
-@click.option("--wait", "waiting", is_flag=True, help="Wait until all of them are ready.")
+@click.option("--wait", is_flag=True, help="Wait until all of them are ready.")
 @options.timeout("60s")
 @options.output(documents.OBJECT)
 @options.connected
@@ -36,7 +36,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     *,
     replicas: int,
     current: int | None,
-    waiting: bool,
+    wait: bool,
     timeout: str,
     output: str,
 ) -> None:
@@ -56,8 +56,8 @@ def command(  # noqa: PLR0913  click hands every option over by name
             results.add(kind, found, f"{documents.resource(kind)}/{name} scaled")
             scaled.append((kind, name, opened.within(kind)))
         results.end()
-        if waiting:
-            return await board.wait_ready(opened, scaled, timeout_s=timeout_s)
+        if wait:
+            return await waiting.wait_ready(opened, scaled, timeout_s=timeout_s)
         return 0
 
     session.run(env, target, verb)

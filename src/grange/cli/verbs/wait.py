@@ -7,7 +7,7 @@ import click
 
 from grange.api.meta import Document
 from grange.api.status import NotFound
-from grange.cli import board, options, readiness, session, terminal
+from grange.cli import options, readiness, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
@@ -59,13 +59,13 @@ def command(  # noqa: PLR0913  click hands every option over by name
             terminal.echo("no matching resources found", err=True)
             return 1
         if check is readiness.ready:
-            code = await board.wait_ready(opened, targets, timeout_s=timeout_s)
+            code = await waiting.wait_ready(opened, targets, timeout_s=timeout_s)
         elif check is readiness.gone:
-            code = await board.wait_gone(
+            code = await waiting.wait_gone(
                 opened, targets, await uids(opened, targets), timeout_s=timeout_s
             )
         else:
-            code = await board.wait_all(opened, targets, check, timeout_s=timeout_s)
+            code = await waiting.wait_all(opened, targets, check, timeout_s=timeout_s)
         if code == 0:
             results = Results(output)
             for kind, name, namespace in targets:
@@ -81,7 +81,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     session.run(env, target, verb)
 
 
-async def uids(opened: session.ApiSession, targets: Sequence[board.WaitTarget]) -> set[str]:
+async def uids(opened: session.ApiSession, targets: Sequence[waiting.WaitTarget]) -> set[str]:
     """The uids of those that are there."""
     found = set()
     for target in targets:
@@ -108,16 +108,16 @@ def parse_wish(wish: str) -> readiness.Check:
     raise click.UsageError(f"--for={wish}: say ready, delete, create, condition=… or jsonpath=…")
 
 
-def _created(document: Document | None) -> readiness.State:
+def _created(document: Document | None) -> readiness.WaitState:
     there = document is not None
-    return readiness.State(done=there, text="created" if there else "not there")
+    return readiness.WaitState(done=there, text="created" if there else "not there")
 
 
 def _jsonpath(path: str, value: str) -> readiness.Check:
-    def check(document: Document | None) -> readiness.State:
+    def check(document: Document | None) -> readiness.WaitState:
         if document is None:
-            return readiness.State(done=False, text="not there")
+            return readiness.WaitState(done=False, text="not there")
         found = jsonpath.evaluate(path, document)
-        return readiness.State(done=found == value if value else bool(found), text=found)
+        return readiness.WaitState(done=found == value if value else bool(found), text=found)
 
     return check

@@ -8,7 +8,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
 from grange.api.status import Conflict
-from grange.cli import board, options, session
+from grange.cli import options, session, waiting
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
@@ -39,7 +39,7 @@ _ATTEMPTS = 5
     default=None,
     help="Only if so many are wanted now.",
 )
-@click.option("--wait", "waiting", is_flag=True, help="Wait until all of them are ready.")
+@click.option("--wait", is_flag=True, help="Wait until all of them are ready.")
 @options.timeout("60s")
 @options.YES
 @objects.OUTPUT
@@ -73,9 +73,9 @@ def scale(
         await objects.report(
             opened, [name], str(given["output"]), f"scaled to {done.spec.replicas}{_aside(done)}"
         )
-        if given["waiting"]:
+        if given["wait"]:
             shown = [(REPLICATIONCONTROLLER, name, opened.within(REPLICATIONCONTROLLER))]
-            return await board.wait_ready(opened, shown, timeout_s=timeout_s)
+            return await waiting.wait_ready(opened, shown, timeout_s=timeout_s)
         return 0
 
     session.run(env, target, verb)

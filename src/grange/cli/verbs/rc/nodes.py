@@ -9,7 +9,7 @@ from grange.api.kinds import NODE, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import TRANSFER_LOCK, drained_nodes
 from grange.api.meta import ObjectKey
 from grange.api.status import Forbidden, NotFound, ServiceUnavailable
-from grange.cli import board, options, readiness, session, terminal
+from grange.cli import options, progress, readiness, session, terminal, waiting
 from grange.cli.command import Command
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration, parse_term
@@ -26,7 +26,7 @@ _LOOK_S = 0.5
 @click.argument("name", type=objects.CONTROLLER)
 @click.argument("node", type=ObjectName(NODE))
 @click.option("--shrink", is_flag=True, help="The pods there go for good, and as many replicas.")
-@click.option("--wait", "waiting", is_flag=True, help="Wait until none of its pods is there.")
+@click.option("--wait", is_flag=True, help="Wait until none of its pods is there.")
 @options.timeout("10m")
 @options.YES
 @objects.OUTPUT
@@ -55,7 +55,7 @@ def drain_node(
         wanted = f"{count} {'replica is' if count == 1 else 'replicas are'} wanted"
         aside = f"; {wanted}" if shrink else ""
         await objects.report(opened, [name], str(given["output"]), f"leaves node {node}{aside}")
-        if given["waiting"]:
+        if given["wait"]:
             return await left(opened, name, node, timeout_s)
         return 0
 
@@ -168,8 +168,8 @@ def question(name: str, node: str, count: int, *, shrink: bool) -> str:
 async def left(opened: session.ApiSession, name: str, node: str, timeout_s: float) -> int:
     """Wait until no pod of the controller is on the node; the exit code."""
     clock, label = opened.env.clock, f"grc/{name}"
-    shown = board.Board(opened.env)
-    shown.put(label)
+    shown = progress.Progress(opened.env)
+    shown.add(label)
     try:
         async with clock.timeout(timeout_s), shown.shown():
             while not (state := await _look(opened, name, node)).done:
@@ -184,20 +184,20 @@ async def left(opened: session.ApiSession, name: str, node: str, timeout_s: floa
         return 1
 
 
-async def _look(opened: session.ApiSession, name: str, node: str) -> readiness.State:
+async def _look(opened: session.ApiSession, name: str, node: str) -> readiness.WaitState:
     """How many are there, and what keeps them where it is known."""
     try:
         found = await objects.operations(opened).get(name)
         count = len(await pods_of(opened.client, found, node))
     except ServiceUnavailable:
-        return readiness.State(done=False, text=board.SILENT)
+        return readiness.WaitState(done=False, text=waiting.SILENT)
     if not count:
-        return readiness.State(done=True, text=f"no pod on {node}")
+        return readiness.WaitState(done=True, text=f"no pod on {node}")
     text = f"{_pods(count)} still on {node}"
     kept = [item for item in found.status.conditions if item.type == "Misplaced"]
     if kept and kept[0].status == "True" and kept[0].reason != "Transferring":
         text += f": {kept[0].message}"
-    return readiness.State(done=False, text=text)
+    return readiness.WaitState(done=False, text=text)
 
 
 def _pods(count: int) -> str:

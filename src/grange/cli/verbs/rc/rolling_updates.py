@@ -40,9 +40,7 @@ async def under_way(opened: session.ApiSession, name: str) -> RollingUpdate | No
     return None
 
 
-async def to_follow(
-    opened: session.ApiSession, name: str, *, waiting: bool
-) -> RollingUpdate | None:
+async def to_follow(opened: session.ApiSession, name: str, *, wait: bool) -> RollingUpdate | None:
     """The rollout between controllers whose end is the end of the rollout of this one.
 
     None where the controller itself says it: it never took part, what it took part in is complete,
@@ -51,13 +49,13 @@ async def to_follow(
     Args:
         opened: the session.
         name: of the controller.
-        waiting: give its owner the time to see its latest change.
+        wait: give its owner the time to see its latest change.
     """
     found = await _of(opened, name)
     if not found or found[0].status.phase not in OVER:
         return found[0] if found else None
     clock = opened.env.clock
-    limit = clock.monotonic() + (_OBSERVED_S if waiting else 0.0)
+    limit = clock.monotonic() + (_OBSERVED_S if wait else 0.0)
     slow = SlowNotice(opened.env, f"waiting for the controller of {name}")
     try:
         seen = await objects.operations(opened).get(name)
@@ -86,10 +84,10 @@ def is_outdated(update: RollingUpdate, controller: ReplicationController) -> boo
     return any(timestamps.parse(item) > over for item in times if item)
 
 
-def done(found: Document | None) -> readiness.State:
+def done(found: Document | None) -> readiness.WaitState:
     """How far a rollout between two controllers is; one that went before its end was cancelled."""
     if found is None:
-        return readiness.State(done=False, text="was cancelled", failed=True)
+        return readiness.WaitState(done=False, text="was cancelled", failed=True)
     return readiness.rolling_update(found)
 
 

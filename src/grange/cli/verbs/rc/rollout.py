@@ -12,14 +12,23 @@ from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import NotFound
-from grange.cli import board, causes, listing, manifests, options, readiness, session, terminal
+from grange.cli import (
+    failure_causes,
+    listing,
+    manifests,
+    options,
+    readiness,
+    session,
+    terminal,
+    waiting,
+)
 from grange.cli.command import Group
 from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
 from grange.cli.results import Results
-from grange.cli.rolloutstatus import rollout_status
+from grange.cli.rollout_status import rollout_status
 from grange.cli.slow_notice import SlowNotice
 from grange.cli.verbs.rc import objects, rolling_updates
 
@@ -163,7 +172,7 @@ async def _clear(opened: session.ApiSession, name: str) -> None:
 
 @command.command("status", examples=("grange rc rollout status web",))
 @click.argument("name", type=objects.CONTROLLER)
-@click.option("--wait/--no-wait", "waiting", default=True, help="Wait until it is complete.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is complete.")
 @options.timeout("10m")
 @options.output(documents.REPORT)
 @options.connected
@@ -172,7 +181,7 @@ def status(
     target: session.ClusterTarget,
     name: str,
     *,
-    waiting: bool,
+    wait: bool,
     timeout: str,
     output: str,
 ) -> None:
@@ -183,24 +192,24 @@ def status(
     timeout_s = parse_duration(timeout)
 
     async def verb(opened: session.ApiSession) -> int:
-        return await followed(opened, name, output, waiting=waiting, timeout_s=timeout_s)
+        return await followed(opened, name, output, wait=wait, timeout_s=timeout_s)
 
     session.run(env, target, verb)
 
 
 async def followed(
-    opened: session.ApiSession, name: str, output: str = "", *, waiting: bool, timeout_s: float
+    opened: session.ApiSession, name: str, output: str = "", *, wait: bool, timeout_s: float
 ) -> int:
     """Print the state of the rollout of a controller, or follow it to its end; the exit code."""
-    update = await rolling_updates.to_follow(opened, name, waiting=waiting)
+    update = await rolling_updates.to_follow(opened, name, wait=wait)
     kind: AnyKind = REPLICATIONCONTROLLER if update is None else ROLLINGUPDATE
     meant = name if update is None else update.metadata.name
     own = within_done if update is None else rolling_updates.done
     code = 0
-    if waiting:
+    if wait:
         await opened.document(kind, meant)  # a name that does not exist is an error at once
         shown = [(kind, meant, opened.within(kind))]
-        code = await board.wait_ready(opened, shown, timeout_s=timeout_s, own=own)
+        code = await waiting.wait_ready(opened, shown, timeout_s=timeout_s, own=own)
         if not output:
             return code
     found = await opened.document(kind, meant)
@@ -220,10 +229,10 @@ async def followed(
     return code or int(state.failed)
 
 
-def within_done(found: Document | None) -> readiness.State:
+def within_done(found: Document | None) -> readiness.WaitState:
     """How far a rollout within one controller is, in words about the rollout."""
     if found is None:
-        return readiness.State(done=False, text="not there")
+        return readiness.WaitState(done=False, text="not there")
     own = readiness.ready(found)
     if not readiness.is_observed(found):
         return own
@@ -245,7 +254,7 @@ def within_done(found: Document | None) -> readiness.State:
 
 def _reconciled(found: Document) -> str:
     """What keeps the controller from being as wanted; empty where nothing does."""
-    said = causes.condition(found, "Reconciled") or {}
+    said = failure_causes.condition(found, "Reconciled") or {}
     return str(said.get("message") or "") if said.get("status") == "False" else ""
 
 

@@ -1,12 +1,6 @@
-"""The live board: one line for each thing that is waited for, until all are done.
+"""Waiting for objects: until they are ready, gone, or meet a condition; with exit codes."""
 
-On a terminal the lines stay in place and count seconds; elsewhere, a plain line is printed each
-time a state changes. All of it goes to standard error, so pipes see only answers.
-"""
-
-import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 
 from grange.api.codec import decode_document
 from grange.api.http import Request
@@ -14,56 +8,17 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError
-from grange.base.clock import Clock
 from grange.base.tasks import Nursery
 from grange.cli import failures, readiness, terminal
-from grange.cli.environment import Environment
-from grange.cli.rolloutstatus import rollout_status
-from grange.cli.rows import Row
+from grange.cli.progress import Progress
+from grange.cli.rollout_status import rollout_status
 from grange.cli.session import ApiSession
-from grange.cli.subject import Subject
+from grange.cli.watched_object import WatchedObject
 
 WaitTarget = tuple[AnyKind, str, str]
 """Kind, name and namespace."""
-Look = Callable[[Subject], readiness.State]
+Look = Callable[[WatchedObject], readiness.WaitState]
 SILENT = "the server does not answer; trying again"
-
-
-class Board:
-    """Rows that are updated as things move; use as an asynchronous context manager."""
-
-    def __init__(self, env: Environment) -> None:
-        self._clock: Clock = env.clock
-        self._env = env
-        self.rows: dict[str, Row] = {}
-
-    def put(self, label: str) -> None:
-        """Add a row."""
-        self.rows[label] = Row(terminal.cell(label), self._clock.monotonic())
-
-    def update(self, label: str, state: readiness.State) -> None:
-        """Change a row; off a terminal, print the change."""
-        row = self.rows[label]
-        state = replace(state, text=terminal.cell(state.text))
-        if state == row.state:
-            return
-        row.state = state
-        if state.done or state.failed:
-            row.ended = self._clock.monotonic()
-        if not self._env.interactive:
-            elapsed_s = row.elapsed_s(self._clock.monotonic())
-            terminal.echo(f"{elapsed_s:6.1f}s  {row.mark} {label}  {state.text}", err=True)
-
-    @contextlib.asynccontextmanager
-    async def shown(self) -> AsyncIterator["Board"]:
-        """Show the rows until the block ends."""
-        if not self._env.interactive:
-            yield self
-            return
-        from grange.cli import liveboard
-
-        async with liveboard.shown(self.rows.values, clock=self._clock, color=self._env.color):
-            yield self
 
 
 async def wait_ready(
@@ -85,7 +40,7 @@ async def wait_ready(
     """
     clock = session.env.clock
 
-    def look(subject: Subject) -> readiness.State:
+    def look(subject: WatchedObject) -> readiness.WaitState:
         return rollout_status(subject.document, subject.pods, clock.now(), own=own)
 
     return await _wait(session, targets, look, timeout_s=timeout_s, pods=True)
@@ -104,7 +59,7 @@ async def wait_gone(
         timeout_s: seconds after which to give up.
     """
 
-    def check(document: Document | None) -> readiness.State:
+    def check(document: Document | None) -> readiness.WaitState:
         found = "" if document is None else document["metadata"].get("uid")
         return readiness.gone(document if "" in uids or found in uids else None)
 
@@ -130,17 +85,17 @@ async def wait_all(
 async def _wait(
     session: ApiSession, targets: Sequence[WaitTarget], look: Look, *, timeout_s: float, pods: bool
 ) -> int:
-    board = Board(session.env)
+    progress = Progress(session.env)
     labels = [_label(kind, name) for kind, name, _ in targets]
     for label in labels:
-        board.put(label)
+        progress.add(label)
     try:
-        async with session.env.clock.timeout(timeout_s), board.shown(), Nursery("wait") as all_:
+        async with session.env.clock.timeout(timeout_s), progress.shown(), Nursery("wait") as all_:
             for label, (kind, name, namespace) in zip(labels, targets, strict=True):
-                subject = Subject(session, kind, name, namespace, pods=pods)
-                all_.start(_follow(board, label, subject, look, all_))
+                subject = WatchedObject(session, kind, name, namespace, pods=pods)
+                all_.start(_follow(progress, label, subject, look, all_))
     except TimeoutError:
-        waiting = [row for row in board.rows.values() if not row.state.done]
+        waiting = [row for row in progress.rows.values() if not row.state.done]
         for row in waiting:
             terminal.echo(
                 f"timed out after {timeout_s:g}s: {row.label}: {row.state.text}", err=True
@@ -154,7 +109,7 @@ async def _wait(
                 terminal.echo(f"  {label}: {text}", err=True)
             terminal.echo(f"next: grange describe {label}", err=True)
         return 1
-    failed = [row for row in board.rows.values() if row.state.failed]
+    failed = [row for row in progress.rows.values() if row.state.failed]
     for row in failed:
         terminal.echo(f"failed: {row.label}: {row.state.text}", err=True)
     if failed and pods:
@@ -192,7 +147,9 @@ def _label(kind: AnyKind, name: str) -> str:
     return f"{word}/{name}"
 
 
-async def _follow(board: Board, label: str, subject: Subject, look: Look, all_: Nursery) -> None:
+async def _follow(
+    progress: Progress, label: str, subject: WatchedObject, look: Look, all_: Nursery
+) -> None:
     """Look at one object now, at every change and when it is time, until it is decided."""
     known = ""
     async with Nursery(label) as nursery:
@@ -201,14 +158,14 @@ async def _follow(board: Board, label: str, subject: Subject, look: Look, all_: 
         while True:
             again_s = None
             if subject.is_silent:
-                board.update(label, readiness.State(done=False, text=known + SILENT))
+                progress.update(label, readiness.WaitState(done=False, text=known + SILENT))
             elif subject.is_known:
                 state = look(subject)
-                board.update(label, state)
+                progress.update(label, state)
                 if state.done or state.failed:
                     nursery.cancel()
                     break
                 known, again_s = f"{state.text}, as last seen: ", state.again_s
             await subject.changed(again_s)
-    if board.rows[label].state.failed:
+    if progress.rows[label].state.failed:
         all_.cancel()  # the others cannot change the exit code any more

@@ -10,13 +10,13 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Expired, Forbidden, NotFound, ServiceUnavailable
-from grange.cli import rolloutstatus, watch_stream
+from grange.cli import rollout_status, watch_stream
 from grange.cli.session import ApiSession
 
 _RETRY_S = 0.5
 
 
-class Subject:
+class WatchedObject:
     """An object and its pods as last seen; ``watch`` keeps them up to date.
 
     Attributes:
@@ -33,7 +33,7 @@ class Subject:
         self._session = session
         self._kind, self._name, self._namespace = kind, name, namespace
         self._changed = asyncio.Event()
-        self._selector = rolloutstatus.pod_selector(kind, name) if pods else ""
+        self._selector = rollout_status.pod_selector(kind, name) if pods else ""
         self._unread = {"object", "pods"} if self._selector else {"object"}
         self.watches: list[Callable[[], Coroutine[object, object, None]]] = [self._watch_object]
         if "pods" in self._unread:

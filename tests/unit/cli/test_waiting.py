@@ -15,8 +15,8 @@ from grange.api.status import ApiError, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import board, liveboard, readiness
-from grange.cli.rows import Row
+from grange.cli import progress, readiness, waiting
+from grange.cli.progress import ProgressRow
 from grange.cli.verbs import wait
 
 SILENT = "the server does not answer; trying again"
@@ -47,9 +47,9 @@ def refused(request: Request) -> ApiError:
     return ServiceUnavailable("cannot connect")
 
 
-def done(found: object) -> readiness.State:
+def done(found: object) -> readiness.WaitState:
     replicas = found["spec"]["replicas"] if isinstance(found, dict) else 0
-    return readiness.State(done=replicas == 3, text=f"{replicas} wanted")
+    return readiness.WaitState(done=replicas == 3, text=f"{replicas} wanted")
 
 
 async def test_silent_server_is_reported_with_the_last_state(
@@ -61,7 +61,7 @@ async def test_silent_server_is_reported_with_the_last_state(
         session = opened(there.watched, clock=clock, rng=rng, log=log)
         target = [(REPLICATIONCONTROLLER, "web", "default")]
         there.go()
-        waiting = asyncio.create_task(board.wait_all(session, target, done, timeout_s=60.0))
+        task = asyncio.create_task(waiting.wait_all(session, target, done, timeout_s=60.0))
         await there.settle()
         assert told(capsys) == [f"… grc/web {SILENT}"]
         await there.add_controller("web", replicas=1)
@@ -76,7 +76,7 @@ async def test_silent_server_is_reported_with_the_last_state(
         await there.settle()
         assert told(capsys) == ["… grc/web 2 wanted"]
         await there.change(replicas=3)
-        assert await waiting == 0
+        assert await task == 0
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -94,21 +94,21 @@ async def test_another_object_under_the_name_is_not_waited_for(
         await there.add_controller("web", replicas=0)
         uid = (await there.controller("web")).metadata.uid
         started = clock.monotonic()
-        assert await board.wait_gone(session, target, {"before"}, timeout_s=60.0) == 0
+        assert await waiting.wait_gone(session, target, {"before"}, timeout_s=60.0) == 0
         assert clock.monotonic() - started < 1.0
         for uids in (await wait.uids(session, target), {"before", ""}):
-            assert await board.wait_gone(session, target, uids, timeout_s=5.0) == 1
+            assert await waiting.wait_gone(session, target, uids, timeout_s=5.0) == 1
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default")
-        assert await board.wait_gone(session, target, {uid}, timeout_s=5.0) == 0
+        assert await waiting.wait_gone(session, target, {uid}, timeout_s=5.0) == 0
         assert await wait.uids(session, target) == set()
 
 
 def test_long_causes_are_wrapped_and_whole() -> None:
     cause = "0/3 ready; pod/web-1: main: " + " ".join(f"word{number}" for number in range(40))
-    row = Row("grc/web", since=0.0, state=readiness.State(done=False, text=cause))
+    row = ProgressRow("grc/web", since=0.0, state=readiness.WaitState(done=False, text=cause))
     console = Console(width=60, color_system=None)
     with console.capture() as shown:
-        console.print(liveboard.table([row], now=7.0))
+        console.print(progress.table([row], now=7.0))
     text = shown.get()
     assert all(f"word{number}" in text.split() for number in range(40))
     assert max(len(line) for line in text.splitlines()) <= 60

@@ -17,8 +17,8 @@ from grange.api.status import Forbidden
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.cli import board, causes, readiness
-from grange.cli.rolloutstatus import rollout_status, settle_s
+from grange.cli import failure_causes, readiness, waiting
+from grange.cli.rollout_status import rollout_status, settle_s
 from grange.controllers.replication.controller import ReplicationService
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -300,22 +300,22 @@ def test_workloads_of_kubernetes_are_waited_for_too(
 
 def test_cause_is_what_happened_last() -> None:
     signalled = pod("a", crashed(1, exitCode=137, signal=9))
-    assert str(causes.of_pod(signalled)) == "main: ended by SIGKILL; see its log"
+    assert str(failure_causes.of_pod(signalled)) == "main: ended by SIGKILL; see its log"
     unconfigured = pod("a", crashed(1))
     unconfigured["status"]["containerStatuses"][0]["state"] = {
         "waiting": {"reason": "CreateContainerConfigError", "message": "no configmap web"}
     }
-    assert str(causes.of_pod(unconfigured)) == "main: no configmap web"
+    assert str(failure_causes.of_pod(unconfigured)) == "main: no configmap web"
     probing = pod("a", {**crashed(1), "state": {"running": {"startedAt": stamp(0)}}})
     message = "containers with unready status: [main]; main: readiness probe failed: HTTP 503"
     ready = {"type": "Ready", "status": "False", "message": message}
     probing["status"]["conditions"] = [{**ready, "lastTransitionTime": stamp(1)}]
-    assert str(causes.of_pod(probing)) == "main: ended with exit code 3; see its log"
+    assert str(failure_causes.of_pod(probing)) == "main: ended with exit code 3; see its log"
     probing["status"]["conditions"] = [{**ready, "lastTransitionTime": stamp(0)}]
-    assert str(causes.of_pod(probing)) == "main: readiness probe failed: HTTP 503", (
+    assert str(failure_causes.of_pod(probing)) == "main: readiness probe failed: HTTP 503", (
         "it was ready after that run"
     )
-    assert causes.of_pod(OLD[0]) is None
+    assert failure_causes.of_pod(OLD[0]) is None
     failed = {"phase": "Failed", "containerStatuses": [{"name": "c", "state": {}}]}
     failed["containerStatuses"] = [{"name": "c", "state": {"terminated": {"exitCode": 3}}}]
     state = readiness.ready({"kind": "Pod", "status": failed})
@@ -362,12 +362,12 @@ async def test_update_of_a_healthy_service_to_a_missing_program_fails(
             await there.add_node(name)
         await there.add_controller(replicas=3)
         there.start(ReplicationService(there.deps))
-        assert await board.wait_ready(session(there), WEB, timeout_s=60.0) == 0
+        assert await waiting.wait_ready(session(there), WEB, timeout_s=60.0) == 0
         capsys.readouterr()
         bad = {**builders.TEMPLATE, "metadata": {"labels": {"app": "web", "bad": "true"}}}
         await there.change(template=bad)
         started = clock.monotonic()
-        assert await board.wait_ready(session(there), WEB, timeout_s=60.0) == 1
+        assert await waiting.wait_ready(session(there), WEB, timeout_s=60.0) == 1
         assert clock.monotonic() - started < 10.0, "as soon as it is known"
         said = capsys.readouterr().err.splitlines()
         assert said[-1] == "next: grange why grc/web"
@@ -385,8 +385,8 @@ async def test_who_may_not_list_pods_waits_for_the_controller_alone(
         await there.until(lambda: there.ready(1))
         env = opened(there.watched, clock=clock, rng=rng, log=log)
         there.gate = lambda request: Forbidden("no") if request.path.endswith("/pods") else None
-        waiting = asyncio.create_task(board.wait_ready(env, WEB, timeout_s=60.0))
-        assert await waiting == 0
+        task = asyncio.create_task(waiting.wait_ready(env, WEB, timeout_s=60.0))
+        assert await task == 0
 
 
 def test_crash_loop_of_new_controller_ends_the_wait() -> None:

@@ -16,8 +16,8 @@ from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.timestamps import TimestampError
-from grange.cli import causes, readiness
-from grange.cli.readiness import State
+from grange.cli import failure_causes, readiness
+from grange.cli.readiness import WaitState
 
 SETTLE_S = 2.0
 """A container without a probe counts as ready after it has run for so long."""
@@ -29,7 +29,7 @@ Pods = Sequence[Document] | None
 
 def rollout_status(
     document: Document | None, pods: Pods, now: datetime, *, own: readiness.Check = readiness.ready
-) -> State:
+) -> WaitState:
     """How far an object of any kind is.
 
     Args:
@@ -87,25 +87,25 @@ def _left_s(item: Document, now: datetime) -> float:
     return 0.0 if age_s < -SETTLE_S else max(0.0, needed_s - age_s)
 
 
-def _of_pod(document: Document, state: State, now: datetime) -> State:
+def _of_pod(document: Document, state: WaitState, now: datetime) -> WaitState:
     if not state.done:
-        cause = causes.of_pod(document)
+        cause = failure_causes.of_pod(document)
         return replace(state, failed=cause is not None and cause.final)
     if (document.get("status") or {}).get("phase") != "Running":
         return state
     return _settled(state, settle_s(document, now))
 
 
-def _settled(state: State, left_s: float) -> State:
+def _settled(state: WaitState, left_s: float) -> WaitState:
     if not left_s:
         return state
     text = f"{state.text}, running for less than {SETTLE_S:g} s"
-    return State(done=False, text=text, again_s=left_s)
+    return WaitState(done=False, text=text, again_s=left_s)
 
 
 def _of_controller(
-    document: Document, state: State, pods: Sequence[Document], now: datetime
-) -> State:
+    document: Document, state: WaitState, pods: Sequence[Document], now: datetime
+) -> WaitState:
     uid = document["metadata"].get("uid")
     own = [item for item in pods if _is_active(item) and _is_owned(item, uid)]
     if not state.done:
@@ -118,7 +118,9 @@ def _of_controller(
     return settled if settled.done else _with_cause(document, settled, own, pods, now)
 
 
-def _of_move(document: Document, state: State, pods: Sequence[Document], now: datetime) -> State:
+def _of_move(
+    document: Document, state: WaitState, pods: Sequence[Document], now: datetime
+) -> WaitState:
     """A move of replicas to another controller; one that goes back or is paused needs no pod there."""
     if (document.get("status") or {}).get("phase") not in {"Progressing", "Waiting"}:
         return state
@@ -129,11 +131,11 @@ def _of_move(document: Document, state: State, pods: Sequence[Document], now: da
 
 def _with_cause(
     document: Document,
-    state: State,
+    state: WaitState,
     own: Sequence[Document],
     pods: Sequence[Document],
     now: datetime,
-) -> State:
+) -> WaitState:
     """The state with the cause of one unready or just restarted pod, and failed where one will not become ready.
 
     Pods of earlier templates are being replaced and give no cause.
@@ -146,7 +148,7 @@ def _with_cause(
         now: wall time.
     """
     present = ((document.get("status") or {}).get("rollout") or {}).get("templateHash")
-    found: list[tuple[str, causes.Cause]] = []
+    found: list[tuple[str, failure_causes.FailureCause]] = []
     for item in sorted(own, key=lambda pod: str(pod["metadata"].get("name"))):
         made_from = (item["metadata"].get("labels") or {}).get(_HASH)
         cause = _cause(item, now) if not present or made_from in {present, None} else None
@@ -163,15 +165,15 @@ def _with_cause(
     return replace(state, text=f"{state.text}; {label}: {cause}", failed=cause.final)
 
 
-def _cause(pod: Document, now: datetime) -> causes.Cause | None:
+def _cause(pod: Document, now: datetime) -> failure_causes.FailureCause | None:
     """Why a pod is not ready, or why it was restarted a moment ago."""
-    if (cause := causes.of_pod(pod)) is not None or not settle_s(pod, now):
+    if (cause := failure_causes.of_pod(pod)) is not None or not settle_s(pod, now):
         return cause
-    restart = causes.of_restart(pod, now)
+    restart = failure_causes.of_restart(pod, now)
     return restart[0] if restart is not None else None
 
 
-def _is_held_by_terminating(cause: causes.Cause, pods: Sequence[Document]) -> bool:
+def _is_held_by_terminating(cause: failure_causes.FailureCause, pods: Sequence[Document]) -> bool:
     """Whether the address is in use by a pod that will release it, because it terminates."""
     return cause.is_address_in_use and any(
         f"pod {pod['metadata'].get('namespace')}/{pod['metadata'].get('name')}," in cause.text

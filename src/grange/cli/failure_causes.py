@@ -27,7 +27,7 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FailureCause:
     """Why a pod is not ready.
 
     Attributes:
@@ -68,7 +68,7 @@ class Cause:
         return f"{self.container}: {text}" if self.container else text
 
 
-def of_pod(pod: Document) -> Cause | None:
+def of_pod(pod: Document) -> FailureCause | None:
     """Why the pod is not ready; None where its status does not say."""
     ready = condition(pod, "Ready") or {}
     since = ready.get("lastTransitionTime") if ready.get("status") == "False" else None
@@ -78,13 +78,13 @@ def of_pod(pod: Document) -> Cause | None:
         return max(found, key=lambda cause: (cause.final, not cause.is_starting))
     scheduled = condition(pod, "PodScheduled") or {}
     if scheduled.get("status") == "False":
-        return Cause("", str(scheduled.get("message") or "unschedulable"))
+        return FailureCause("", str(scheduled.get("message") or "unschedulable"))
     if ready.get("status") == "False" and (message := str(ready.get("message") or "")):
-        return Cause("", message.partition("; ")[2] or message)
+        return FailureCause("", message.partition("; ")[2] or message)
     return None
 
 
-def of_restart(pod: Document, now: datetime) -> tuple[Cause, int] | None:
+def of_restart(pod: Document, now: datetime) -> tuple[FailureCause, int] | None:
     """Why a container that is ready was restarted, and how often; None where none was lately.
 
     A run of ``RESET_S`` ends a series of restarts: the agent, too, forgets what was before.
@@ -114,7 +114,7 @@ def _containers(status: Document) -> Iterator[Document]:
         yield from status.get(field) or ()
 
 
-def _of_container(item: Document, since: str | None) -> Cause | None:
+def _of_container(item: Document, since: str | None) -> FailureCause | None:
     state = item.get("state") or {}
     last = (item.get("lastState") or {}).get("terminated") or {}
     if (ended := state.get("terminated")) is not None:
@@ -126,18 +126,18 @@ def _of_container(item: Document, since: str | None) -> Cause | None:
     if reason in {"", CRASH_LOOP, *_STARTING} and (cause := _end(item, last)) is not None:
         return cause
     text = str(waiting.get("message") or reason or "waiting")
-    return Cause(str(item.get("name", "")), text, final=reason in _NEVER)
+    return FailureCause(str(item.get("name", "")), text, final=reason in _NEVER)
 
 
-def _end(item: Document, ended: Document) -> Cause | None:
+def _end(item: Document, ended: Document) -> FailureCause | None:
     """How a run ended; None where there was none."""
     name, final = str(item.get("name", "")), _is_crash_loop(item, ended)
     if message := " ".join(str(ended.get("message") or "").split()):
-        return Cause(name, message, final=final)
+        return FailureCause(name, message, final=final)
     if number := ended.get("signal"):
-        return Cause(name, f"ended by {_signal_name(int(number))}", ended=True, final=final)
+        return FailureCause(name, f"ended by {_signal_name(int(number))}", ended=True, final=final)
     if (code := ended.get("exitCode")) is not None:
-        return Cause(name, f"ended with exit code {code}", ended=True, final=final)
+        return FailureCause(name, f"ended with exit code {code}", ended=True, final=final)
     return None
 
 
