@@ -93,7 +93,7 @@ class Cluster:
 
     def _evict(self, outcome: Unschedulable) -> None:
         room = outcome.room
-        assert room is not None, outcome.rejection.message
+        assert room is not None, outcome.diagnosis.message
         self.cycle.nominator.evicting.pop(outcome.queued.uid, None)
         for victim in room.victims:
             self.handlers.pod_deleted(victim.pod)

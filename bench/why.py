@@ -72,7 +72,7 @@ class Scene:
         if queued is None or not isinstance(found, Diagnosis):
             raise RuntimeError("the pod should fit nowhere")
         self._history.rejected(info.uid, found, 0.0)
-        self._queue.turn_down(queued, found.plugins, 0.0)
+        self._queue.mark_unschedulable(queued, found.plugins, 0.0)
         self._explainer.explain(pod)  # the first of a class counts pods, as its first try does
         return pod
 

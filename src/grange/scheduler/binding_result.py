@@ -112,7 +112,7 @@ class BindingResults:
         info = self._handlers.info(live)
         self._cycle.nominator.seen(info, None)
         queued = assumed.queued if assumed is not None else None
-        self._queue.take_back(info, self._clock.monotonic(), tried=queued, rejector=rejector)
+        self._queue.requeue(info, self._clock.monotonic(), tried=queued, rejector=rejector)
         self._wake.set()
         return True
 

@@ -66,12 +66,12 @@ class Unschedulable:
 
     Attributes:
         queued: the pod.
-        rejection: why.
+        diagnosis: why.
         room: what is to be done so that it will have room; None when nothing can be.
     """
 
     queued: QueuedPod
-    rejection: Diagnosis
+    diagnosis: Diagnosis
     room: PostFilterResult | None = None
 
 
@@ -186,7 +186,7 @@ class Cycle:
                 return found
         return None
 
-    def promise(self, pod: PodInfo, room: PostFilterResult) -> None:
+    def nominate(self, pod: PodInfo, room: PostFilterResult) -> None:
         """Nominate a pod that preempts to the node that it was found."""
         for other in room.cleared:
             self.nominator.remove(other.uid)
@@ -254,11 +254,11 @@ class Cycle:
         try:
             answer = self._reserve_and_permit(profile, assumed)
         except BaseException:
-            self.take_back(assumed)
+            self.forget(assumed)
             raise
         if isinstance(answer, dict):
             return assumed, answer
-        self.take_back(assumed)
+        self.forget(assumed)
         return refusal(self.snapshot.num_nodes, *answer)
 
     def _reserve_and_permit(
@@ -281,7 +281,7 @@ class Cycle:
                 return name, status
         return waits
 
-    def take_back(self, assumed: Assumed) -> None:
+    def forget(self, assumed: Assumed) -> None:
         """Undo an assumption: reservations, then the charge.
 
         A pod that was bound or deleted meanwhile counts for what the informer shows.

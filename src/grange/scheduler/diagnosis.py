@@ -84,7 +84,7 @@ class Tally:
         for reason, count in reasons:
             self._reasons[reason] += count
 
-    def rejection(self, num_nodes: int) -> Diagnosis:
+    def diagnosis(self, num_nodes: int) -> Diagnosis:
         """All of them together."""
         counts = tuple(sorted(self._reasons.items()))
         return Diagnosis(num_nodes, counts, frozenset(self._plugins))

@@ -173,7 +173,7 @@ class SchedulingQueue:
             if pod.pool is not _IN_FLIGHT:
                 self._uncount(pod)
 
-    def turn_down(
+    def mark_unschedulable(
         self,
         pod: QueuedPod,
         rejectors: frozenset[str],
@@ -216,7 +216,7 @@ class SchedulingQueue:
         pod.timestamp = now
         self._enter(pod, self._error_backoff, now)
 
-    def take_back(
+    def requeue(
         self,
         info: PodInfo,
         now: float,
@@ -248,7 +248,7 @@ class SchedulingQueue:
         pod.timestamp = now
         self._enter(pod, self._backoff, now)
 
-    def shelve(self, uid: str, rejectors: frozenset[str], now: float) -> None:
+    def park(self, uid: str, rejectors: frozenset[str], now: float) -> None:
         """Put a waiting pod aside as if these plugins had turned it down, without trying it.
 
         Nothing happens to one that is in flight, gated, or turned down by them already.

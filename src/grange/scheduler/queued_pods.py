@@ -55,7 +55,7 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
         first_queued: when it was first queued.
         attempts: how often it was tried.
         unschedulable_count: how often it was turned down.
-        errors: failures by error in a row; a plain rejection ends the row.
+        errors: failures by error in a row; a plain diagnosis ends the row.
         rejectors: the plugins that turned it down last.
         pending: those of them that wait for something they will recognise.
         gate: the PreEnqueue plugin that holds it; empty when none does.

@@ -67,7 +67,7 @@ class ScheduleOne:
             if held.error:
                 self._queue.fail(queued, now)
             else:
-                self._queue.turn_down(queued, held.plugins, now)
+                self._queue.mark_unschedulable(queued, held.plugins, now)
             return Unschedulable(queued, held)
         assumed, waits = held
         self._queue.done(queued)
@@ -90,7 +90,7 @@ class ScheduleOne:
             found = replace(found, post_filter=why_not)
         if room is not None and room.victims and self._gangs is not None:
             room = replace(room, victims=self._gangs.gang_victims(room.victims, info))
-        self._queue.turn_down(queued, found.plugins, now)
+        self._queue.mark_unschedulable(queued, found.plugins, now)
         if room is not None and room.nominated == "":
             # Its nomination is withdrawn: pods of up to its priority may use the room.
             self._queue.move(ASSIGNED_POD_DELETE, now, info.pod, None)
@@ -122,7 +122,7 @@ class ScheduleOne:
         """Undo an assumption, for its gang and quota too."""
         still = self._cache.is_assumed_pod(assumed.info.pod)
         try:
-            self._cycle.take_back(assumed)
+            self._cycle.forget(assumed)
         finally:
             if still and self._gangs is not None:
                 self._gangs.forget(assumed)

@@ -274,7 +274,7 @@ class Scheduler:
     def _waits_for(self, pod: Pod) -> str:
         """What a pod waits for apart from plugins."""
         attempts = self._history.of(pod.metadata.uid)
-        messages = [item.rejection.message for item in attempts if item.rejection]
+        messages = [item.diagnosis.message for item in attempts if item.diagnosis]
         return self.gangs.waits_for(pod, messages[-1] if messages else "")
 
     def _profile_for(self, scheduler_name: str) -> Profile | None:

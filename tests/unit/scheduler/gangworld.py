@@ -154,9 +154,9 @@ class Bench:
                 self.order.append(name)
                 self.why.pop(name, None)
                 self.infos[name] = outcome.info
-            case Unschedulable(queued, rejection, room):
-                self.why[queued.info.pod.metadata.name] = rejection.message
-                self.rejectors[queued.info.pod.metadata.name] = rejection.plugins
+            case Unschedulable(queued, diagnosis, room):
+                self.why[queued.info.pod.metadata.name] = diagnosis.message
+                self.rejectors[queued.info.pod.metadata.name] = diagnosis.plugins
                 if room is not None and room.nominated:
                     self.victims += [info.pod.metadata.name for info in room.victims]
                     self.cycle.nominator.evicting.pop(queued.uid, None)

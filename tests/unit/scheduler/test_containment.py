@@ -47,7 +47,7 @@ def test_trials_that_were_broken_off_are_taken_back() -> None:
     assert snapshot.assumed == ["uid-big"]
     outcome = bench.loop.handle_bug(caught.value, bench.now)
     assert isinstance(outcome, Unschedulable)
-    assert outcome.rejection.error
+    assert outcome.diagnosis.error
     assert snapshot.assumed == []
     assert [info.uid for info in snapshot.node_info_map["a"].pods] == ["uid-runs"]
     assert snapshot.table.cpu_used[:1].tolist() == [1000]

@@ -40,7 +40,7 @@ class Surveyed(World):
         evaluation = Evaluation(PROFILE, info, self.snapshot)
         names = self.snapshot.table.names
         if isinstance(found, Diagnosis):
-            assert evaluation.rejection == found
+            assert evaluation.diagnosis == found
             assert not evaluation.feasible.any()
             for row in evaluation.nearest(5):
                 assert evaluation.missing(row), "a near node lacks something, in words"
@@ -130,7 +130,7 @@ class Scene:
             found = reference.decide(PROFILE, CycleState(), info, self.snapshot)
             assert isinstance(found, Diagnosis)
             self.attempts.rejected(info.uid, found, 0.0)
-            self.queue.turn_down(queued, found.plugins, 0.0)
+            self.queue.mark_unschedulable(queued, found.plugins, 0.0)
         answer = self.explainer.explain(pod)
         assert answer is not None
         return answer
@@ -484,7 +484,7 @@ async def test_pods_of_others_and_pods_that_are_done(scene: Scene) -> None:
 # --- bounds ------------------------------------------------------------------------------------
 
 
-def rejection(number: int = 0, reasons: int = 1) -> Diagnosis:
+def diagnosis(number: int = 0, reasons: int = 1) -> Diagnosis:
     counts = tuple((f"reason {number} {at:04}", at + 1) for at in range(reasons))
     return Diagnosis(reasons, counts, frozenset({"P"}))
 
@@ -492,19 +492,19 @@ def rejection(number: int = 0, reasons: int = 1) -> Diagnosis:
 def test_attempts_that_end_alike_are_one_entry() -> None:
     attempts = AttemptHistory()
     for at in range(1000):
-        attempts.rejected("u", rejection(reasons=100), float(at))
+        attempts.rejected("u", diagnosis(reasons=100), float(at))
     (entry,) = attempts.of("u")
     assert (entry.times, entry.first, entry.last) == (1000, 0.0, 999.0)
-    assert entry.rejection is not None
-    assert len(entry.rejection.counts) == 16
-    assert ("reason 0 0099", 100) in entry.rejection.counts, "the most frequent are kept"
+    assert entry.diagnosis is not None
+    assert len(entry.diagnosis.counts) == 16
+    assert ("reason 0 0099", 100) in entry.diagnosis.counts, "the most frequent are kept"
 
 
 def test_history_is_bounded_by_pod_and_in_all() -> None:
     attempts = AttemptHistory(each=3, waiting=10, placed=10)
     for uid in range(50):
         for number in range(20):
-            attempts.rejected(f"w{uid}", rejection(number), float(number))
+            attempts.rejected(f"w{uid}", diagnosis(number), float(number))
         attempts.scheduled(f"p{uid}", "n", 1, 0.0)
     assert len(attempts) == 20
     assert len(attempts.of("w49")) == 3
@@ -514,13 +514,13 @@ def test_history_is_bounded_by_pod_and_in_all() -> None:
 
 def test_a_placed_pod_keeps_what_was_before() -> None:
     attempts = AttemptHistory()
-    attempts.rejected("u", rejection(1), 1.0)
+    attempts.rejected("u", diagnosis(1), 1.0)
     attempts.scheduled("u", "a", 5, 2.0)
     assert [entry.result for entry in attempts.of("u")] == [
         AttemptResult.UNSCHEDULABLE,
         AttemptResult.SCHEDULED,
     ]
-    attempts.rejected("u", rejection(2), 3.0)  # its binding was refused, and nothing fits now
+    attempts.rejected("u", diagnosis(2), 3.0)  # its binding was refused, and nothing fits now
     attempts.scheduled("u", "b", 5, 4.0)
     assert [entry.node for entry in attempts.of("u")] == ["", "a", "", "b"]
     attempts.forget("u")

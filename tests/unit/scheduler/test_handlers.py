@@ -116,7 +116,7 @@ def test_the_deletion_of_a_pod_calls_those_that_wait_for_room(scene: Scene) -> N
     waiting = scene.queue.pop(0.0)
     assert waiting is not None
     scene.handlers.pod_added(pod("n"))
-    scene.queue.turn_down(waiting, frozenset({"NodeResourcesFit"}), 0.0)
+    scene.queue.mark_unschedulable(waiting, frozenset({"NodeResourcesFit"}), 0.0)
     scene.handlers.pod_updated(pod("n"), finished("n"))
     assert scene.queue.pool_of(waiting.uid) is Pool.BACKOFF
 

@@ -77,7 +77,7 @@ class Cluster:
                 self.placed.append(outcome.info.pod)
                 placed += 1
             else:
-                assert outcome.rejection == expected
+                assert outcome.diagnosis == expected
                 self.queue.delete(outcome.queued.uid)
 
 

@@ -66,7 +66,7 @@ def test_check_97_backoff_doubles_to_its_maximum() -> None:
     queue.add(info("p"), now=0.0)
     now, waits = 0.0, []
     for _ in range(6):
-        queue.turn_down(popped(queue, now), FIT, now)
+        queue.mark_unschedulable(popped(queue, now), FIT, now)
         queue.move(ASSIGNED_POD_DELETE, now)
         start = now
         while queue.pool_of("uid-p") is not Pool.ACTIVE:
@@ -83,7 +83,7 @@ def test_check_97_errors_have_their_own_count_reset_by_rejection() -> None:
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
-    queue.turn_down(pod, FIT, 0.0)
+    queue.mark_unschedulable(pod, FIT, 0.0)
     queue.move(WILDCARD, 100.0)
     for expected in (1, 2, 3):
         queue.flush(100.0 * expected)
@@ -92,14 +92,14 @@ def test_check_97_errors_have_their_own_count_reset_by_rejection() -> None:
         assert (pod.errors, pod.unschedulable_count) == (expected, 1)
         assert pod.pool is Pool.ERROR_BACKOFF
     queue.flush(1000.0)
-    queue.turn_down(popped(queue, 1000.0), FIT, 1000.0)
+    queue.mark_unschedulable(popped(queue, 1000.0), FIT, 1000.0)
     assert (pod.errors, pod.unschedulable_count) == (0, 2)
 
 
 def test_check_97_without_backoff_nothing_waits() -> None:
     queue = SchedulingQueue(PROFILE, replace(NO_EARLY, backoff_max_s=0.0))
     queue.add(info("p"), now=0.0)
-    queue.turn_down(popped(queue, 0.0), FIT, 0.0)
+    queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.move(WILDCARD, 0.0)
     assert queue.pool_of("uid-p") is Pool.ACTIVE
 
@@ -109,7 +109,7 @@ def test_check_98_a_retry_goes_behind_newer_pods_of_its_priority() -> None:
     queue.add(info("first"), now=0.0)
     pod = popped(queue, 0.0)
     queue.add(info("second"), now=1.0)
-    queue.turn_down(pod, FIT, now=2.0)
+    queue.mark_unschedulable(pod, FIT, now=2.0)
     queue.move(WILDCARD, now=9.0)
     assert names(queue, now=9.0) == ["second", "first"]
 
@@ -118,7 +118,7 @@ def test_check_98_a_failing_urgent_pod_does_not_starve_others() -> None:
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     queue.add(info("urgent", 100), now=0.0)
     queue.add(info("other"), now=0.0)
-    queue.turn_down(popped(queue, 0.0), FIT, 0.0)
+    queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.move(ASSIGNED_POD_DELETE, 0.1)
     assert popped(queue, 0.2).info.pod.metadata.name == "other"
 
@@ -128,7 +128,7 @@ def test_check_99_an_event_during_the_flight_prevents_parking() -> None:
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
     queue.move(ASSIGNED_POD_DELETE, 0.0)
-    queue.turn_down(pod, FIT, 0.0)
+    queue.mark_unschedulable(pod, FIT, 0.0)
     assert pod.pool is Pool.BACKOFF
 
 
@@ -137,7 +137,7 @@ def test_check_99_an_irrelevant_event_does_not() -> None:
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
     queue.move(ASSIGNED_POD_ADD, 0.0)
-    queue.turn_down(pod, FIT, 0.0)
+    queue.mark_unschedulable(pod, FIT, 0.0)
     assert pod.pool is Pool.UNSCHEDULABLE
 
 
@@ -148,9 +148,9 @@ def test_check_99_only_events_after_the_own_departure_count() -> None:
     early = popped(queue, 0.0)
     queue.move(ASSIGNED_POD_DELETE, 0.0)
     late = popped(queue, 0.0)
-    queue.turn_down(late, FIT, 0.0)
+    queue.mark_unschedulable(late, FIT, 0.0)
     assert late.pool is Pool.UNSCHEDULABLE
-    queue.turn_down(early, FIT, 0.0)
+    queue.mark_unschedulable(early, FIT, 0.0)
     assert early.pool is Pool.BACKOFF
 
 
@@ -206,7 +206,7 @@ def test_check_100_hints_decide_who_stays(
         "nodeSelector": {"disk": "ssd"},
     }
     queue.add(info("p", **options), now=0.0)
-    queue.turn_down(popped(queue, 0.0), frozenset({rejector}), 0.0)
+    queue.mark_unschedulable(popped(queue, 0.0), frozenset({rejector}), 0.0)
     assert queue.move(event, 0.0, before, after) == int(moves)
     assert queue.pool_of("uid-p") is (Pool.BACKOFF if moves else Pool.UNSCHEDULABLE)
 
@@ -216,7 +216,7 @@ def test_check_100_a_pending_plugin_skips_the_backoff() -> None:
     queue = SchedulingQueue(Profile([*plugins.DEFAULT, waits]), NO_EARLY)
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
-    queue.turn_down(pod, frozenset({"Waits"}), 0.0, pending=frozenset({"Waits"}))
+    queue.mark_unschedulable(pod, frozenset({"Waits"}), 0.0, pending=frozenset({"Waits"}))
     queue.move(NODE_ADD, 0.0)
     assert pod.pool is Pool.ACTIVE
 
@@ -237,7 +237,7 @@ def test_check_100_one_answer_serves_all_pods_of_a_class() -> None:
     queue = SchedulingQueue(Profile([*plugins.DEFAULT, once]))
     for number in range(100):
         queue.add(info(f"p{number}"), now=0.0)
-        queue.turn_down(popped(queue, 0.0), frozenset({"Counts"}), 0.0)
+        queue.mark_unschedulable(popped(queue, 0.0), frozenset({"Counts"}), 0.0)
     queue.move(NODE_ADD, 0.0)
     assert len(asked) == 1
 
@@ -270,7 +270,7 @@ def test_check_102_leftovers_are_tried_again() -> None:
     queue = SchedulingQueue(PROFILE, NO_EARLY)
     queue.add(info("p"), now=0.0)
     queue.flush(0.0)
-    queue.turn_down(popped(queue, 0.0), FIT, 0.0)
+    queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.flush(300.0)
     assert queue.pool_of("uid-p") is Pool.UNSCHEDULABLE
     queue.flush(330.5)
@@ -282,7 +282,7 @@ def test_check_103_activating_a_pod_in_flight_brings_it_back() -> None:
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
     queue.activate([pod.uid], 0.0)
-    queue.turn_down(pod, frozenset({"Deaf"}), 0.0)
+    queue.mark_unschedulable(pod, frozenset({"Deaf"}), 0.0)
     assert queue.pool_of(pod.uid) is Pool.BACKOFF
     queue.activate([pod.uid, "nobody"], 0.0)
     assert queue.pool_of(pod.uid) is Pool.ACTIVE
@@ -294,7 +294,7 @@ def test_idle_time_is_not_spent_in_backoff() -> None:
     for number in range(3):
         queue.add(info(f"p{number}"), now=0.0)
     for _ in range(3):
-        queue.turn_down(popped(queue, 0.0), FIT, 0.0)
+        queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     queue.move(ASSIGNED_POD_DELETE, 0.5)
     assert names(queue, 0.5) == ["p0", "p1"]
     assert queue.next_deadline(0.5) == 1.0
@@ -313,14 +313,14 @@ def test_a_deleted_pod_is_nowhere_whatever_pool_it_was_in() -> None:
     for name in ("flying", "parked", "backoff", "failed"):
         queue.add(info(name), now=0.0)
     flying, parked, backoff, failed = (popped(queue, 0.0) for _ in range(4))
-    queue.turn_down(parked, frozenset({"Deaf"}), 0.0)
-    queue.turn_down(backoff, FIT, 0.0)
+    queue.mark_unschedulable(parked, frozenset({"Deaf"}), 0.0)
+    queue.mark_unschedulable(backoff, FIT, 0.0)
     queue.move(ASSIGNED_POD_DELETE, 0.0)
     queue.fail(failed, 0.0)
     queue.add(info("active"), now=0.0)
     for name in ("flying", "parked", "backoff", "failed", "active", "nobody"):
         queue.delete(f"uid-{name}")
-    queue.turn_down(flying, FIT, 0.0)
+    queue.mark_unschedulable(flying, FIT, 0.0)
     queue.flush(1000.0)
     assert queue.pop(1000.0) is None
     assert len(queue) == 0
@@ -350,7 +350,7 @@ def test_a_binding_that_failed_comes_back_with_its_history() -> None:
     pod = popped(queue, 0.0)
     queue.done(pod)
     assert "uid-p" not in queue
-    queue.take_back(pod.info, 1.0, tried=pod)
+    queue.requeue(pod.info, 1.0, tried=pod)
     assert queue.pool_of("uid-p") is Pool.ERROR_BACKOFF
     queue.flush(10.0)
     assert popped(queue, 10.0).attempts == 2
@@ -360,7 +360,7 @@ def test_a_rejection_by_nobody_counts_as_an_error() -> None:
     queue = SchedulingQueue(PROFILE)
     queue.add(info("p"), now=0.0)
     pod = popped(queue, 0.0)
-    queue.turn_down(pod, frozenset(), 0.0)
+    queue.mark_unschedulable(pod, frozenset(), 0.0)
     assert pod.pool is Pool.ERROR_BACKOFF
 
 
@@ -390,7 +390,7 @@ def test_leftovers_are_requeued_at_the_deadline() -> None:
     queue = SchedulingQueue(PROFILE, replace(NO_EARLY, leftover_s=5.0, leftover_check_s=30.0))
     queue.add(info("p"), now=0.0)
     queue.flush(0.0)
-    queue.turn_down(popped(queue, 0.0), FIT, 0.0)
+    queue.mark_unschedulable(popped(queue, 0.0), FIT, 0.0)
     assert queue.next_deadline(0.0) == 30.0
     queue.flush(30.0)
     assert queue.pool_of("uid-p") is Pool.ACTIVE
@@ -408,7 +408,7 @@ def test_unsigned_pods_each_get_their_own_hint() -> None:
     queue = SchedulingQueue(Profile([*plugins.DEFAULT, unsigned]), NO_EARLY)
     for name in ("first", "second"):
         queue.add(info(name), now=0.0)
-        queue.turn_down(popped(queue, 0.0), frozenset({"Unsigned"}), 0.0)
+        queue.mark_unschedulable(popped(queue, 0.0), frozenset({"Unsigned"}), 0.0)
     assert queue.move(NODE_ADD, 0.0) == 1
     assert queue.pool_of("uid-first") is Pool.UNSCHEDULABLE
     assert queue.pool_of("uid-second") is Pool.BACKOFF
@@ -443,21 +443,21 @@ def test_shelving_moves_only_pods_that_wait() -> None:
         queue.add(info(name), now=0.0)
     queue.add(info("gated", **GATED), now=0.0)
     flying, active, parked = (popped(queue, 0.0) for _ in range(3))
-    queue.turn_down(parked, FIT, 0.0)
+    queue.mark_unschedulable(parked, FIT, 0.0)
     queue.fail(active, 0.0)
     queue.activate([active.uid], 0.0)
     gate = queue.find("uid-gated")
     assert gate is not None
     rejectors = gate.rejectors
     for name in ("flying", "active", "parked", "gated", "nobody"):
-        queue.shelve(f"uid-{name}", frozenset({"Quota"}), 7.0)
+        queue.park(f"uid-{name}", frozenset({"Quota"}), 7.0)
     assert flying.pool is Pool.IN_FLIGHT
     for pod in (active, parked):
         assert (pod.pool, pod.rejectors) == (Pool.UNSCHEDULABLE, frozenset({"Quota"}))
     assert gate.rejectors == rejectors
     counts = queue.statistics()
     assert (counts.active, counts.backoff, counts.unschedulable, counts.gated) == (0, 0, 3, 1)
-    queue.shelve(active.uid, frozenset({"Quota"}), 9.0)
+    queue.park(active.uid, frozenset({"Quota"}), 9.0)
     assert active.timestamp == 7.0
 
 
@@ -468,7 +468,7 @@ def test_due_is_when_a_pod_is_tried_at_the_latest() -> None:
     queue.add(info("gated", **GATED), now=0.0)
     parked, failed = popped(queue, 0.0), popped(queue, 0.0)
     assert queue.due(parked) is None
-    queue.turn_down(parked, FIT, 7.0)
+    queue.mark_unschedulable(parked, FIT, 7.0)
     queue.fail(failed, 7.25)
     due = {pod.info.pod.metadata.name: queue.due(pod) for pod in queue.waiting()}
     assert due == {"parked": 307.0, "failed": 9.0, "active": None, "gated": None}

@@ -277,10 +277,10 @@ class Replay:
 
 def _summary(outcome: Unschedulable) -> str:
     """What most nodes said."""
-    rejection = outcome.rejection
-    if rejection.pre_filter or not rejection.counts:
-        return rejection.pre_filter or rejection.message
-    return max(rejection.counts, key=lambda pair: (pair[1], pair[0]))[0]
+    diagnosis = outcome.diagnosis
+    if diagnosis.pre_filter or not diagnosis.counts:
+        return diagnosis.pre_filter or diagnosis.message
+    return max(diagnosis.counts, key=lambda pair: (pair[1], pair[0]))[0]
 
 
 def by_load(step: float = 0.01) -> Callable[[Replay], bool]:

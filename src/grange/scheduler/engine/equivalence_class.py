@@ -105,7 +105,7 @@ class EquivalenceClass:
     Attributes:
         pod: that pod.
         each: PreFilter plugins must be asked for each of its pods.
-        rejection: why no node would do, while that is known.
+        diagnosis: why no node would do, while that is known.
     """
 
     def __init__(self, profile: Profile, pod: PodInfo, statistics: EngineStatistics) -> None:
@@ -145,7 +145,7 @@ class EquivalenceClass:
         self._alone = True  # one set of leaders for all rows
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
         self.each = False
-        self.rejection: Diagnosis | None = None
+        self.diagnosis: Diagnosis | None = None
 
     def best(self, snapshot: NodeInfoSnapshot) -> int:
         """The largest key, -1 when no node is feasible."""
@@ -184,13 +184,13 @@ class EquivalenceClass:
 
     def diagnose(self, snapshot: NodeInfoSnapshot) -> Diagnosis:
         """Why each node refuses: the first plugin that does, as in the reference."""
-        if self.rejection is None:
+        if self.diagnosis is None:
             self._statistics.diagnosed += 1
             tally = Tally()
             rows: Integers = np.flatnonzero(snapshot.table.valid[snapshot.table.all])
             self._explain(snapshot, rows, tally)
-            self.rejection = tally.rejection(snapshot.num_nodes)
-        return self.rejection
+            self.diagnosis = tally.diagnosis(snapshot.num_nodes)
+        return self.diagnosis
 
     def diagnose_beside(self, snapshot: NodeInfoSnapshot, told: Mapping[int, Status]) -> Diagnosis:
         """The same where some rows are refused for what their nominated pods need."""
@@ -201,7 +201,7 @@ class EquivalenceClass:
         self._explain(snapshot, np.flatnonzero(others), tally)
         for status in told.values():
             tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
-        return tally.rejection(snapshot.num_nodes)
+        return tally.diagnosis(snapshot.num_nodes)
 
     def _explain(self, snapshot: NodeInfoSnapshot, rows: Integers, tally: Tally) -> Integers:
         """Tally the filters' refusals of these rows; the rows that are left."""
@@ -260,7 +260,7 @@ class EquivalenceClass:
         self._nodes = snapshot.index.nodes
         for _, before in self._profile.pre_filter:
             before.pre_filter(self._state, self.pod, snapshot)
-        self.rejection = None
+        self.diagnosis = None
         table, pod, rows = snapshot.table, self.pod, snapshot.table.all
         self._allowed = table.valid[rows].copy()
         for plugin in self._by_node:
@@ -337,7 +337,7 @@ class EquivalenceClass:
         by_row, ties, barred, extra = snapshot.by_row, snapshot.tie, self._barred, self._extra
         leaders = self._leaders if self._alone else None
         self._statistics.patched += len(entries)
-        self.rejection = None
+        self.diagnosis = None
         self._behind = True
         for entry in entries:
             if entry & 1:
@@ -390,7 +390,7 @@ class EquivalenceClass:
         for row, node_changed in rows.items():
             moved |= self._patch_row(row, snapshot.by_row[row], node_changed=node_changed)
         if rows:
-            self.rejection = None
+            self.diagnosis = None
         if moved:
             self._statistics.rescaled += 1
             self._find_maxima()
@@ -440,7 +440,7 @@ class EquivalenceClass:
     def _patch_many(self, snapshot: NodeInfoSnapshot, changed: dict[int, bool]) -> None:
         """All of them at once, with the vectorised forms."""
         self._statistics.patched += len(changed)
-        self.rejection = None
+        self.diagnosis = None
         table, pod = snapshot.table, self.pod
         rows = np.fromiter(changed, np.int64, len(changed))
         anew = np.fromiter((row for row, node in changed.items() if node), np.int64)

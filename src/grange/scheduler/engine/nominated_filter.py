@@ -100,7 +100,7 @@ class NominatedFilter:
                 np.greater(feasible, known.barred, out=feasible)
                 if np.count_nonzero(feasible):
                     return self._best(one, feasible, state)
-            return known.rejection(nominated, judge)
+            return known.diagnosis(nominated, judge)
         finally:
             if own is not None:
                 known.release(own, nominated)

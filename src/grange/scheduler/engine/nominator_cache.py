@@ -2,7 +2,7 @@
 
 Where node objects and loads decide alone, what a pod is told on a node follows from the node's load
 and the pods nominated there. So only rows where one of these changed are looked at again, and the
-refusals of all rows are kept counted: a rejection is the sum of a few numbers.
+refusals of all rows are kept counted: a diagnosis is the sum of a few numbers.
 """
 
 from collections.abc import Callable
@@ -49,13 +49,13 @@ class NominatorCache:
         self._layout = self._position = self._moves = -1
         self.barred: Mask = np.zeros(0, np.bool_)
         self._shy: dict[int, None] = {}  # rows where somebody refuses company
-        # By row, who refuses; None until a rejection is asked for.
+        # By row, who refuses; None until a diagnosis is asked for.
         self._codes: list[int] | None = None
         self._refusals: list[Status] = [SUCCESS]
         self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
         self._counts: list[int] = [0]
         self._fixed: list[tuple[str, list[tuple[str, int]]]] = []
-        self._rejection: Diagnosis | None = None  # while no count changes
+        self._diagnosis: Diagnosis | None = None  # while no count changes
 
     def passes(self, row: int, nominated: Nominated) -> bool | None:
         """Whether the load of a row lets a pod in, whose nominations these are; None if unknown."""
@@ -111,19 +111,19 @@ class NominatorCache:
         """Tell the others of the class what they are told on a row."""
         self._look(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
 
-    def rejection(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
+    def diagnosis(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
         """Why each node refuses. ``catch_up`` was called for the pod."""
         if self._codes is None:
             self._count(nominated, judge)
-        if self._rejection is None:
+        if self._diagnosis is None:
             tally = Tally()
             for plugin, reasons in self._fixed:
                 tally.add(plugin, reasons)
             for status, count in zip(self._refusals, self._counts, strict=True):
                 if count and status is not SUCCESS:
                     tally.add(status.plugin, [(reason, count) for reason in status.reasons])
-            self._rejection = tally.rejection(self._snapshot.num_nodes)
-        return self._rejection
+            self._diagnosis = tally.diagnosis(self._snapshot.num_nodes)
+        return self._diagnosis
 
     def _look(self, row: int, pods: tuple[PodInfo, ...]) -> None:
         if pods and _shy(pods):
@@ -147,7 +147,7 @@ class NominatorCache:
             return
         code = codes[row]
         if code != _FIXED and self._refusals[code] is not status:
-            self._rejection = None
+            self._diagnosis = None
             self._counts[code] -= 1
             codes[row] = code = self._code(status)
             self._counts[code] += 1
@@ -168,7 +168,7 @@ class NominatorCache:
         self._statistics.diagnosed += 1
         snapshot, pod, table = self._snapshot, self._pod, self._snapshot.table
         self._refusals, self._counts, self._fixed = [SUCCESS], [0], []
-        self._rejection = None
+        self._diagnosis = None
         self._numbers.clear()
         codes = [_FIXED] * table.size
         rows = np.flatnonzero(table.valid[table.all])

@@ -83,7 +83,7 @@ def choose(
     if rotation is not None and profile.percentage != EVERY_NODE:
         rotation.advance(processed, snapshot.num_nodes)
     if not feasible:
-        return tally.rejection(snapshot.num_nodes)
+        return tally.diagnosis(snapshot.num_nodes)
     totals = _score(profile, state, pod, feasible)
     for _, item, weight in profile.cluster:
         for at, score in enumerate((weight and item.rank(pod, snapshot, feasible)) or ()):

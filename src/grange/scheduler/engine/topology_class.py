@@ -169,7 +169,7 @@ class TopologyClass(EquivalenceClass):
         for rule in rules:
             changed = rule.refresh()
             if changed is None or changed:
-                self.rejection = None
+                self.diagnosis = None
 
     # --- arrangement -------------------------------------------------------------------------
 

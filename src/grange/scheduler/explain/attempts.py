@@ -36,7 +36,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
         times: the number of attempts.
         node: the chosen node.
         score: its total; -1 when nothing was compared.
-        rejection: why no node was chosen.
+        diagnosis: why no node was chosen.
     """
 
     result: AttemptResult
@@ -45,7 +45,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
     times: int = 1
     node: str = ""
     score: int = -1
-    rejection: Diagnosis | None = None
+    diagnosis: Diagnosis | None = None
 
 
 class AttemptHistory:
@@ -92,7 +92,7 @@ class AttemptHistory:
         while len(self._placed) > self._placed_max:
             self._placed.popitem(last=False)
 
-    def rejected(self, uid: str, rejection: Diagnosis, now: float) -> None:
+    def rejected(self, uid: str, diagnosis: Diagnosis, now: float) -> None:
         """No node was feasible."""
         entries = self._waiting.get(uid)
         if entries is None:
@@ -101,13 +101,13 @@ class AttemptHistory:
             if again is not None:
                 entries.extend((*(again[1] or ()), again[0]))
         self._waiting.move_to_end(uid)
-        result = AttemptResult.ERROR if rejection.error else AttemptResult.UNSCHEDULABLE
+        result = AttemptResult.ERROR if diagnosis.error else AttemptResult.UNSCHEDULABLE
         last = entries[-1] if entries else None
-        if last is not None and last.result is result and _alike(last.rejection, rejection):
+        if last is not None and last.result is result and _alike(last.diagnosis, diagnosis):
             last.times += 1
             last.last = now
         else:
-            entries.append(AttemptRecord(result, now, now, rejection=_bounded(rejection)))
+            entries.append(AttemptRecord(result, now, now, diagnosis=_bounded(diagnosis)))
         while len(self._waiting) > self._waiting_max:
             self._waiting.popitem(last=False)
 
@@ -121,9 +121,9 @@ def _alike(one: Diagnosis | None, other: Diagnosis) -> bool:
     return one is other or one == _bounded(other)
 
 
-def _bounded(rejection: Diagnosis) -> Diagnosis:
+def _bounded(diagnosis: Diagnosis) -> Diagnosis:
     """The same with its most frequent reasons only."""
-    if len(rejection.counts) <= _REASONS:
-        return rejection
-    kept = sorted(rejection.counts, key=lambda item: (-item[1], item[0]))[:_REASONS]
-    return replace(rejection, counts=tuple(sorted(kept)))
+    if len(diagnosis.counts) <= _REASONS:
+        return diagnosis
+    kept = sorted(diagnosis.counts, key=lambda item: (-item[1], item[0]))[:_REASONS]
+    return replace(diagnosis, counts=tuple(sorted(kept)))

@@ -33,7 +33,7 @@ class Evaluation:
         explanations: of the plugins that refuse any node, by name.
         rules: by plugin, its rules about other nodes.
         fixed: by row, whether a plugin refuses whatever pods the node has.
-        rejection: what a decision would return if no node were feasible.
+        diagnosis: what a decision would return if no node were feasible.
     """
 
     def __init__(self, profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
@@ -48,7 +48,7 @@ class Evaluation:
         self._left: Integers = np.flatnonzero(self.valid)
         self._evaluate_filters()
         self._evaluate_rules()
-        self.rejection: Diagnosis = self._tally.rejection(snapshot.num_nodes)
+        self.diagnosis: Diagnosis = self._tally.diagnosis(snapshot.num_nodes)
 
     def _evaluate_filters(self) -> None:
         table, pod = self.snapshot.table, self.pod
@@ -106,7 +106,7 @@ class Evaluation:
         self.feasible &= explanation.lacks == 0
         for status in found:
             self._tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
-        self.rejection = self._tally.rejection(self.snapshot.num_nodes)
+        self.diagnosis = self._tally.diagnosis(self.snapshot.num_nodes)
 
     def lacks(self) -> Integers:
         """By row, the number of obstacles."""

@@ -251,7 +251,7 @@ class Explainer:
         nominated = self._nominator.beside(info)
         apply_nominations(profile, state, evaluation, nominated)
         feasible = int(np.count_nonzero(evaluation.feasible))
-        counts = sorted(evaluation.rejection.counts, key=lambda item: (-item[1], item[0]))
+        counts = sorted(evaluation.diagnosis.counts, key=lambda item: (-item[1], item[0]))
         reasons = [ReasonCount(reason=reason, nodes=count) for reason, count in counts]
         answer = replace(answer, feasible=feasible, reasons=tuple(reasons[:_REASONS]))
         if feasible:
@@ -271,7 +271,7 @@ class Explainer:
         return timestamps.rfc3339(at)
 
     def _attempt(self, entry: AttemptRecord) -> Attempt:
-        rejection = entry.rejection
+        diagnosis = entry.diagnosis
         return Attempt(
             result=entry.result.value,
             time=self._when(entry.last),
@@ -279,6 +279,6 @@ class Explainer:
             times=entry.times,
             node=entry.node,
             score=entry.score,
-            message=rejection.message if rejection is not None else "",
-            plugins=tuple(sorted(rejection.plugins)) if rejection is not None else (),
+            message=diagnosis.message if diagnosis is not None else "",
+            plugins=tuple(sorted(diagnosis.plugins)) if diagnosis is not None else (),
         )

@@ -129,8 +129,8 @@ class Coscheduling:
             return self._park(gang, queued, NO_GROUP, f"pod group {gang.key} does not exist", now)
         if gang.started or gang.num_counted >= gang.min_member:
             if self._held_back(gang):
-                self._queue.turn_down(queued, _ASLEEP, now)
-                return Unschedulable(queued, self._rejection(HELD_BACK, _ASLEEP))
+                self._queue.mark_unschedulable(queued, _ASLEEP, now)
+                return Unschedulable(queued, self._diagnosis(HELD_BACK, _ASLEEP))
             return self._single(queued, gang.queue, now)
         if gang.num_present < gang.min_member:
             message = f"waits for minMember: {gang.num_present} of {gang.min_member} pods exist"
@@ -138,32 +138,32 @@ class Coscheduling:
             return self._park(gang, queued, TOO_FEW, message, now, of_pod=of_pod)
         return self._try(gang, queued, now)
 
-    def assume(self, placed: Assumed) -> None:
+    def assume(self, assumed: Assumed) -> None:
         """Count a pod that was assumed on a node by itself."""
-        pod = placed.info.pod
+        pod = assumed.info.pod
         queue = self.handlers.assume_pod(pod) if pod.metadata.labels else ""
         if queue or self.wait_line.head is not None:
-            self.wait_line.count_overtakes(self._rank(placed.queued), 1, queue, self._now)
+            self.wait_line.count_overtakes(self._rank(assumed.queued), 1, queue, self._now)
 
-    def forget(self, placed: Assumed) -> None:
+    def forget(self, assumed: Assumed) -> None:
         """Stop counting a pod whose assumption was undone."""
-        self.handlers.forget_pod(placed.info.pod)
+        self.handlers.forget_pod(assumed.info.pod)
 
     def gang_victims(self, victims: tuple[PodInfo, ...], pod: PodInfo) -> tuple[PodInfo, ...]:
         """The victims of a pod, and the members of their gangs that are of no use without them."""
         return self._preemption.gang_victims(victims, pod.pod.spec.priority)
 
-    def handle_bug(self, queued: QueuedPod, rejection: Diagnosis, now: float) -> Outcome | None:
+    def handle_bug(self, queued: QueuedPod, diagnosis: Diagnosis, now: float) -> Outcome | None:
         """Park the gang of a pod whose cycle ended in a bug; None for a pod without one."""
         gang = self.groups.containing(queued.info.pod)
         if gang is None or gang.started:
             return None
         attempt = GangAttempt(gang, queued, self._candidates(gang), 0)
-        return self._mark_unschedulable(attempt, ERROR, rejection, now)
+        return self._park_all(attempt, ERROR, diagnosis, now)
 
     def permits_decided(self, pods: Iterable[Assumed], now: float) -> None:
         """Activate members of gangs that waited until these pods were permitted or rejected."""
-        for gang in dict.fromkeys(self.groups.containing(placed.info.pod) for placed in pods):
+        for gang in dict.fromkeys(self.groups.containing(assumed.info.pod) for assumed in pods):
             if gang is not None and gang.started:
                 found = [self._queue.find(pod.metadata.uid) for pod in gang.waiting()]
                 asleep = [item.uid for item in found if item and item.rejectors == _ASLEEP]
@@ -209,9 +209,9 @@ class Coscheduling:
                 preempts = self._reclaim(queued, queue, amount)
                 if preempts is None:
                     self._preemption.withdraw([queued.info])
-                self._queue.turn_down(queued, _OVER, now)
+                self._queue.mark_unschedulable(queued, _OVER, now)
                 self._changed(queue)
-                return Unschedulable(queued, self._rejection(refusal, _OVER), preempts)
+                return Unschedulable(queued, self._diagnosis(refusal, _OVER), preempts)
             self.wait_line.remove_pod(queued.uid)
         return self._overridden(queued)
 
@@ -224,7 +224,7 @@ class Coscheduling:
             [(queued, queued.info)], 1, [queued.info], borrowers
         ).get(queued.uid)
         if found is not None:
-            self._cycle.promise(queued.info, found)
+            self._cycle.nominate(queued.info, found)
         return found
 
     def _overridden(self, queued: QueuedPod) -> PodInfo:
@@ -273,30 +273,30 @@ class Coscheduling:
         try:
             self._cycle.refresh()
         except SnapshotInconsistent as error:
-            return self._no_room(attempt, 0, self._rejection(str(error), error=True), now)
+            return self._no_room(attempt, 0, self._diagnosis(str(error), error=True), now)
         pods = attempt.pods
         head = self.wait_line.for_nodes.get(self.reservation.owner)
         if head is not None and gang.rank <= head.rank:
             pods = [past_reservations(pod) for pod in pods]
         options = topology_options(self._profiles, self._cycle.snapshot, gang, pods, need)
-        best, rejection = 0, None
+        best, diagnosis = 0, None
         for domains in options.domains:
             self.attempts += 1
             transaction = Transaction(self._cycle)
             if transaction.place_all(attempt, within_domains(pods, options.key, domains)):
-                refusal = self._refusal(gang, [placed.queued for placed in transaction.placed])
+                refusal = self._refusal(gang, [assumed.queued for assumed in transaction.assumed])
                 if not refusal:
                     return self._commit(attempt, transaction, now)
                 self._roll_back(transaction)
                 return self._over_quota(attempt, refusal, now)
-            best = max(best, len(transaction.placed))
-            rejection = rejection or transaction.rejection
+            best = max(best, len(transaction.assumed))
+            diagnosis = diagnosis or transaction.diagnosis
             self._roll_back(transaction)
             if transaction.failed:
-                return self._no_room(attempt, best, transaction.rejection, now)
+                return self._no_room(attempt, best, transaction.diagnosis, now)
         if not options.domains:
             best = options.room
-        return self._no_room(attempt, best, rejection, now, options.shortage)
+        return self._no_room(attempt, best, diagnosis, now, options.shortage)
 
     def _roll_back(self, transaction: Transaction) -> None:
         self.rollbacks += 1
@@ -304,26 +304,26 @@ class Coscheduling:
 
     def _commit(self, attempt: GangAttempt, transaction: Transaction, now: float) -> Outcome:
         gang = attempt.gang
-        chosen = dict.fromkeys(placed.uid for placed in transaction.placed)
+        chosen = dict.fromkeys(assumed.uid for assumed in transaction.assumed)
         # The leader first: from here on the attempt cannot be taken for one that is still made.
         if attempt.leader.uid in chosen:
             self._queue.done(attempt.leader)
         else:
-            self._queue.turn_down(attempt.leader, _ASLEEP, now)
-        for placed in transaction.placed:
-            if placed.queued is not attempt.leader:
-                placed.queued.attempts += 1
-                self._queue.delete(placed.uid)
-            self.handlers.assume_pod(placed.info.pod)
+            self._queue.mark_unschedulable(attempt.leader, _ASLEEP, now)
+        for assumed in transaction.assumed:
+            if assumed.queued is not attempt.leader:
+                assumed.queued.attempts += 1
+                self._queue.delete(assumed.uid)
+            self.handlers.assume_pod(assumed.info.pod)
         gang.was_placed = True
         self.handlers.stop_waiting(gang, now)
         self.wait_line.count_overtakes(gang.rank, len(chosen), gang.queue, now)
         rest = [queued.uid for queued in attempt.candidates if queued.uid not in chosen]
         self._queue.activate(rest, now)
         if transaction.waits:
-            self._cycle.permits.hold(transaction.placed, transaction.waits, now)
-            return Waiting(tuple(transaction.placed))
-        return Batch(tuple(transaction.placed))
+            self._cycle.permits.hold(transaction.assumed, transaction.waits, now)
+            return Waiting(tuple(transaction.assumed))
+        return Batch(tuple(transaction.assumed))
 
     # --- failures ----------------------------------------------------------------------------
 
@@ -337,19 +337,19 @@ class Coscheduling:
         self._changed(gang.queue)
         borrowers = self._preemption.borrowers(gang.queue, attempt.wanted)
         found = self._make_room(attempt, borrowers) if borrowers else {}
-        rejection = self._rejection(refusal, _OVER)
-        return self._mark_unschedulable(attempt, OVER_QUOTA, rejection, now, found)
+        diagnosis = self._diagnosis(refusal, _OVER)
+        return self._park_all(attempt, OVER_QUOTA, diagnosis, now, found)
 
     def _no_room(
         self,
         attempt: GangAttempt,
         best: int,
-        rejection: Diagnosis | None,
+        diagnosis: Diagnosis | None,
         now: float,
         shortage: str = "",
     ) -> Outcome:
-        if rejection is not None and rejection.error:
-            return self._mark_unschedulable(attempt, ERROR, rejection, now)
+        if diagnosis is not None and diagnosis.error:
+            return self._park_all(attempt, ERROR, diagnosis, now)
         self.wait_line.wait_for_nodes(attempt.gang, now)
         summary = f"gang wants {attempt.need}, room for {best}"
         if shortage:
@@ -357,12 +357,12 @@ class Coscheduling:
         filters = frozenset(name for name, _ in self._profiles.of(attempt.leader.info).filters)
         whole = Diagnosis(
             self._cycle.snapshot.num_nodes,
-            counts=() if rejection is None else rejection.counts,
-            plugins=filters if rejection is None else rejection.plugins,
+            counts=() if diagnosis is None else diagnosis.counts,
+            plugins=filters if diagnosis is None else diagnosis.plugins,
             pre_filter=summary,
         )
         found = self._make_room(attempt)
-        return self._mark_unschedulable(attempt, NO_ROOM, whole, now, found)
+        return self._park_all(attempt, NO_ROOM, whole, now, found)
 
     def _make_room(
         self, attempt: GangAttempt, going: Sequence[PodInfo] = ()
@@ -380,33 +380,33 @@ class Coscheduling:
             found = self._preemption.make_room(members, attempt.need, attempt.pods, going)
             for queued in attempt.candidates:
                 if queued.uid in found:
-                    self._cycle.promise(queued.info, found[queued.uid])
+                    self._cycle.nominate(queued.info, found[queued.uid])
             if found:
                 return found
         return {}
 
-    def _mark_unschedulable(
+    def _park_all(
         self,
         attempt: GangAttempt,
         reason: str,
-        rejection: Diagnosis,
+        diagnosis: Diagnosis,
         now: float,
         found: dict[str, PostFilterResult] | None = None,
     ) -> Outcome:
         """Park all members; one of each shape waits for events that may help."""
         gang, leader = attempt.gang, attempt.leader
-        if rejection.error:
+        if diagnosis.error:
             self._queue.fail(leader, now)
         else:
-            self._queue.turn_down(leader, rejection.plugins, now)
+            self._queue.mark_unschedulable(leader, diagnosis.plugins, now)
         signatures = {self._profiles.sign(leader.info)}
         for queued in attempt.candidates:
             if queued is leader:
                 continue
             signature = self._profiles.sign(queued.info)
-            listens = signature not in signatures and not rejection.error
+            listens = signature not in signatures and not diagnosis.error
             signatures.add(signature)
-            self._queue.shelve(queued.uid, rejection.plugins if listens else _ASLEEP, now)
+            self._queue.park(queued.uid, diagnosis.plugins if listens else _ASLEEP, now)
         found = found or {}
         if not found:
             # Nominations that it cannot use now must not keep others from the nodes.
@@ -415,9 +415,9 @@ class Coscheduling:
             else:
                 self._preemption.under_way(attempt.pods)
         reported = [leader] if gang.reason == reason and not found else attempt.candidates
-        self._note(gang, reason, rejection.message)
+        self._note(gang, reason, diagnosis.message)
         return Batch(
-            tuple(Unschedulable(item, rejection, found.get(item.uid)) for item in reported)
+            tuple(Unschedulable(item, diagnosis, found.get(item.uid)) for item in reported)
         )
 
     def _park(
@@ -425,10 +425,10 @@ class Coscheduling:
     ) -> Outcome:
         """A pod of a gang waits; the gang's own message counts, the pod's must not grow stale."""
         self._preemption.withdraw([queued.info])
-        self._queue.turn_down(queued, _ASLEEP, now)
+        self._queue.mark_unschedulable(queued, _ASLEEP, now)
         self._note(gang, reason, message)
-        rejection = self._rejection(of_pod or message, _ASLEEP)
-        return Unschedulable(queued, replace(rejection, event_after_s=INCOMPLETE_EVENT_S))
+        diagnosis = self._diagnosis(of_pod or message, _ASLEEP)
+        return Unschedulable(queued, replace(diagnosis, event_after_s=INCOMPLETE_EVENT_S))
 
     def _on_withdrawn(self, pods: Sequence[PodInfo]) -> None:
         self._queue.move(ASSIGNED_POD_DELETE, self._now, pods[0].pod, None)
@@ -450,7 +450,7 @@ class Coscheduling:
             return False
         return True
 
-    def _rejection(
+    def _diagnosis(
         self, waits: str, plugins: frozenset[str] = frozenset(), *, error: bool = False
     ) -> Diagnosis:
         nodes = self._cycle.snapshot.num_nodes

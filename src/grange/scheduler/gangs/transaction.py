@@ -58,16 +58,16 @@ class Transaction:
 
     Attributes:
         cycle: decides and assumes.
-        placed: the members that have a node so far.
+        assumed: the members that have a node so far.
         waits: by UID, the Permit plugins that hold members back, and for how long.
-        rejection: why the first member without a node has none; once a plugin failed, that.
+        diagnosis: why the first member without a node has none; once a plugin failed, that.
         nominations: by UID, members that were nominated to a node.
     """
 
     cycle: Cycle
-    placed: list[Assumed] = field(default_factory=list)
+    assumed: list[Assumed] = field(default_factory=list)
     waits: dict[str, dict[str, float]] = field(default_factory=dict)
-    rejection: Diagnosis | None = None
+    diagnosis: Diagnosis | None = None
     nominations: dict[str, tuple[PodInfo, str]] = field(default_factory=dict)
 
     def place_all(self, attempt: GangAttempt, overridden: Sequence[PodInfo]) -> bool:
@@ -79,10 +79,10 @@ class Transaction:
         """
         spare = len(attempt.candidates) - attempt.need
         for queued, info in zip(attempt.candidates, overridden, strict=True):
-            if len(self.placed) == attempt.need or spare < 0 or self.failed:
+            if len(self.assumed) == attempt.need or spare < 0 or self.failed:
                 break
             spare -= not self.place(queued, info)
-        return len(self.placed) == attempt.need and not self.failed
+        return len(self.assumed) == attempt.need and not self.failed
 
     def place(self, queued: QueuedPod, overridden: PodInfo) -> bool:
         """Place one member; whether it has a node. Rolls back before it raises."""
@@ -101,30 +101,30 @@ class Transaction:
                 self.nominations[queued.uid] = (queued.info, nominated)
             held = self.cycle.hold(queued, found, state)
             if not isinstance(held, Diagnosis):
-                placed, waits = held
-                self.placed.append(placed)
+                assumed, waits = held
+                self.assumed.append(assumed)
                 if waits:
-                    self.waits[placed.uid] = waits
+                    self.waits[assumed.uid] = waits
                 return True
             found = held
-        if self.rejection is None or (found.error and not self.rejection.error):
-            self.rejection = found
+        if self.diagnosis is None or (found.error and not self.diagnosis.error):
+            self.diagnosis = found
         return False
 
     @property
     def failed(self) -> bool:
         """Whether a plugin failed, as opposed to refused."""
-        return self.rejection is not None and self.rejection.error
+        return self.diagnosis is not None and self.diagnosis.error
 
     def roll_back(self) -> None:
         """Forget all members, the youngest first; a bug in one plugin does not keep the others."""
         try:
             with ExitStack() as stack:
-                for placed in self.placed:
-                    stack.callback(self.cycle.take_back, placed)
+                for assumed in self.assumed:
+                    stack.callback(self.cycle.forget, assumed)
         finally:
             for info, node_name in self.nominations.values():
                 self.cycle.nominator.put(info, node_name)
-            self.placed.clear()
+            self.assumed.clear()
             self.nominations.clear()
             self.waits.clear()
