@@ -49,6 +49,22 @@ def conform(
     return warnings
 
 
+def conforms_without_spec(info: AnyKind, pod: Document, options: WriteOptions) -> bool:
+    """Fit all of a stored pod but its spec to the schema; fill in defaults.
+
+    Returns:
+        False where ``conform`` is needed: for errors, warnings and what depends on the spec.
+    """
+    status = pod.get("status")
+    if options.duplicates or not isinstance(status, dict) or status.get("qosClass") is None:
+        return False
+    rest = {field: value for field, value in pod.items() if field != "spec"}
+    if schema.check(rest, info):
+        return False
+    schema.apply_defaults(rest, info)  # changes the status; the spec that it adds is dropped
+    return True
+
+
 def duplicate_cause(path: str) -> Cause:
     """A field that the body has more than once."""
     return Cause("FieldValueDuplicate", f'duplicate field "{path}"', path)

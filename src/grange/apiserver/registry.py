@@ -16,14 +16,14 @@ from typing import NamedTuple
 import msgspec
 
 from grange.api import codec
-from grange.api.kinds import SERVICE
+from grange.api.kinds import POD, SERVICE
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError
 from grange.api.validation import validate
 from grange.apiserver import deletion, metadata, storage
 from grange.apiserver.admission import Attempt, Mutation, Plugin
-from grange.apiserver.conformance import conform, refuse
+from grange.apiserver.conformance import conform, conforms_without_spec, refuse
 from grange.apiserver.node_capacity import Occupancy
 from grange.apiserver.options import IGNORE, DeleteOptions, WriteOptions
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
@@ -145,6 +145,14 @@ def main_part(info: AnyKind, old: Document, new: Document) -> Document:
     kept = {field: value for field, value in new.items() if field != "status"}
     if "status" in old:
         kept["status"] = old["status"]
+    return kept
+
+
+def status_part(info: AnyKind, old: Document, new: Document) -> Document:
+    """The old object with the new status."""
+    kept = {field: value for field, value in old.items() if field != "status"}
+    if new.get("status") is not None:
+        kept["status"] = new["status"]
     return kept
 
 
@@ -324,6 +332,7 @@ class Registry:
         *,
         part: Part = main_part,
         verb: str = "update",
+        keeps_spec: bool = False,
     ) -> Written:
         """Change an object.
 
@@ -333,6 +342,7 @@ class Registry:
             options: how to write.
             part: which part of the new document counts.
             verb: update or patch, for admission.
+            keeps_spec: neither the change nor the part reads or changes the spec.
 
         Returns:
             The object as stored; unchanged, with its revision, when nothing differs. Taking the last
@@ -345,7 +355,10 @@ class Registry:
         Cancellation: the write may still happen.
         """
         info = place.info
-        revise = partial(self._revise, place, options=options, part=part, verb=verb)
+        without_spec = keeps_spec and info is POD
+        revise = partial(
+            self._revise, place, options=options, part=part, verb=verb, without_spec=without_spec
+        )
         entry = self._latest(place)
         if options.large or is_large(entry.value):
             entry, revised = await self._revise_off_loop(place, revise, change)
@@ -398,18 +411,28 @@ class Registry:
         options: WriteOptions,
         part: Part,
         verb: str,
+        without_spec: bool = False,
     ) -> "_Revised":
-        """What becomes of an entry; writes nothing."""
+        """What becomes of an entry; writes nothing.
+
+        ``without_spec`` leaves the spec raw unless the rest does not conform to the schema.
+        """
         info, name = place.info, place.name
-        old = storage.decode(entry.value, self.work)
-        new = change(old)
+        if without_spec:
+            old = storage.decode_outline(entry.value, self.work)
+            new = change({field: value for field, value in old.items() if field != "spec"})
+        else:
+            old = storage.decode(entry.value, self.work)
+            new = change(old)
         meta = metadata.envelope(info, new, place.namespace, name)
         self._check_preconditions(
             place, entry, old, uid=meta.get("uid"), version=meta.get("resourceVersion")
         )
         candidate = part(info, old, new)
         metadata.protect(old, candidate)
-        warnings = conform(info, candidate, options, old)
+        if without_spec and not conforms_without_spec(info, candidate, options):
+            return self._revise(place, entry, change, options=options, part=part, verb=verb)
+        warnings = () if without_spec else conform(info, candidate, options, old)
         info.prepare_for_update(old, candidate)
         metadata.count_generation(info, old, candidate)
         self._admit(Attempt(verb, info, place.namespace, name, candidate))

@@ -41,13 +41,15 @@ class Work:
     """How often the costly things were done: tests hold these to exact bounds.
 
     Attributes:
-        decodes: stored or received bytes made into whole documents.
+        decodes: stored or received bytes made into documents.
+        outlines: so many of these left the spec raw.
         encodes: documents made into bytes for the store.
         event_encodes: watch events made into bytes for the wire.
         evaluations: partial decodes for selectors.
     """
 
     decodes: int = 0
+    outlines: int = 0
     encodes: int = 0
     event_encodes: int = 0
     evaluations: int = 0
@@ -173,6 +175,7 @@ def decode_outline(body: bytes, work: Work) -> Document:
     except msgspec.ValidationError:  # it has other fields
         return decode(body, work)
     work.decodes += 1
+    work.outlines += 1
     parts = {name: part for name in _OUTLINE if (part := getattr(found, name)) is not msgspec.UNSET}
     if node := parts.get("spec", _NOTHING).get("nodeName"):
         parts["spec"]["nodeName"] = codec.decode_trusted(node)

@@ -11,7 +11,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, UnsupportedMediaType
 from grange.apiserver.options import WriteOptions
 from grange.apiserver.pod_spec_cache import SentPod
-from grange.apiserver.registry import Part, main_part
+from grange.apiserver.registry import Part, main_part, status_part
 from grange.apiserver.request_context import Call
 
 Change = Callable[[Document], Document]
@@ -28,14 +28,20 @@ async def create(call: Call) -> Response:
 async def update(call: Call, part: Part = main_part) -> Response:
     """An object replaced; without a resourceVersion whatever is there."""
     document, options = await call.prepare(lambda: _given(call))
-    written = await call.registry.update(call.place, lambda _old: document, options, part=part)
+    written = await call.registry.update(
+        call.place, lambda _old: document, options, part=part, keeps_spec=part is status_part
+    )
     return call.written(written)
 
 
 async def patch(call: Call, part: Part = main_part) -> Response:
     """An object changed by one of the patch types, which the content type names."""
     change, options = await call.prepare(lambda: change_of(call, call.target.info))
-    written = await call.registry.update(call.place, change, options, part=part, verb="patch")
+    # Operations of a JSON patch may read any field; the other types merge field by field.
+    keeps_spec = part is status_part and _media(call) != http.JSON_PATCH
+    written = await call.registry.update(
+        call.place, change, options, part=part, verb="patch", keeps_spec=keeps_spec
+    )
     return call.written(written)
 
 
@@ -46,6 +52,10 @@ def _given(call: Call, sent: SentPod | None = None) -> tuple[Document, WriteOpti
     return document, call.write_options(document)
 
 
+def _media(call: Call) -> str:
+    return call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
     """What the patch in the body does to a document of the kind, and the options of the write.
 
@@ -53,7 +63,7 @@ def change_of(call: Call, info: AnyKind) -> tuple[Change, WriteOptions]:
         BadRequest: it is no patch; the message says where.
         UnsupportedMediaType: of a type that is not served.
     """
-    media = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    media = _media(call)
     body = call.request.body
     if media == http.JSON_PATCH:
         operations = codec.decode_any(body)
