@@ -21,8 +21,9 @@ from grange.api.meta import Document
 from grange.api.status import ApiError
 from grange.scheduler import plugins
 from grange.scheduler.config import SchedulerConfig
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.engine import EVERY_NODE
-from grange.scheduler.framework import Check, Cluster, Plugin, Profile, Rule
+from grange.scheduler.framework import NodeCheck, Plugin, Profile, TopologyPlugin
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import (
     API_VERSION,
@@ -240,7 +241,7 @@ def _profile(spec: ProfileSpec, path: str, given: Configuration, numbers: Iterat
         )
     except ValueError as error:
         raise ConfigurationError(f"{path}.plugins: {error}") from error
-    total = sum(item.weight * item.scale for item in made if item.score or item.cluster)
+    total = sum(item.weight * item.scale for item in made if item.score or item.topology)
     if total > _TOTAL_MAX:
         raise ConfigurationError(f"{path}.plugins: the weights add up to too much")
     return profile
@@ -277,26 +278,26 @@ def _drop(field: str) -> Callable[[Plugin], Plugin]:
     return lambda plugin: replace(plugin, **{field: None})  # type: ignore[arg-type]  # any field may be None
 
 
-class _OnlyRanks:
+class _ScoreOnly:
     """A plugin about other nodes that rules none out."""
 
-    def __init__(self, whole: Cluster) -> None:
+    def __init__(self, whole: TopologyPlugin) -> None:
         self.concerns = whole.concerns
-        self.rank = whole.rank
+        self.score = whole.score
         self.explain = whole.explain
         self.ranking = whole.ranking
 
-    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
         return None
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Sequence[Rule]:
+    ) -> Sequence[DomainRule]:
         return ()
 
 
 def _drop_filter(plugin: Plugin) -> Plugin:
-    return replace(plugin, filter=None, cluster=plugin.cluster and _OnlyRanks(plugin.cluster))
+    return replace(plugin, filter=None, topology=plugin.topology and _ScoreOnly(plugin.topology))
 
 
 def _drop_score(plugin: Plugin) -> Plugin:
@@ -329,11 +330,11 @@ _WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
 _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "pre_enqueue": (("pre_enqueue",), "hold pods back"),
     "queue_sort": (("queue_sort",), "sort the queue"),
-    "pre_filter": (("pre_filter", "filter", "cluster"), "filter"),
-    "filter": (("filter", "cluster"), "filter"),
+    "pre_filter": (("pre_filter", "filter", "topology"), "filter"),
+    "filter": (("filter", "topology"), "filter"),
     "post_filter": (("post_filter",), "act when no node fits"),
-    "pre_score": (("score", "cluster"), "score"),
-    "score": (("score", "cluster"), "score"),
+    "pre_score": (("score", "topology"), "score"),
+    "score": (("score", "topology"), "score"),
     "reserve": (("reserve", "device_allocator"), "reserve"),
     "permit": (("permit",), "permit"),
     "pre_bind": ((), "act before binding"),

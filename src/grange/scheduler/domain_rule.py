@@ -9,19 +9,19 @@ import numpy as np
 from grange.placement.columns import Ids, Integers, Mask
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import Refusals
-from grange.scheduler.framework import Rule
 
 
 class DomainRule(ABC):
-    """A ``framework.Rule`` about counts.
+    """One rule about the domains of a label key, for pods of one class.
 
     Args:
         domains: the counts.
 
     Attributes:
         key: the label key.
-        by_count: a verdict depends on the domain's own count alone.
-        resolvable: whether a refusal may end once pods are gone.
+        by_count: a verdict depends on the domain's own count alone, so that it seldom changes;
+            otherwise one change may turn the verdict on every domain.
+        resolvable: a refusal may end once pods are gone, except for a missing key.
         outside: the verdict on nodes without the key.
     """
 
@@ -42,7 +42,11 @@ class DomainRule(ABC):
         """Why not, for a node without the key or in a refused domain."""
 
     def refresh(self) -> list[int] | None:
-        """Take in what changed; see ``framework.Rule``."""
+        """Take in what changed.
+
+        Returns:
+            The domains whose verdict may have changed; None for all of them.
+        """
         return self.domains.changes()
 
     def verdicts(self) -> Mask:
@@ -64,7 +68,7 @@ class DomainExplanation:
         rules: its rules.
     """
 
-    def __init__(self, refusals: Refusals, rules: Sequence[Rule]) -> None:
+    def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         self.refusals = refusals
         table = refusals.snapshot.table
         self.ids: list[Ids] = [table.labels(rule.key).ids[table.all] for rule in rules]

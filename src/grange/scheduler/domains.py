@@ -11,7 +11,7 @@ _UNKNOWN = -1
 
 
 class EveryRow:
-    """Points of which every row of the table is one."""
+    """RowGroups of which every row of the table is one."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table

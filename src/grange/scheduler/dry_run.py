@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
 
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
     Filter,
     Profile,
-    Rule,
     Scope,
     Status,
 )
@@ -44,7 +44,7 @@ class DryRun:
         self.state = state
         self._epoch = snapshot.index.epoch
         self._concerns: tuple[tuple[int, ...], ...] | None = None
-        self._rules: list[tuple[str, Rule]] = []
+        self._rules: list[tuple[str, DomainRule]] = []
 
     @cached_property
     def filters(self) -> list[tuple[str, Filter]]:
@@ -62,15 +62,17 @@ class DryRun:
         return self._epoch != self._snapshot.index.epoch
 
     @property
-    def rules(self) -> list[tuple[str, Rule]]:
+    def rules(self) -> list[tuple[str, DomainRule]]:
         """The rules about other nodes that concern the pod now, in the order of their reasons."""
         pod, snapshot = self.pod, self._snapshot
-        concerns = tuple(item.concerns(pod, snapshot.index) for _, item, _ in self._profile.cluster)
+        concerns = tuple(
+            item.concerns(pod, snapshot.index) for _, item, _ in self._profile.topology
+        )
         if concerns != self._concerns:
             self._concerns = concerns
             self._rules = [
                 (name, rule)
-                for (name, item, _), mine in zip(self._profile.cluster, concerns, strict=True)
+                for (name, item, _), mine in zip(self._profile.topology, concerns, strict=True)
                 for rule in item.rules(pod, snapshot, mine)
             ]
         return self._rules

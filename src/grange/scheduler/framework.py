@@ -20,6 +20,7 @@ from grange.client.client import Client
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominator
@@ -223,7 +224,7 @@ class Score(Protocol):
         """The same for many."""
 
 
-class Points(Protocol):
+class RowGroups(Protocol):
     """Places to judge at once: rows of the table, or groups of rows that share their domains."""
 
     def domains(self, key: str) -> Ids:
@@ -237,38 +238,7 @@ class Points(Protocol):
         """
 
 
-class Rule(Protocol):
-    """One demand about the domains of a label key, for pods of one class.
-
-    Attributes:
-        key: the label key.
-        by_count: it only asks whether there is any pod in the domain, so a domain's verdict seldom
-            changes; otherwise one change may turn the verdict on every domain.
-        resolvable: taking pods away may turn a refusal (never one for a missing key).
-    """
-
-    key: str
-    by_count: bool
-    resolvable: bool
-
-    def refresh(self) -> list[int] | None:
-        """Take in what changed.
-
-        Returns:
-            The domains whose verdict may have changed; None for all of them.
-        """
-
-    def verdicts(self) -> Mask:
-        """By domain, whether the pod may go there; the last is for nodes without the key."""
-
-    def opens(self, domain: int) -> bool:
-        """The verdict of one domain; -1 for nodes without the key."""
-
-    def reason(self, *, missing: bool) -> str:
-        """Why not, for a node without the key or one in a refused domain."""
-
-
-class Ranking(Protocol):
+class DomainScore(Protocol):
     """A score that depends on other nodes, for pods of one class.
 
     Attributes:
@@ -282,22 +252,22 @@ class Ranking(Protocol):
     def refresh(self) -> None:
         """Take in what changed."""
 
-    def scores(self, points: Points, feasible: Mask) -> Integers:
+    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
         """0 to 100 for the feasible places, anything for the others.
 
         Args:
-            points: the places; there is a feasible node at each feasible place.
+            groups: the places; there is a feasible node at each feasible place.
             feasible: which of them the pod may go to; at least one.
         """
 
 
-Check = Callable[[NodeInfo], Status]
+NodeCheck = Callable[[NodeInfo], Status]
 
 
-class Cluster(Protocol):
-    """Judges nodes by what runs on other nodes, too.
+class TopologyPlugin(Protocol):
+    """Filters and scores nodes by the pods of their topology domains.
 
-    ``survey`` and ``rank`` define what is right: they count from scratch. ``rules`` and ``ranking``
+    ``filter`` and ``score`` define what is right: they count from scratch. ``rules`` and ``ranking``
     must say the same from counts that are kept current.
     """
 
@@ -307,25 +277,25 @@ class Cluster(Protocol):
         Numbers of the index's terms, by the pod's signature and kin; nothing while the index is silent.
         """
 
-    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
         """Look at the cluster; what then answers for each node. None when every node will do."""
 
-    def rank(
+    def score(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
     ) -> list[int] | None:
         """0 to 100 for each feasible node; None when they are all alike."""
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Sequence[Rule]:
+    ) -> Sequence[DomainRule]:
         """The survey as rules, in the order in which their reasons count."""
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Ranking | None:
+    ) -> DomainScore | None:
         """The rank, kept current."""
 
-    def explain(self, refusals: Refusals, rules: Sequence[Rule]) -> PluginExplanation:
+    def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
         """Why these rules rule nodes out, and what would help."""
 
 
@@ -429,7 +399,7 @@ class Plugin:
 
     Attributes:
         name: as in kube-scheduler's configuration.
-        cluster: filters and scores by what runs on other nodes; asked after all filters and scores.
+        topology: filters and scores by what runs on other nodes; asked after all filters and scores.
         weight: of its score; 0 leaves its ranking out.
         scale: the largest score it gives.
         spread: constraints of pods that state none.
@@ -449,7 +419,7 @@ class Plugin:
     pre_filter: PreFilter | None = None
     filter: Filter | None = None
     score: Score | None = None
-    cluster: Cluster | None = None
+    topology: TopologyPlugin | None = None
     post_filter: PostFilter | None = None
     weight: int = 1
     scale: int = 100
@@ -494,8 +464,10 @@ class Profile:
         self.pre_filter = [(item.name, item.pre_filter) for item in plugins if item.pre_filter]
         self.filters = [(item.name, item.filter) for item in plugins if item.filter]
         self.scores = [(item.name, item.score, item.weight) for item in plugins if item.score]
-        self.cluster = [(item.name, item.cluster, item.weight) for item in plugins if item.cluster]
-        self.ranks = bool(self.scores) or any(weight for _, _, weight in self.cluster)
+        self.topology = [
+            (item.name, item.topology, item.weight) for item in plugins if item.topology
+        ]
+        self.ranks = bool(self.scores) or any(weight for _, _, weight in self.topology)
         self.spread = tuple(one for item in plugins for one in item.spread)
         self.amounts = next((item.amounts for item in plugins if item.amounts), None)
         self.device_allocator = next(
@@ -520,7 +492,7 @@ class Profile:
         self._numbers: dict[Hashable, int] = {}
         self._next_numbers = numbers or count()
         for item in plugins:
-            if (item.filter or item.score or item.cluster) and item.signature is None:
+            if (item.filter or item.score or item.topology) and item.signature is None:
                 raise ValueError(f"plugin {item.name} filters or scores and has no signature")
 
     def of(self, pod: PodInfo) -> "Profile":

@@ -87,7 +87,7 @@ def test_a_whole_file_is_read() -> None:
     assert weights["NodeResourcesFit"] == 4
     assert weights["ImageLocality"] == 5
     assert "NodeResourcesBalancedAllocation" not in weights
-    assert [weight for name, _, weight in packed.cluster if name == "PodTopologySpread"] == [0]
+    assert [weight for name, _, weight in packed.topology if name == "PodTopologySpread"] == [0]
 
 
 def test_an_empty_profile_is_the_default_one() -> None:
@@ -353,7 +353,7 @@ def test_what_is_no_such_file_is_refused(text: str, message: str) -> None:
 
 
 def test_the_largest_weights_of_all_plugins_together_are_taken() -> None:
-    scoring = [item.name for item in plugins.DEFAULT if item.score or item.cluster]
+    scoring = [item.name for item in plugins.DEFAULT if item.score or item.topology]
     enabled = [{"name": name, "weight": 10_000} for name in scoring]
     made = profiles(of(plugins={"score": {"enabled": enabled}}))["default-scheduler"]
     assert {weight for _, _, weight in made.scores} == {10_000}

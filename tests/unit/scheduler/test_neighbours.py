@@ -409,10 +409,10 @@ def test_match_label_keys_count_one_version_only() -> None:
 
 def rank(plugin: str, world: World, pod: Pod, names: Sequence[str]) -> list[int] | None:
     world.cache.update_node_info_snapshot(world.snapshot)
-    for name, item, _ in PROFILE.cluster:
+    for name, item, _ in PROFILE.topology:
         if name == plugin:
             feasible = [world.snapshot.node_info_map[node] for node in names]
-            return item.rank(PodInfo.of(pod), world.snapshot, feasible)
+            return item.score(PodInfo.of(pod), world.snapshot, feasible)
     raise AssertionError(plugin)
 
 

@@ -127,8 +127,8 @@ def random_profile(random: Stream) -> Document:
             for milli in some(random, [0, 1, 300, 500, 700, 1000, 2000], 5)
         ]
         config.append({"name": "FGD", "args": {"workload": kinds}})
-    filters = [item.name for item in plugins.DEFAULT if item.filter or item.cluster]
-    scores = [item.name for item in plugins.DEFAULT if item.score or item.cluster]
+    filters = [item.name for item in plugins.DEFAULT if item.filter or item.topology]
+    scores = [item.name for item in plugins.DEFAULT if item.score or item.topology]
     changes: Document = {}
     if random.integer(0, 1):
         changes["filter"] = {"disabled": [{"name": name} for name in some(random, filters)]}

@@ -25,12 +25,13 @@ the decision of a class that no rule about other nodes concerns.
 from collections import OrderedDict
 
 from grange.scheduler.diagnosis import Diagnosis, pre_filter
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.engine import reference
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.nominated_filter import NominatedFilter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, Sampler
 from grange.scheduler.engine.topology_class import TopologyClass
-from grange.scheduler.framework import CycleState, Profile, Ranking, Rule
+from grange.scheduler.framework import CycleState, DomainScore, Profile
 from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
@@ -94,7 +95,7 @@ class Engine:
         self._concerned: dict[tuple[int, _Concerns], _Concerned] = {}
         self._known = 0
         self._latest: EquivalenceClass | None = None
-        self._unconcerned: _Concerns = tuple([()] * len(profile.cluster))
+        self._unconcerned: _Concerns = tuple([()] * len(profile.topology))
         self.statistics = EngineStatistics()
         self._beside = NominatedFilter(profile, snapshot, self.statistics)
 
@@ -182,7 +183,7 @@ class Engine:
         of = (number, pod.kinship())
         key = self._keys.get(of)
         if key is None:
-            concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.cluster])
+            concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.topology])
             key = self._together(number, concerns) if any(concerns) else number
             if len(self._keys) >= _KEYS_MAX:
                 self._keys.clear()
@@ -209,9 +210,9 @@ class Engine:
 
     def _new(self, pod: PodInfo, concerns: _Concerns) -> EquivalenceClass:
         snapshot = self._snapshot
-        rules: list[tuple[str, Rule]] = []
-        rankings: list[tuple[Ranking, int]] = []
-        for (name, plugin, weight), mine in zip(self._profile.cluster, concerns, strict=True):
+        rules: list[tuple[str, DomainRule]] = []
+        rankings: list[tuple[DomainScore, int]] = []
+        for (name, plugin, weight), mine in zip(self._profile.topology, concerns, strict=True):
             rules.extend((name, rule) for rule in plugin.rules(pod, snapshot, mine))
             ranking = plugin.ranking(pod, snapshot, mine) if weight else None
             if ranking is not None:

@@ -10,7 +10,7 @@ for every pod, and the property tests hold it to that.
 from grange.placement import reference
 from grange.scheduler.diagnosis import Diagnosis, Narrowed, Tally, pre_filter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
-from grange.scheduler.framework import SUCCESS, Check, CycleState, Normalise, Profile, Status
+from grange.scheduler.framework import SUCCESS, CycleState, NodeCheck, Normalise, Profile, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -85,16 +85,18 @@ def choose(
     if not feasible:
         return tally.diagnosis(snapshot.num_nodes)
     totals = _score(profile, state, pod, feasible)
-    for _, item, weight in profile.cluster:
-        for at, score in enumerate((weight and item.rank(pod, snapshot, feasible)) or ()):
+    for _, item, weight in profile.topology:
+        for at, score in enumerate((weight and item.score(pod, snapshot, feasible)) or ()):
             totals[at] += weight * score
     state.score = max(totals)
     return feasible[totals.index(state.score)].name
 
 
-def _survey(profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot) -> list[tuple[str, Check]]:
-    surveys = [(name, item.survey(pod, snapshot)) for name, item, _ in profile.cluster]
-    return [(name, check) for name, check in surveys if check is not None]
+def _checks(
+    profile: Profile, pod: PodInfo, snapshot: NodeInfoSnapshot
+) -> list[tuple[str, NodeCheck]]:
+    found = [(name, item.filter(pod, snapshot)) for name, item, _ in profile.topology]
+    return [(name, check) for name, check in found if check is not None]
 
 
 class _Judge:
@@ -111,7 +113,7 @@ class _Judge:
         self._profile, self._state, self._pod = profile, state, pod
         self._snapshot = snapshot
         self._nominated = nominated
-        self._checks = _survey(profile, pod, snapshot)
+        self._checks = _checks(profile, pod, snapshot)
 
     def first(self, nodes: list[NodeInfo]) -> NodeInfo | None:
         """The node that the pod itself is nominated to, if it is one of these."""
@@ -124,14 +126,14 @@ class _Judge:
         if pods:
             for other in pods:
                 self._snapshot.assume_pod(other.on(info.name))
-            status = self._pass(info, _survey(self._profile, self._pod, self._snapshot))
+            status = self._pass(info, _checks(self._profile, self._pod, self._snapshot))
             for other in pods:
                 self._snapshot.forget_pod(other)
             if not status.ok:
                 return status
         return self._pass(info, self._checks)
 
-    def _pass(self, info: NodeInfo, checks: list[tuple[str, Check]]) -> Status:
+    def _pass(self, info: NodeInfo, checks: list[tuple[str, NodeCheck]]) -> Status:
         status = _filter(self._profile, self._state, self._pod, info)
         return _check(checks, info) if status.ok else status
 
@@ -173,7 +175,7 @@ def _filter(profile: Profile, state: CycleState, pod: PodInfo, info: NodeInfo) -
     return SUCCESS
 
 
-def _check(checks: list[tuple[str, Check]], info: NodeInfo) -> Status:
+def _check(checks: list[tuple[str, NodeCheck]], info: NodeInfo) -> Status:
     for name, check in checks:
         status = check(info)
         if not status.ok:

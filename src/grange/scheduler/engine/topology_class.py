@@ -22,10 +22,11 @@ import numpy as np
 from grange.base.errors import InvariantError
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.scheduler.diagnosis import Tally
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.domains import EveryRow
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.lazy_heap import LazyHeap
-from grange.scheduler.framework import Points, Profile, Ranking, Rule
+from grange.scheduler.framework import DomainScore, Profile, RowGroups
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
@@ -70,7 +71,7 @@ class _Cells:
 class _Barrier:
     """The rows that one rule keeps out, followed change by change."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: DomainRule) -> None:
         self.rule = rule
         self._verdicts: Mask = np.zeros(0, np.bool_)
         self._verdict = self._verdicts.data
@@ -125,8 +126,8 @@ class TopologyClass(EquivalenceClass):
         profile: Profile,
         pod: PodInfo,
         statistics: EngineStatistics,
-        rules: Sequence[tuple[str, Rule]],
-        rankings: Sequence[tuple[Ranking, int]],
+        rules: Sequence[tuple[str, DomainRule]],
+        rankings: Sequence[tuple[DomainScore, int]],
         *,
         few_domains: int,
     ) -> None:
@@ -136,7 +137,7 @@ class TopologyClass(EquivalenceClass):
         self._few_domains = few_domains
         self._divided = -1
         self._cells: _Cells | None = None
-        self._by_cell: list[Rule] = []
+        self._by_cell: list[DomainRule] = []
         self._barriers: list[_Barrier] = []
         self._checks: list[tuple[Callable[[int], bool], list[int]]] = []
         # By cell, and a last one for rows without a node: who leads, and the largest key.
@@ -165,7 +166,7 @@ class TopologyClass(EquivalenceClass):
         self._catch_up(snapshot, self._turned(snapshot) if self._barriers else ())
         self._refresh(self._by_cell)
 
-    def _refresh(self, rules: Sequence[Rule]) -> None:
+    def _refresh(self, rules: Sequence[DomainRule]) -> None:
         for rule in rules:
             changed = rule.refresh()
             if changed is None or changed:
@@ -310,10 +311,10 @@ class TopologyClass(EquivalenceClass):
         return int(keys[feasible].max())
 
     def _opened(self, snapshot: NodeInfoSnapshot) -> Mask:
-        points = EveryRow(snapshot.table)
+        groups = EveryRow(snapshot.table)
         feasible = self._open_now(snapshot)
         for _, rule in self._rules:
-            feasible &= rule.verdicts()[points.domains(rule.key)]
+            feasible &= rule.verdicts()[groups.domains(rule.key)]
         return feasible
 
     def open_rows(self, snapshot: NodeInfoSnapshot) -> Mask:
@@ -327,11 +328,11 @@ class TopologyClass(EquivalenceClass):
         total += self._ranked(EveryRow(snapshot.table), feasible)
         return total
 
-    def _ranked(self, points: Points, feasible: Mask) -> Integers:
+    def _ranked(self, groups: RowGroups, feasible: Mask) -> Integers:
         total: Integers = np.zeros(len(feasible), np.int64)
         for ranking, weight in self._rankings:
             ranking.refresh()
-            total += weight * ranking.scores(points, feasible)
+            total += weight * ranking.scores(groups, feasible)
         return total
 
     def _explain(self, snapshot: NodeInfoSnapshot, rows: Integers, tally: Tally) -> Integers:

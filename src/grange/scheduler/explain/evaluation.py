@@ -12,9 +12,10 @@ import numpy as np
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.domains import EveryRow
 from grange.scheduler.explanation import PluginExplanation, Refusals
-from grange.scheduler.framework import Normalise, Profile, Rule, Scope, Status
+from grange.scheduler.framework import Normalise, Profile, Scope, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
@@ -43,7 +44,7 @@ class Evaluation:
         self.feasible: Mask = self.valid.copy()
         self.fixed: Mask = ~self.valid
         self.explanations: dict[str, PluginExplanation] = {}
-        self.rules: dict[str, tuple[Rule, ...]] = {}
+        self.rules: dict[str, tuple[DomainRule, ...]] = {}
         self._tally = Tally()
         self._left: Integers = np.flatnonzero(self.valid)
         self._evaluate_filters()
@@ -68,7 +69,7 @@ class Evaluation:
 
     def _evaluate_rules(self) -> None:
         table, pod, snapshot = self.snapshot.table, self.pod, self.snapshot
-        for name, plugin, _ in self._profile.cluster:
+        for name, plugin, _ in self._profile.topology:
             concerns = plugin.concerns(pod, snapshot.index)
             rules = self.rules[name] = tuple(plugin.rules(pod, snapshot, concerns))
             refused: Mask = np.zeros(len(self.valid), np.bool_)
@@ -151,7 +152,7 @@ class Evaluation:
                 reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
                 raw = kernels.normalised(raw, most, reverse=reverse)
             found[name] = weight * raw
-        for name, item, weight in self._profile.cluster:
+        for name, item, weight in self._profile.topology:
             ranking = item.ranking(pod, self.snapshot, item.concerns(pod, self.snapshot.index))
             if ranking is not None:
                 ranking.refresh()

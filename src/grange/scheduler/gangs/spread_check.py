@@ -173,7 +173,7 @@ def _applies(profiles: Profiles, snapshot: NodeInfoSnapshot, pod: PodInfo) -> bo
     """Whether the pod's profile has the plugin, and the plugin rules nodes out."""
     return any(
         name == _PLUGIN and plugin.rules(pod, snapshot, ())
-        for name, plugin, _ in profiles.of(pod).cluster
+        for name, plugin, _ in profiles.of(pod).topology
     )
 
 

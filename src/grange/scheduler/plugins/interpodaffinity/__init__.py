@@ -1,7 +1,7 @@
 """InterPodAffinity: affinity and anti-affinity to other pods, required or preferred, of both sides.
 
 Required affinity that no pod meets yet does not apply to a pod that would meet it itself: otherwise
-the first of such pods could not be scheduled. ``survey`` and ``rank``, here, define what is right;
+the first of such pods could not be scheduled. ``filter`` and ``score``, here, define what is right;
 ``counted`` gives the same from counts.
 """
 
@@ -13,15 +13,15 @@ from grange.api.kinds.pod import Pod
 from grange.placement import podaffinity
 from grange.placement.podaffinity import Namespaces, Term, TermKind
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import (
     SUCCESS,
-    Check,
     Code,
+    DomainScore,
+    NodeCheck,
     Plugin,
-    Ranking,
-    Rule,
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
@@ -77,7 +77,7 @@ class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
         within("hardPodAffinityWeight", self.hard_pod_affinity_weight, 0, 100)
 
 
-class _Survey:
+class _Counts:
     def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> None:
         self._pod = pod
         known = snapshot.index.namespaces
@@ -170,12 +170,12 @@ class InterPodAffinity:
         """The terms of existing pods that select this one."""
         return index.concerning(pod)
 
-    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
         """Its own required terms, and anti-affinity of existing pods."""
-        survey = _Survey(pod, snapshot)
-        return survey.check if survey.needed else None
+        counted = _Counts(pod, snapshot)
+        return counted.check if counted.needed else None
 
-    def rank(
+    def score(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
     ) -> list[int] | None:
         """Its own preferred terms, and those of existing pods; their required affinity counts, too."""
@@ -193,10 +193,10 @@ class InterPodAffinity:
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Sequence[Rule]:
-        """In the order of the survey."""
+    ) -> Sequence[DomainRule]:
+        """In the order of ``filter``."""
         index, required = snapshot.index, pod.terms.affinity
-        rules: list[Rule] = []
+        rules: list[DomainRule] = []
         if required:
             counter = index.counter(Query(tuple(term.selector for term in required)))
             group = [Domains(snapshot, counter, term.key) for term in required]
@@ -217,8 +217,8 @@ class InterPodAffinity:
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Ranking | None:
-        """As ``rank``."""
+    ) -> DomainScore | None:
+        """As ``score``."""
         if self._only_own and not pod.terms.preferred:
             return None
         index = snapshot.index
@@ -233,7 +233,7 @@ class InterPodAffinity:
                 weighted.append((domains, weight))
         return PreferredTerms(weighted) if weighted else None
 
-    def explain(self, refusals: Refusals, rules: Sequence[Rule]) -> PluginExplanation:
+    def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
         """By term."""
         return PodAffinityExplanation(refusals, rules)
 
@@ -295,7 +295,7 @@ def make(args: InterPodAffinityArgs) -> Plugin:
     """The plugin with these arguments."""
     return Plugin(
         _NAME,
-        cluster=InterPodAffinity(args),
+        topology=InterPodAffinity(args),
         weight=2,
         signature=_signature,
         hints_differ=True,

@@ -12,7 +12,7 @@ from grange.placement.podaffinity import PodSelector, Term, TermKind
 from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import Refusals, Remedy, altered
-from grange.scheduler.framework import Points, Rule
+from grange.scheduler.framework import RowGroups
 from grange.scheduler.nodeinfo import PodInfo
 
 UNMET_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -104,11 +104,11 @@ class PreferredTerms:
         for domains, _ in self._weighted:
             domains.update()
 
-    def scores(self, points: Points, feasible: Mask) -> Integers:
+    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
         """As ``podaffinity.scaled``."""
         raw: Integers = np.zeros(len(feasible), np.int64)
         for domains, weight in self._weighted:
-            raw += weight * domains.counts[points.domains(domains.key)]
+            raw += weight * domains.counts[groups.domains(domains.key)]
         candidates = raw[feasible]
         least, most = int(candidates.min()), int(candidates.max())
         if least == most:
@@ -128,7 +128,7 @@ class PodAffinityExplanation(DomainExplanation):
         rules: its rules.
     """
 
-    def __init__(self, refusals: Refusals, rules: Sequence[Rule]) -> None:
+    def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         super().__init__(refusals, rules)
         self._rules = [rule for rule in rules if isinstance(rule, (NoPodsInDomain, PodsInDomain))]
 

@@ -1,6 +1,6 @@
 """PodTopologySpread: matching pods evenly over zones, hosts, or any label of nodes.
 
-``survey`` and ``rank``, here, define what is right; ``counted`` gives the same from counts.
+``filter`` and ``score``, here, define what is right; ``counted`` gives the same from counts.
 """
 
 from collections import Counter as Count
@@ -12,14 +12,14 @@ from grange.api.validation.scheduling import UNSATISFIABLE
 from grange.placement import nodeaffinity, spread, taints
 from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
+from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import (
     SUCCESS,
-    Check,
     Code,
+    DomainScore,
+    NodeCheck,
     Plugin,
-    Ranking,
-    Rule,
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
@@ -101,7 +101,7 @@ def _by_domain(
     return found
 
 
-class _Survey:
+class _Counts:
     def __init__(self, pod: PodInfo, snapshot: NodeInfoSnapshot, hard: Constraints) -> None:
         self._limits = [
             (
@@ -130,12 +130,12 @@ class PodTopologySpread:
         """Placed pods are counted, not asked."""
         return ()
 
-    def survey(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> Check | None:
+    def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
         """The constraints that rule out."""
         hard = _hard(pod)
-        return _Survey(pod, snapshot, hard).check if hard else None
+        return _Counts(pod, snapshot, hard).check if hard else None
 
-    def rank(
+    def score(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
     ) -> list[int] | None:
         """The constraints that rank. How many domains there are counts over feasible nodes only."""
@@ -170,19 +170,19 @@ class PodTopologySpread:
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Sequence[Rule]:
+    ) -> Sequence[DomainRule]:
         """One a constraint."""
         hard = _hard(pod)
         return [MaxSkew(EligibleDomains(snapshot, pod, item, hard), item) for item in hard]
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
-    ) -> Ranking | None:
+    ) -> DomainScore | None:
         """All of them together."""
         soft = _soft(pod)
         return PreferredSpread(pod, snapshot, soft) if soft else None
 
-    def explain(self, refusals: Refusals, rules: Sequence[Rule]) -> PluginExplanation:
+    def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
         """By constraint."""
         return SpreadExplanation(refusals, rules)
 
@@ -253,7 +253,7 @@ def make(args: PodTopologySpreadArgs) -> Plugin:
     """The plugin with these arguments."""
     return Plugin(
         _NAME,
-        cluster=PodTopologySpread(),
+        topology=PodTopologySpread(),
         weight=2,
         signature=_signature,
         events=(

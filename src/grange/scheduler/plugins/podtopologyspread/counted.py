@@ -14,7 +14,7 @@ from grange.placement.spread import HOSTNAME, Constraint
 from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.explanation import Refusals, Remedy, altered
-from grange.scheduler.framework import Points, Rule
+from grange.scheduler.framework import RowGroups
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.podindex import Counter, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -135,9 +135,9 @@ class PreferredSpread:
         for domains in self._domains.values():
             domains.update()
 
-    def scores(self, points: Points, feasible: Mask) -> Integers:
+    def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
         """As ``spread.raw_score`` and ``spread.scaled``; 0 outside all domains."""
-        ids = {key: points.domains(key) for key in self.keys}
+        ids = {key: groups.domains(key) for key in self.keys}
         inside = feasible.copy()
         for item in self._soft:
             if not item.lenient:
@@ -151,7 +151,7 @@ class PreferredSpread:
             mine = ids[item.key]
             if item.key == HOSTNAME:
                 number = places
-                counts = self._counters[at].rows(self._table.size)[points.rows()]
+                counts = self._counters[at].rows(self._table.size)[groups.rows()]
             else:
                 domains = self._domains[at]
                 found = by_value(mine, self._table, item.key) if item.lenient else mine
@@ -187,7 +187,7 @@ class SpreadExplanation(DomainExplanation):
         rules: its rules.
     """
 
-    def __init__(self, refusals: Refusals, rules: Sequence[Rule]) -> None:
+    def __init__(self, refusals: Refusals, rules: Sequence[DomainRule]) -> None:
         super().__init__(refusals, rules)
         self._rules = [rule for rule in rules if isinstance(rule, MaxSkew)]
 
