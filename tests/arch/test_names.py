@@ -1,0 +1,218 @@
+"""Names in the source: unique public classes, unique modules, and words that do not come back."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+SRC = Path(__file__).parents[2] / "src" / "grange"
+
+# Names that every reader expects in several packages.
+CONVENTIONAL_MODULES = {
+    "__init__": "a package",
+    "config": "the settings of the package",
+    "controller": "the asynchronous part of a controller",
+    "errors": "the errors of the package",
+    "event_handlers": "what a component does with the events of its informers",
+    "logic": "the pure part of a controller",
+    "main": "where a command line begins",
+    "metrics": "the metrics of the package",
+    "service": "the asynchronous part of a component",
+}
+# Folders whose modules are named after what they implement; another module may bear that name, too.
+NAMED_AFTER_SUBJECT = {
+    "api/defaults": "one module for a part of an object",
+    "api/kinds": "one module for a kind",
+    "api/printing": "one module for a kind",
+    "api/validation": "one module for a part of an object",
+    "apiserver/admission": "one module for an admission plugin",
+    "apiserver/subresources": "one module for a subresource",
+    "cli/printers": "one module for a kind",
+    "cli/verbs": "one module for a verb",
+    "scheduler/plugins": "one module for a plugin",
+}
+
+# What is still defined more than once, and how often. These tables only shrink.
+REPEATED_CLASSES = {
+    "Attempt": 3,
+    "Bound": 2,
+    "Budget": 2,
+    "Cause": 2,
+    "Change": 4,
+    "Child": 2,
+    "Claim": 2,
+    "Cluster": 2,
+    "Connection": 2,
+    "Decision": 3,
+    "Entry": 2,
+    "Event": 5,
+    "EventHandlers": 2,
+    "Explainer": 2,
+    "Facts": 4,
+    "Field": 2,
+    "Health": 3,
+    "Held": 2,
+    "History": 2,
+    "Instruments": 4,
+    "Keep": 2,
+    "Limits": 3,
+    "Listener": 2,
+    "LogOptions": 3,
+    "Member": 2,
+    "Move": 2,
+    "NodeAffinity": 2,
+    "Observation": 2,
+    "Outcome": 4,
+    "Phase": 3,
+    "Place": 2,
+    "Plugin": 2,
+    "Reason": 2,
+    "Recent": 2,
+    "Refused": 4,
+    "Reporter": 2,
+    "Request": 2,
+    "Review": 2,
+    "Rule": 2,
+    "Scheduler": 2,
+    "Service": 4,
+    "ServiceAccount": 2,
+    "Settings": 2,
+    "Sharing": 2,
+    "Side": 2,
+    "State": 6,
+    "Statistics": 3,
+    "Status": 2,
+    "Subject": 3,
+    "Subscription": 2,
+    "User": 2,
+    "View": 2,
+}
+REPEATED_MODULES = {
+    "alerts": 2,
+    "attempts": 2,
+    "bindings": 2,
+    "environment": 2,
+    "explanation": 2,
+    "farm": 2,
+    "health": 2,
+    "http": 2,
+    "listing": 2,
+    "logs": 3,
+    "manifests": 3,
+    "openapi": 2,
+    "options": 2,
+    "reference": 2,
+    "replication": 2,
+    "runtime": 2,
+    "session": 2,
+    "settings": 2,
+    "state": 2,
+    "status": 3,
+    "taints": 2,
+    "verb": 2,
+    "watch": 2,
+}
+
+FORBIDDEN_WORDS = {
+    *("anew", "condemned", "crew", "doomed", "dress", "dressed", "heed", "heeded", "heeds"),
+    *("luck", "mend", "mended", "misfortune", "misfortunes", "namesake", "namesakes", "nobody"),
+    *("obey", "obeyed", "said", "somebody", "spared", "spokesman", "tell", "tells", "tidy"),
+    *("told", "vouch", "vouched", "vouches", "watchman"),
+}
+# Identifiers with such a word that are left, by room. This table only shrinks.
+REMAINING_IDENTIFIERS: dict[str, frozenset[str]] = {
+    "agent": frozenset({"_obey", "_tell", "said", "told"}),
+    "api": frozenset({"_SAID", "doomed", "said", "told"}),
+    "apiserver": frozenset({"told"}),
+    "app": frozenset({"_tell", "told"}),
+    "cli": frozenset({"_NOBODY", "said", "told"}),
+    "client": frozenset({"tidy"}),
+    "controllers": frozenset(
+        {
+            "_is_told",
+            "_said",
+            "_tell",
+            "_tell_disruption",
+            "_tells_of_skip",
+            "_vouched",
+            "has_namesakes",
+            "is_vouched",
+            "now_said",
+            "said",
+            "said_of",
+            "told",
+            "told_of",
+            "vouch",
+        }
+    ),
+    "reconcile": frozenset({"_nobody", "_tell", "said"}),
+    "scheduler": frozenset({"_NOBODY", "_tell", "_told", "anew", "said", "tidy", "told"}),
+    "sim": frozenset({"Misfortune", "_told_again", "mend", "misfortunes", "spared", "told"}),
+}
+
+
+@cache
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    paths = sorted(SRC.rglob("*.py"))
+    return tuple((path.relative_to(SRC).as_posix(), ast.parse(path.read_text())) for path in paths)
+
+
+def repeated(names: Iterator[str], allowed: dict[str, int]) -> dict[str, int]:
+    """The names that occur more often than once, or than the table allows."""
+    return {name: n for name, n in Counter(names).items() if n > allowed.get(name, 1)}
+
+
+def public_classes() -> Iterator[str]:
+    for _, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name
+
+
+def module_names() -> Iterator[str]:
+    for path, _ in modules():
+        folder, _, name = path.removesuffix(".py").rpartition("/")
+        if name not in CONVENTIONAL_MODULES and not folder.startswith(tuple(NAMED_AFTER_SUBJECT)):
+            yield name
+
+
+def identifiers(tree: ast.Module) -> Iterator[str]:
+    """The names that a module defines: classes, functions, parameters, variables, attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case _:
+                pass
+
+
+def words(identifier: str) -> set[str]:
+    return set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", identifier).lower().split("_"))
+
+
+def test_public_class_names_are_unique() -> None:
+    """One class name has one meaning in all of the source: rename the newer class."""
+    assert repeated(public_classes(), REPEATED_CLASSES) == {}
+
+
+def test_module_names_are_unique() -> None:
+    """A file is found by its name alone, but for conventional names and those after a subject."""
+    assert repeated(module_names(), REPEATED_MODULES) == {}
+
+
+def test_identifiers_avoid_forbidden_words() -> None:
+    """Names say what a thing is or does; see the glossary for the words of the field."""
+    found = {
+        f"{path}: {name}"
+        for path, tree in modules()
+        for name in identifiers(tree)
+        if words(name) & FORBIDDEN_WORDS
+        and name not in REMAINING_IDENTIFIERS.get(path.split("/")[0], frozenset())
+    }
+    assert sorted(found) == []
