@@ -19,7 +19,7 @@ from tests.unit.api import customresources
 from grange.api import codec, crds
 from grange.api.http import STRATEGIC_MERGE_PATCH, Request, Response
 from grange.api.kinds import BUILT_IN, POD
-from grange.api.kinds.lease import NODE_LEASES, TOLD
+from grange.api.kinds.lease import NODE_LEASES, STATUS_SYNCED_UNTIL
 from grange.api.meta import Document
 from grange.api.schema.structural import structural
 from grange.api.scheme import AnyKind, Scheme
@@ -157,7 +157,11 @@ class Kubelet:
     async def send(self, request: Request) -> Response:
         if NODE_LEASES in request.path and request.body:
             document = codec.decode_document(request.body)
-            if (document.get("metadata") or {}).get("annotations", {}).pop(TOLD, None):
+            if (
+                (document.get("metadata") or {})
+                .get("annotations", {})
+                .pop(STATUS_SYNCED_UNTIL, None)
+            ):
                 self.silenced += 1
                 request = replace(request, body=codec.encode(document))
         return await self._inner.send(request)

@@ -15,7 +15,7 @@ from grange.agent.config import NodeConfig
 from grange.agent.events import Reason
 from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE
-from grange.api.kinds.lease import NODE_LEASES, TOLD
+from grange.api.kinds.lease import NODE_LEASES, OLD_STATUS_SYNCED_UNTIL, STATUS_SYNCED_UNTIL
 from grange.api.kinds.node import Node
 from grange.api.meta import Document
 from grange.api.status import AlreadyExists, ApiError, NotFound
@@ -115,8 +115,8 @@ class Heartbeat:
         config: of the node.
         recorder: where the registration is recorded.
         clock, log: as everywhere.
-        has_told: whether the API knows all that the agent knows of the node's pods. The Lease says
-            up to when that was so: who sees it knows that nothing older is still to come.
+        has_synced_status: whether the status of all pods of the node is written. The Lease records
+            until when that was so: no older change of a pod is still to come.
     """
 
     def __init__(
@@ -127,14 +127,14 @@ class Heartbeat:
         recorder: Recorder,
         clock: Clock,
         log: Logger,
-        has_told: Callable[[], bool],
+        has_synced_status: Callable[[], bool],
     ) -> None:
         self._client = client
         self._config = config
         self._recorder = recorder
         self._clock = clock
         self._log = log
-        self._has_told = has_told
+        self._has_synced_status = has_synced_status
         self._status_due = 0.0
 
     async def register(self) -> None:
@@ -205,15 +205,21 @@ class Heartbeat:
             "leaseDurationSeconds": self._config.timing.lease_duration_s,
             "renewTime": now,
         }
-        told = {"annotations": {TOLD: now}} if self._has_told() else {}
+        synced = {STATUS_SYNCED_UNTIL: now} if self._has_synced_status() else {}
         try:
-            patch = {"metadata": told, "spec": spec}
+            # An old agent's annotation never changes again: null removes it.
+            renamed = {**synced, OLD_STATUS_SYNCED_UNTIL: None} if synced else {}
+            patch = {"metadata": {"annotations": renamed}, "spec": spec}
             await self._client.patch(LEASE, self._config.name, NODE_LEASES, patch=patch)
         except NotFound:
             document: Document = {
                 "apiVersion": LEASE.api_version,
                 "kind": LEASE.kind,
-                "metadata": {"name": self._config.name, "namespace": NODE_LEASES, **told},
+                "metadata": {
+                    "name": self._config.name,
+                    "namespace": NODE_LEASES,
+                    "annotations": synced,
+                },
                 "spec": spec,
             }
             await self._client.create(LEASE, document, NODE_LEASES)

@@ -52,7 +52,7 @@ class NodeAgent:
             recorder=self._recorder,
             clock=deps.clock,
             log=self._log,
-            has_told=self._has_told,
+            has_synced_status=self._has_synced_status,
         )
         self._tools = Tools(
             client=deps.client,
@@ -95,7 +95,7 @@ class NodeAgent:
                 self._nursery = None
                 self._workers.clear()
 
-    def _has_told(self) -> bool:
+    def _has_synced_status(self) -> bool:
         """Whether the API knows all that is known here of the node's pods."""
         behind = any(worker.is_behind for worker in self._workers.values())
         return self._listening and not behind

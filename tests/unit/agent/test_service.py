@@ -13,7 +13,7 @@ from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import Script
 from grange.api import timestamps
 from grange.api.kinds import CONFIGMAP, EVENT, LEASE, NODE, POD, SECRET
-from grange.api.kinds.lease import NODE_LEASES, TOLD
+from grange.api.kinds.lease import NODE_LEASES, OLD_STATUS_SYNCED_UNTIL, STATUS_SYNCED_UNTIL
 from grange.api.kinds.pod import condition
 from grange.api.status import NotFound, ServiceUnavailable, TooLarge
 from grange.base.clock import Clock
@@ -519,8 +519,8 @@ async def test_a_resource_that_somebody_added_causes_no_writes(tools: Tools) -> 
         }
 
 
-async def test_a_lease_says_until_when_the_news_of_pods_are_written(tools: Tools) -> None:
-    """A heartbeat that gets through before them vouches for nothing newer."""
+async def test_lease_records_until_when_pod_status_is_written(tools: Tools) -> None:
+    """A heartbeat that gets through before them covers nothing newer."""
     async with world(*tools) as there:
         await there.create(document())
         await there.until_ready()
@@ -531,13 +531,13 @@ async def test_a_lease_says_until_when_the_news_of_pods_are_written(tools: Tools
         there.machine.end(there.starts()[0], there.clock.now(), 1)
         broke = there.clock.now()
         await there.clock.sleep(60)
-        renewed, told = await lease_says(there)
+        renewed, synced = await lease_times(there)
         assert there.clock.now() - renewed < timedelta(seconds=11), "the node is not silenced"
-        assert told <= broke
+        assert synced <= broke
         there.gate = lambda request: None
         await there.clock.sleep(25)
-        renewed, told = await lease_says(there)
-        assert told == renewed > broke
+        renewed, synced = await lease_times(there)
+        assert synced == renewed > broke
         assert (await there.main()).restart_count == 1
 
 
@@ -548,15 +548,25 @@ async def test_pod_that_the_api_refuses_holds_back_no_others(tools: Tools) -> No
         there.gate = lambda request: TooLarge("too large") if "/pods/" in request.path else None
         there.machine.end(there.starts()[0], there.clock.now(), 1)
         await there.clock.sleep(30)
-        renewed, told = await lease_says(there)
-        assert told == renewed
+        renewed, synced = await lease_times(there)
+        assert synced == renewed
 
 
-async def lease_says(there: World) -> tuple[datetime, datetime]:
-    """When it was renewed, and until when everything was told."""
+async def lease_times(there: World) -> tuple[datetime, datetime]:
+    """When it was renewed, and until when the status of all pods was written."""
     lease = await there.client.get(LEASE, "node-1", NODE_LEASES)
-    told = lease.metadata.annotations[TOLD]
-    return timestamps.parse(lease.spec.renew_time or ""), timestamps.parse(told)
+    synced = lease.metadata.annotations[STATUS_SYNCED_UNTIL]
+    return timestamps.parse(lease.spec.renew_time or ""), timestamps.parse(synced)
+
+
+async def test_agent_renames_the_annotation_of_an_old_agent(tools: Tools) -> None:
+    async with world(*tools) as there:
+        await there.clock.sleep(1)
+        stored = {"metadata": {"annotations": {OLD_STATUS_SYNCED_UNTIL: "2020-01-01T00:00:00Z"}}}
+        await there.client.patch(LEASE, "node-1", NODE_LEASES, patch=stored)
+        await there.clock.sleep(20)
+        lease = await there.client.get(LEASE, "node-1", NODE_LEASES)
+        assert set(lease.metadata.annotations) == {STATUS_SYNCED_UNTIL}
 
 
 async def test_a_deleted_node_registers_again(tools: Tools) -> None:

@@ -8,7 +8,7 @@ from tests.unit.controllers import builders
 from grange.api import timestamps
 from grange.api.http import Request
 from grange.api.kinds import LEASE
-from grange.api.kinds.lease import NODE_LEASES, TOLD
+from grange.api.kinds.lease import NODE_LEASES, STATUS_SYNCED_UNTIL
 from grange.api.status import ApiError
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -53,8 +53,8 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
         assert await live_reads.reported_ready(there.watched, owner, pods, readiness) == set(names)
         assert await live_reads.reported_ready(there.watched, owner, pods, readiness) == set(names)
         assert asked == [""]
-        told = {"metadata": {"annotations": {TOLD: stamp}}}
-        await there.client.patch(LEASE, "n2", NODE_LEASES, patch=told)
+        synced = {"metadata": {"annotations": {STATUS_SYNCED_UNTIL: stamp}}}
+        await there.client.patch(LEASE, "n2", NODE_LEASES, patch=synced)
         later = timestamps.rfc3339(clock.now() + timedelta(seconds=1))
         again = builders.pod(owner, node="n0", uid="n0", ready_since=later)
         assert (

@@ -11,8 +11,11 @@ from grange.api.validation.causes import Faults
 NODE_LEASES = "kube-node-lease"
 """The namespace of the nodes' Leases, which bear the nodes' names."""
 
-TOLD = "grange.dev/told-until"
-"""Annotation of a node's Lease: what its agent knew of its pods at this time, by its clock, is written."""
+STATUS_SYNCED_UNTIL = "grange.dev/status-synced-until"
+"""Annotation of a node's Lease: the status of all its pods as of this time, by its clock, is written."""
+
+OLD_STATUS_SYNCED_UNTIL = "grange.dev/told-until"
+"""What earlier agents call it; an agent that writes the new name removes this one."""
 
 
 class LeaseSpec(View, frozen=True):
@@ -29,6 +32,17 @@ class Lease(Resource, frozen=True):
     """A lease."""
 
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
+
+
+def status_synced_until(lease: Lease) -> str | None:
+    """Until when the node's agent has written the status of its pods, by its clock.
+
+    The later value of the two annotations: both may be there after an agent was exchanged for an
+    older one. The renewal counts where there is neither, as in Leases of other agents.
+    """
+    found = lease.metadata.annotations
+    until = max(found.get(STATUS_SYNCED_UNTIL, ""), found.get(OLD_STATUS_SYNCED_UNTIL, ""))
+    return until or lease.spec.renew_time
 
 
 def _validate(document: Document, old: Document | None) -> list[Cause]:

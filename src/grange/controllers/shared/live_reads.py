@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from grange.api import timestamps
 from grange.api.kinds import LEASE, POD, pod as pods
-from grange.api.kinds.lease import NODE_LEASES, TOLD
+from grange.api.kinds.lease import NODE_LEASES, status_synced_until
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.status import NotFound
@@ -80,10 +80,7 @@ async def _reported_until(client: Client, nodes: set[str]) -> dict[str, str | No
         for name in sorted(nodes):
             with suppress(NotFound):
                 leases.append(await client.get(LEASE, name, NODE_LEASES))
-    return {
-        lease.metadata.name: lease.metadata.annotations.get(TOLD) or lease.spec.renew_time
-        for lease in leases
-    }
+    return {lease.metadata.name: status_synced_until(lease) for lease in leases}
 
 
 def _ready_s(pod: Pod, heard: str | None) -> float:
