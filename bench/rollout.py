@@ -21,7 +21,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document
 from grange.base.rng import Stream
-from grange.controllers.replication import logic, podtemplate, rollout
+from grange.controllers.replication import inputs, logic, plan, podtemplate, rollout
 
 REPLICAS = 1_000
 START_S, END_S = 1.0, 0.5
@@ -63,7 +63,7 @@ class Fleet:
             if pod.status.conditions and not pod.metadata.deletion_timestamp
         }
 
-    def make(self, addition: logic.Addition) -> None:
+    def make(self, addition: plan.Addition) -> None:
         self.made += 1
         source = addition.source or self.owner
         document = podtemplate.pod_document(source, name=addition.name)
@@ -103,7 +103,7 @@ class Fleet:
         facts = rollout.Facts(self.owner, active, available, NODES, frozenset(), now)
         decision = rollout.decide(facts)
         plan = logic.plan(
-            logic.Inputs(
+            inputs.Inputs(
                 decision.controller,
                 owned,
                 NODES,

@@ -35,9 +35,10 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.audit.config import AuditConfig
 from grange.controllers.audit.controller import AuditController
-from grange.controllers.replication import logic, outbox
+from grange.controllers.replication import outbox
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.plan import Addition, Plan, Removal
 from grange.controllers.shared import audit_records
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -82,9 +83,7 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
     """From {1, 2}: 3 comes and 2 goes, so {1, 3} are members."""
     web = builders.controller(replicas=2)
     one, two = (builders.pod(web, node=node) for node in ("1", "2"))
-    plan = logic.Plan(
-        create=(logic.Addition("web-3", "3"),), delete=(logic.Removal(two, "Surplus"),)
-    )
+    plan = Plan(create=(Addition("web-3", "3"),), delete=(Removal(two, "Surplus"),))
     done = outbox.entry(web, RETARGET, NOW, plan=plan)
     document = outbox.record(web, done, audit_records.members_after([one, two], [done]))
     spec = msgspec.convert(document["spec"], AuditSpec)
@@ -373,7 +372,7 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
 
 def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
-    plan = logic.Plan(create=(logic.Addition("web-a", "a"),))
+    plan = Plan(create=(Addition("web-a", "a"),))
     announced = outbox.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
     leaving = builders.pod(owner, node="a", deleted=True)
     assert outbox.settled(announced, [leaving]) is None
@@ -382,9 +381,7 @@ def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
 def test_pod_announced_to_go_is_not_the_new_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     before = builders.pod(owner, node="a", bound=False)
-    plan = logic.Plan(
-        create=(logic.Addition("web-a", "a"),), delete=(logic.Removal(before, "Outdated"),)
-    )
+    plan = Plan(create=(Addition("web-a", "a"),), delete=(Removal(before, "Outdated"),))
     announced = outbox.entry(owner, RETARGET, NOW, plan=plan)
     assert outbox.settled(announced, [before]) is None, "nothing was done"
     gone = outbox.settled(announced, [])

@@ -15,16 +15,18 @@ from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.controllers.replication import evictions, logic
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.plan import Addition, Plan, Removal
 from grange.reconcile.informer import InformerFactory
 
 WEB = builders.controller(replicas=3)
 PODS = [builders.pod(WEB, node=name, name=name) for name in "abc"]
-PLAN = logic.Plan(
-    create=(logic.Addition("x"), logic.Addition("y")),
-    delete=tuple(logic.Removal(pod, "ScaledDown") for pod in PODS),
+PLAN = Plan(
+    create=(Addition("x"), Addition("y")),
+    delete=tuple(Removal(pod, "ScaledDown") for pod in PODS),
 )
-SITUATION = logic.Inputs(
+SITUATION = Inputs(
     WEB, PODS, {"a", "b", "c"}, available=frozenset(pod.metadata.uid for pod in PODS)
 )
 
@@ -68,14 +70,22 @@ def add_budget(
     caches.disruption_budgets.store.put(budget.key, budget, None)
 
 
-def removed(plan: logic.Plan) -> dict[str, bool]:
+def removed(plan: Plan) -> dict[str, bool]:
     """The names of the pods to delete, and whether each is evicted."""
     return {item.pod.metadata.name: item.evict for item in plan.delete}
 
 
+def charged(caches: Listers, inputs: Inputs = SITUATION) -> Plan:
+    """The plan after the budgets that the listers know have been charged."""
+    available = inputs.available or frozenset()
+    going = [item.pod for item in PLAN.delete if item.pod.metadata.uid in available]
+    found = evictions.allowances(caches, "default", going)
+    return logic.permitted(PLAN, inputs, logic.Permissions(allowances=found))
+
+
 def test_budget_allows_as_many_evictions_as_it_has_left(caches: Listers) -> None:
     add_budget(caches, allowed=2)
-    plan = evictions.charged(PLAN, SITUATION, caches)
+    plan = charged(caches)
     assert removed(plan) == {"a": True, "b": True}
     assert (plan.kept, plan.budget) == (1, "few")
     assert [item.name for item in plan.create] == ["x"], "the successor waits, too"
@@ -83,33 +93,33 @@ def test_budget_allows_as_many_evictions_as_it_has_left(caches: Listers) -> None
 
 def test_budget_with_enough_left_keeps_nothing(caches: Listers) -> None:
     add_budget(caches, allowed=3)
-    plan = evictions.charged(PLAN, SITUATION, caches)
+    plan = charged(caches)
     assert removed(plan) == {"a": True, "b": True, "c": True}
     assert (plan.kept, plan.budget, plan.create) == (0, "", PLAN.create)
 
 
 def test_budget_that_is_out_of_date_allows_nothing(caches: Listers) -> None:
     add_budget(caches, allowed=2, observed=0)
-    plan = evictions.charged(PLAN, SITUATION, caches)
+    plan = charged(caches)
     assert (removed(plan), plan.kept) == ({}, 3)
 
 
 def test_unavailable_pod_is_deleted_without_charge(caches: Listers) -> None:
     add_budget(caches, allowed=0)
     situation = replace(SITUATION, available=frozenset({PODS[0].metadata.uid}))
-    plan = evictions.charged(PLAN, situation, caches)
+    plan = charged(caches, situation)
     assert (removed(plan), plan.kept) == ({"b": False, "c": False}, 1)
 
 
 def test_pod_of_no_budget_is_deleted(caches: Listers) -> None:
     add_budget(caches, allowed=0, app="other")
-    assert evictions.charged(PLAN, SITUATION, caches) == PLAN
+    assert charged(caches) == PLAN
 
 
 def test_each_of_several_budgets_has_to_allow_it(caches: Listers) -> None:
     add_budget(caches, "one", allowed=3)
     add_budget(caches, "two", allowed=1)
-    plan = evictions.charged(PLAN, SITUATION, caches)
+    plan = charged(caches)
     assert removed(plan) == {"a": False}
     assert plan.delete[0].budgets == ("one", "two")
     assert (plan.kept, plan.budget) == (2, "two")
@@ -119,7 +129,7 @@ def test_of_several_budgets_those_that_can_hold_count(caches: Listers) -> None:
     """No server evicts the pod, so the one that is left is charged by the controller as well."""
     add_budget(caches, "one", allowed=2)
     add_budget(caches, "two", allowed=0, desired=4)
-    plan = evictions.charged(PLAN, SITUATION, caches)
+    plan = charged(caches)
     assert [item.budgets for item in plan.delete] == [("one",), ("one",)]
     assert (plan.kept, plan.budget) == (1, "one")
 
@@ -145,7 +155,7 @@ def test_budget_that_wants_too_many_pods_keeps_none(
             orphan=extra == "orphan",
         )
         caches.pods.store.put(another.key, another, None)
-    assert evictions.charged(PLAN, SITUATION, caches).kept == kept
+    assert charged(caches).kept == kept
 
 
 def test_successor_controller_of_the_same_name_is_not_counted(caches: Listers) -> None:
@@ -153,4 +163,4 @@ def test_successor_controller_of_the_same_name_is_not_counted(caches: Listers) -
     later = builders.controller(uid="later-uid", replicas=9)
     caches.controllers.store.put(later.key, later, WEB)
     add_budget(caches, allowed=0, desired=3)
-    assert evictions.charged(PLAN, SITUATION, caches).kept == 0
+    assert charged(caches).kept == 0

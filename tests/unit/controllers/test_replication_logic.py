@@ -17,6 +17,8 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.rollouts import Limits
 from grange.controllers.replication import logic, rollout
+from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
+from grange.controllers.replication.plan import Addition, Plan
 from grange.controllers.shared import deletion_order, pod_identity
 
 OTHER = {**builders.TEMPLATE, "metadata": {"labels": {"app": "other"}}}
@@ -27,15 +29,15 @@ def decide(
     owned: Sequence[Pod] = (),
     eligible: Sequence[str] = (),
     **rest: Any,
-) -> logic.Plan:
-    return logic.plan(logic.Inputs(owner, owned, eligible, **rest))
+) -> Plan:
+    return logic.plan(Inputs(owner, owned, eligible, **rest))
 
 
-def created(plan: logic.Plan) -> list[str]:
+def created(plan: Plan) -> list[str]:
     return [addition.node for addition in plan.create]
 
 
-def deleted(plan: logic.Plan) -> list[str]:
+def deleted(plan: Plan) -> list[str]:
     return [removal.pod.metadata.name for removal in plan.delete]
 
 
@@ -47,7 +49,7 @@ def on_nodes(owner: ReplicationController, *nodes: str) -> list[Pod]:
 
 
 def test_r1_nothing_wanted_and_no_nodes_is_nothing_to_do() -> None:
-    assert decide(builders.controller(replicas=0)) == logic.Plan()
+    assert decide(builders.controller(replicas=0)) == Plan()
 
 
 def test_r2_one_wanted_and_no_eligible_node_is_one_short() -> None:
@@ -58,7 +60,7 @@ def test_r2_one_wanted_and_no_eligible_node_is_one_short() -> None:
 
 def test_r3_only_the_eligible_node_gets_a_pod() -> None:
     plan = decide(builders.controller(replicas=1), eligible=["b"])
-    assert plan.create == (logic.Addition("web-b", "b"),)
+    assert plan.create == (Addition("web-b", "b"),)
     assert plan.short == 0
 
 
@@ -71,7 +73,7 @@ def test_r4_two_wanted_one_eligible_places_one_and_is_one_short() -> None:
 def test_r5_negative_replicas_are_refused_and_touch_nothing() -> None:
     """P2 removed every pod and then reported an error; here only the error remains."""
     owner = builders.controller(replicas=-1)
-    with pytest.raises(logic.InvalidController, match=r"spec\.replicas"):
+    with pytest.raises(InvalidController, match=r"spec\.replicas"):
         decide(owner, on_nodes(owner, "a", "b"), ["a", "b"])
 
 
@@ -107,7 +109,7 @@ def test_r9_scaling_to_seven_and_back_crosses_every_batch() -> None:
 
 def test_r15_static_members_stay_when_their_node_is_ineligible() -> None:
     owner = builders.controller(replicas=1)
-    assert decide(owner, on_nodes(owner, "a"), ["b"]) == logic.Plan()
+    assert decide(owner, on_nodes(owner, "a"), ["b"]) == Plan()
 
 
 def test_r16_adding_five_to_nothing_places_five() -> None:
@@ -118,7 +120,7 @@ def test_r17_r19_paused_controller_changes_nothing() -> None:
     assert decide(builders.controller(replicas=5, paused=True), eligible=list("abcde")).create == ()
     owner = builders.controller(replicas=3, paused=True)
     stripped = builders.pod(owner, node="a", labels={})
-    assert decide(owner, [stripped, *on_nodes(owner, *"bcde")], list("abcde")) == logic.Plan()
+    assert decide(owner, [stripped, *on_nodes(owner, *"bcde")], list("abcde")) == Plan()
 
 
 def test_r18_shrinking_from_five_to_three_leaves_three() -> None:
@@ -135,11 +137,11 @@ def test_additions_go_to_nodes_in_order_of_name() -> None:
 
 def test_a_controller_being_deleted_is_left_alone() -> None:
     owner = builders.controller(replicas=3, deleted=True)
-    assert decide(owner, [], ["a"]) == logic.Plan()
+    assert decide(owner, [], ["a"]) == Plan()
 
 
 def test_an_unknown_placement_is_refused() -> None:
-    with pytest.raises(logic.InvalidController, match=r"spec\.placement"):
+    with pytest.raises(InvalidController, match=r"spec\.placement"):
         decide(builders.controller(placement="Everywhere"))
 
 
@@ -211,7 +213,7 @@ def test_packed_pods_take_the_smallest_free_ordinals() -> None:
     owner = builders.controller(replicas=4, placement="Packed")
     owned = [builders.pod(owner, name="web-1", node="a")]
     plan = decide(owner, owned, ["a"], taken=frozenset({"web-2"}))
-    assert plan.create == tuple(logic.Addition(f"web-{n}") for n in (0, 3, 4))
+    assert plan.create == tuple(Addition(f"web-{n}") for n in (0, 3, 4))
 
 
 def test_packed_pods_without_eligible_node_are_made_and_reported() -> None:
@@ -286,8 +288,8 @@ def test_rollout_counts_each_template_and_makes_what_is_missing() -> None:
     owned = [*on_nodes(before, "a", "b"), *on_nodes(owner, "c")]
     sides = rollout.Sides(new=2, old=2, source=before)
     plan = decide(owner, owned[1:], list("abcd"), sides=sides)
-    assert plan.create == (logic.Addition("web-a", "a"), logic.Addition("web-d", "d", before))
-    assert decide(owner, owned, list("abcd"), sides=sides).create == (logic.Addition("web-d", "d"),)
+    assert plan.create == (Addition("web-a", "a"), Addition("web-d", "d", before))
+    assert decide(owner, owned, list("abcd"), sides=sides).create == (Addition("web-d", "d"),)
 
 
 def test_rollout_takes_old_pods_by_rank_while_enough_available() -> None:
@@ -352,7 +354,7 @@ def test_w12_lost_labels_are_put_back_and_the_pod_stays_ours() -> None:
     """In P2 a pod that lost its label leaked: it ran on and nobody counted it."""
     owner = builders.controller(replicas=1, podLabels={"tier": "front"})
     stripped = builders.pod(owner, node="a", labels={"tier": "back", "mine": "kept"})
-    claim = logic.claim(owner, [stripped])
+    claim = sort_by_owner(owner, [stripped])
     assert claim.owned == (stripped,)
     plan = decide(owner, claim.owned, ["a"])
     assert plan.create == ()
@@ -400,7 +402,7 @@ def test_claim_adopts_orphans_with_our_label_only() -> None:
     orphan = builders.pod(owner, node="a", orphan=True)
     finished = builders.pod(owner, node="b", orphan=True, phase="Failed")
     unmarked = builders.pod(owner, node="c", orphan=True, labels={"app": "web"})
-    claim = logic.claim(owner, [orphan, finished, unmarked])
+    claim = sort_by_owner(owner, [orphan, finished, unmarked])
     assert claim.adopt == (orphan,)
     assert claim.owned == ()
 
@@ -409,20 +411,20 @@ def test_w8_pod_of_another_controller_is_never_ours() -> None:
     """In P2 the label decided, so a pod taken over in between was removed all the same."""
     owner, other = builders.controller(), builders.controller("other", uid="other-uid")
     theirs = builders.pod(other, node="a", labels=pod_identity.labels_of(owner))
-    claim = logic.claim(owner, [theirs])
+    claim = sort_by_owner(owner, [theirs])
     assert claim.owned == claim.adopt == claim.release == ()
 
 
 def test_a_namesake_of_an_earlier_life_is_not_ours() -> None:
     """Ownership goes by uid: the pods of a deleted controller of the same name are not counted."""
     before, after = builders.controller(uid="one"), builders.controller(uid="two")
-    assert logic.claim(after, [builders.pod(before, node="a")]).owned == ()
+    assert sort_by_owner(after, [builders.pod(before, node="a")]).owned == ()
 
 
 def test_claim_releases_a_pod_that_was_relabelled_on_purpose() -> None:
     owner = builders.controller()
     taken_out = builders.pod(owner, node="a", labels={pod_identity.RC_NAME_LABEL: "quarantine"})
-    claim = logic.claim(owner, [taken_out])
+    claim = sort_by_owner(owner, [taken_out])
     assert claim.release == (taken_out,)
     assert claim.owned == ()
 
@@ -432,13 +434,13 @@ def test_claim_keeps_a_relabelled_pod_that_terminates() -> None:
     owner = builders.controller()
     labels = {pod_identity.RC_NAME_LABEL: "quarantine"}
     terminating = builders.pod(owner, node="a", labels=labels, deleted=True)
-    claim = logic.claim(owner, [terminating])
+    claim = sort_by_owner(owner, [terminating])
     assert (claim.owned, claim.release) == ((terminating,), ())
 
 
 def test_claim_adopts_nothing_for_a_controller_being_deleted() -> None:
     owner = builders.controller(deleted=True)
-    assert logic.claim(owner, [builders.pod(owner, node="a", orphan=True)]).adopt == ()
+    assert sort_by_owner(owner, [builders.pod(owner, node="a", orphan=True)]).adopt == ()
 
 
 def test_surge_pod_without_a_node_is_not_short() -> None:

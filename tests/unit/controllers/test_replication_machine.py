@@ -23,7 +23,9 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
 from grange.controllers.replication import budget, logic, podtemplate
+from grange.controllers.replication.inputs import Claim, Inputs, sort_by_owner
 from grange.controllers.replication.node_eligibility import Demand
+from grange.controllers.replication.plan import Addition, Plan, Repair
 from grange.controllers.shared import pod_identity
 from grange.reconcile.expectations import Expectations
 
@@ -136,14 +138,12 @@ class Cluster(RuleBasedStateMachine):
     def active(self) -> int:
         return sum(map(pods.is_active, self.owned()))
 
-    def decide(self) -> tuple[logic.Claim, logic.Inputs, logic.Plan]:
-        claim = logic.claim(self.controller, list(self.cache.values()))
+    def decide(self) -> tuple[Claim, Inputs, Plan]:
+        claim = sort_by_owner(self.controller, list(self.cache.values()))
         adopted = () if self.controller.spec.paused else claim.adopt
         owned = [*claim.owned, *adopted]
         names = {pod.metadata.name for pod in owned}
-        situation = logic.Inputs(
-            self.controller, owned, self.eligible(), taken=self.cache.keys() - names
-        )
+        situation = Inputs(self.controller, owned, self.eligible(), taken=self.cache.keys() - names)
         return claim, situation, logic.plan(situation)
 
     def act(self, writes: int) -> bool:
@@ -164,7 +164,7 @@ class Cluster(RuleBasedStateMachine):
             getattr(self, f"do_{kind}")(item)
         return bool(work[:writes])
 
-    def check(self, situation: logic.Inputs, plan: logic.Plan) -> None:
+    def check(self, situation: Inputs, plan: Plan) -> None:
         """What every plan must keep, given what it knew."""
         replicas = self.controller.spec.replicas
         gone = {removal.pod.metadata.uid for removal in plan.delete}
@@ -216,13 +216,13 @@ class Cluster(RuleBasedStateMachine):
         self.expectations.expect_deletions(uid, {pod.metadata.uid: pod.metadata.name})
         self.ask_to_go(live)
 
-    def do_repair(self, repair: logic.Repair) -> None:
+    def do_repair(self, repair: Repair) -> None:
         live = self.live.get(repair.pod.metadata.name)
         if live is not None and live.metadata.uid == repair.pod.metadata.uid:
             labels = {**live.metadata.labels, **repair.labels}
             self.put(replace(live, metadata=replace(live.metadata, labels=labels)))
 
-    def do_create(self, addition: logic.Addition) -> None:
+    def do_create(self, addition: Addition) -> None:
         if addition.name in self.live:
             return  # AlreadyExists
         self.count += 1

@@ -17,6 +17,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.controllers.replication import logic, status_conditions
 from grange.controllers.replication.config import ReplicationConfig
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.pod_backoff import PodBackoff
@@ -72,7 +73,7 @@ async def test_node_selector_scheduler_refuses_to_allocate() -> None:
 # --- status -------------------------------------------------------------------------------------
 
 
-def outcome(situation: logic.Inputs, failure: str = "") -> status_conditions.Outcome:
+def outcome(situation: Inputs, failure: str = "") -> status_conditions.Outcome:
     return status_conditions.observe(situation, logic.plan(situation), now=NOW, failure=failure)
 
 
@@ -89,7 +90,7 @@ def message(result: status_conditions.Outcome, kind: str) -> str:
 def test_complete_controller_status_is_available_and_reconciled() -> None:
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
-    result = outcome(logic.Inputs(owner, owned, ["a", "b"]))
+    result = outcome(Inputs(owner, owned, ["a", "b"]))
     assert said(result) == {
         "Available": ("True", "MinimumReplicasAvailable"),
         "Reconciled": ("True", "AsWanted"),
@@ -115,7 +116,7 @@ def test_status_counts_in_words_that_can_be_true(
 ) -> None:
     owner = builders.controller(replicas=wanted)
     owned = [builders.pod(owner, node=node) for node in "abcd"[:have]]
-    result = outcome(logic.Inputs(owner, owned, ["a", "b", "c", "d"]))
+    result = outcome(Inputs(owner, owned, ["a", "b", "c", "d"]))
     assert (message(result, "Available"), message(result, "Reconciled")) == told
 
 
@@ -127,7 +128,7 @@ def test_status_counts_in_words_that_can_be_true(
     ],
 )
 def test_status_says_what_is_moving(old: str, told: str) -> None:
-    result = outcome(logic.Inputs(builders.controller(replicas=0), [], ["a", "b"]))
+    result = outcome(Inputs(builders.controller(replicas=0), [], ["a", "b"]))
     after = [NodeTransfer(node, "Starting", node, f"web-{node}", f"uid-{node}") for node in old]
     assert (
         message(dataclasses.replace(result, moves=TransferResult(after=after)), "Misplaced") == told
@@ -150,17 +151,17 @@ def test_status_says_why_a_controller_is_not_reconciled(
 ) -> None:
     made = builders.pod(builders.controller(), node="a")
     owner = builders.controller(**spec)
-    result = outcome(logic.Inputs(owner, [made], nodes), failure)
+    result = outcome(Inputs(owner, [made], nodes), failure)
     assert said(result)["Reconciled"] == ("False", reason)
 
 
 def test_status_is_equal_when_nothing_changed() -> None:
     """So that it is written once and not after every pass."""
     owner = builders.controller(replicas=1)
-    result = outcome(logic.Inputs(owner, [builders.pod(owner, node="a")], ["a"]))
+    result = outcome(Inputs(owner, [builders.pod(owner, node="a")], ["a"]))
     first = status_conditions.status_of(result, NOW)
     known = replace(owner, status=first)
-    again = outcome(logic.Inputs(known, [builders.pod(owner, node="a")], ["a"]))
+    again = outcome(Inputs(known, [builders.pod(owner, node="a")], ["a"]))
     assert status_conditions.status_of(again, NOW + timedelta(hours=1)) == first
 
 
@@ -168,7 +169,7 @@ def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
     """In P2 stale health counted as passing."""
     owner = builders.controller(replicas=2)
     owned = [builders.pod(owner, node=node) for node in "ab"]
-    result = outcome(logic.Inputs(owner, owned, ["b"], down=frozenset("a")))
+    result = outcome(Inputs(owner, owned, ["b"], down=frozenset("a")))
     assert result.ready == 1
     assert said(result)["Available"][0] == "False"
 
@@ -176,16 +177,16 @@ def test_w14_pods_on_a_node_that_is_down_are_not_ready() -> None:
 def test_a_pod_is_available_only_after_being_ready_long_enough() -> None:
     owner = builders.controller(replicas=1, rollout={"minReadySeconds": 30})
     since = timestamps.rfc3339(NOW - timedelta(seconds=20))
-    result = outcome(logic.Inputs(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"]))
+    result = outcome(Inputs(owner, [builders.pod(owner, node="a", ready_since=since)], ["a"]))
     assert (result.ready, result.available, result.next_available_s) == (1, 0, 10.0)
 
 
 def test_condition_keeps_its_time_while_its_status_stays() -> None:
     owner = builders.controller(replicas=2)
-    first = status_conditions.status_of(outcome(logic.Inputs(owner, [], [])), NOW)
+    first = status_conditions.status_of(outcome(Inputs(owner, [], [])), NOW)
     later = NOW + timedelta(minutes=1)
     second = status_conditions.status_of(
-        outcome(logic.Inputs(replace(owner, status=first), [], ["a"])), later
+        outcome(Inputs(replace(owner, status=first), [], ["a"])), later
     )
     before = conditions.find(first.conditions, "InsufficientNodes")
     after = conditions.find(second.conditions, "InsufficientNodes")

@@ -13,6 +13,8 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.replication import logic
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.plan import Plan
 from grange.controllers.shared import pod_identity
 
 LARGE: Document = {
@@ -31,12 +33,12 @@ LARGE: Document = {
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
-def situation(**facts: Any) -> logic.Inputs:
+def situation(**facts: Any) -> Inputs:
     owner = facts.pop("owner", None) or builders.controller(replicas=2)
-    return logic.Inputs(owner, facts.pop("owned", ()), ("a", "b", "c", "d"), **facts)
+    return Inputs(owner, facts.pop("owned", ()), ("a", "b", "c", "d"), **facts)
 
 
-def nodes_of(plan: logic.Plan) -> list[str]:
+def nodes_of(plan: Plan) -> list[str]:
     return [item.node for item in plan.create]
 
 

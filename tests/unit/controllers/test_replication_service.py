@@ -19,8 +19,9 @@ from grange.api.status import ApiError, InternalError, Invalid
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import logic, pod_control
+from grange.controllers.replication import pod_control
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.plan import Plan, Removal
 from grange.controllers.shared import pod_identity
 from grange.reconcile.expectations import Expectations
 
@@ -313,7 +314,7 @@ async def test_w8_a_pod_taken_over_meanwhile_is_not_deleted(
         deleting = pod_control.PodControl(
             there.client, Expectations(clock), service._recorder, clock=clock
         )
-        plan = logic.Plan(delete=(logic.Removal(ours, "Surplus"),))
+        plan = Plan(delete=(Removal(ours, "Surplus"),))
         assert await deleting.carry_out(owner, plan) is None
         assert "web-a" in await there.names()
 

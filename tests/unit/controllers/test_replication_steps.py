@@ -20,8 +20,9 @@ from grange.api.kinds.auditevents import RETARGET
 from grange.api.meta import Document
 from grange.api.status import ApiError, InternalError
 from grange.base.tasks import Nursery
-from grange.controllers.replication import logic, outbox
+from grange.controllers.replication import outbox
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.plan import Addition, Plan
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.member import Member
 
@@ -94,7 +95,7 @@ async def test_check_t3_a_second_commit_does_nothing(tools: Tools) -> None:
         await start(there, "a", "b", replicas=3)
         await there.until(lambda: there.ready(2))
         web = await there.controller()
-        plan = logic.Plan(create=(logic.Addition("web-c", "c"),))
+        plan = Plan(create=(Addition("web-c", "c"),))
         done = outbox.entry(web, RETARGET, there.clock.now(), plan=plan)
         journal = outbox.Outbox(there.client, clock=there.clock)
         for _ in range(2):

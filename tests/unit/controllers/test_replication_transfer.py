@@ -26,8 +26,9 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client.locks import ObjectLock
-from grange.controllers.replication import logic, node_transfer
+from grange.controllers.replication import node_transfer
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer import TRANSITIONS, Event, Phase
 from grange.sim.simulated_pool import SimulatedPool
 
@@ -128,9 +129,9 @@ def test_rollback_deletes_its_new_pod_once(new: str, *, deleted: bool) -> None:
     pods = [builders.pod(web, node="a", name="web-a")]
     if new != "gone":
         pods.append(builders.pod(web, node="b", name="web-b", deleted=new == "terminating"))
-    situation = logic.Inputs(web, pods, {"a", "b"})
-    plan = node_transfer.with_acts(logic.Plan(), situation, [item], spare=0, now=timestamps.EPOCH)
-    assert [removal.pod.metadata.name for removal in plan.delete] == ["web-b"] * deleted
+    situation = Inputs(web, pods, {"a", "b"})
+    acts = node_transfer.transfer_pods(situation, [item], timestamps.EPOCH)
+    assert [act.removal.pod.metadata.name for act in acts.delete] == ["web-b"] * deleted
 
 
 # --- the way it goes -----------------------------------------------------------------------------

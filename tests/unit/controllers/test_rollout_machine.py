@@ -19,6 +19,8 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition
 from grange.controllers.replication import budget, logic, podtemplate, rollout
+from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.plan import Addition, Plan
 from grange.controllers.shared import availability, pod_identity
 from grange.controllers.shared.rollout_phase import Phase
 
@@ -76,7 +78,7 @@ class Rollouts(RuleBasedStateMachine):
         decision = rollout.decide(facts)
         limits = decision.limits if decision.sides is not None else None
         plan = logic.plan(
-            logic.Inputs(
+            Inputs(
                 decision.controller,
                 owned,
                 NODES,
@@ -99,14 +101,12 @@ class Rollouts(RuleBasedStateMachine):
             self.create(addition, decision.controller)
         return changed or bool(plan.delete or plan.create)
 
-    def check_ceiling(
-        self, active: list[Pod], plan: logic.Plan, decision: rollout.Decision
-    ) -> None:
+    def check_ceiling(self, active: list[Pod], plan: Plan, decision: rollout.Decision) -> None:
         if plan.create and decision.sides is not None:
             after = len(active) - len(plan.delete) + len(plan.create)
             assert after <= max(len(active), decision.limits.ceiling)
 
-    def create(self, addition: logic.Addition, owner: ReplicationController) -> None:
+    def create(self, addition: Addition, owner: ReplicationController) -> None:
         if addition.name in self.pods:
             return
         self.made += 1

@@ -14,8 +14,9 @@ from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document
 from grange.client.replication import ReplicationControllers
-from grange.controllers.replication import logic, node_transfer, rollout
+from grange.controllers.replication import node_transfer, rollout
 from grange.controllers.replication.controller import ReplicationService
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.shared import pod_identity
 
 __all__ = ["tools"]
@@ -133,7 +134,7 @@ def test_who_is_judged_by_which_nodes() -> None:
     before = builders.controller(replicas=2, template=wanting("hard"))
     new, old = builders.pod(owner, node="a"), builders.pod(before, node="c")
     assert pod_identity.sources(owner) == (owner, None), "nothing is written down"
-    situation = logic.Inputs(
+    situation = Inputs(
         owner, [new, old], ["a"], template=pod_identity.template_hash(owner), earlier=["c", "d"]
     )
     assert node_transfer.misplaced(situation) == []

@@ -12,7 +12,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.base.errors import GrangeError
 from grange.client.client import Client
-from grange.controllers.replication import logic
+from grange.controllers.replication.inputs import sort_by_owner
 from grange.controllers.replication.pod_control import is_quiet
 from grange.controllers.shared import pod_identity
 
@@ -36,7 +36,7 @@ async def unseen(client: Client, controller: ReplicationController, seen: Iterab
     """
     meta = controller.metadata
     mark = f"{pod_identity.RC_NAME_LABEL}={pod_identity.label_value(meta.name)}"
-    live = logic.claim(controller, (await client.list(POD, meta.namespace, labels=mark)).items)
+    live = sort_by_owner(controller, (await client.list(POD, meta.namespace, labels=mark)).items)
     known = {pod.metadata.uid for pod in seen}
     return any(pod.metadata.uid not in known for pod in (*live.owned, *live.adopt))
 

@@ -13,9 +13,9 @@ its controllers ask for does not count: nothing could keep it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from grange.api import timestamps
@@ -25,40 +25,76 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels, SelectorError
 from grange.api.status import ApiError, Cause, Conflict, NotFound, TooManyRequests
 from grange.client.client import Client
-from grange.controllers.replication import logic
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.listers import Listers
+from grange.controllers.replication.plan import Plan, Removal
 from grange.controllers.shared.pod_identity import controller_key
 
 
-def charged(plan: logic.Plan, inputs: logic.Inputs, listers: Listers) -> logic.Plan:
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a PodDisruptionBudget allows now, as the listers have it.
+
+    Attributes:
+        name: of the budget.
+        selector: of the pods that it covers.
+        allowed: so many of them may be disrupted.
+        counts: as many pods are asked for as the budget wants; else nothing could keep it.
+    """
+
+    name: str
+    selector: Labels
+    allowed: int
+    counts: bool
+
+
+def allowances(listers: Listers, namespace: str, going: Sequence[Pod]) -> tuple[Allowance, ...]:
+    """The allowances of all budgets that cover one of the pods.
+
+    Args:
+        listers: know budgets, pods and controllers.
+        namespace: of the pods.
+        going: pods that are to be taken while they are available.
+    """
+    found = []
+    for budget in listers.budgets(namespace) if going else ():
+        try:
+            selector = Labels.of(budget.spec.selector)
+        except SelectorError:
+            continue  # covers nothing
+        if any(selector.matches(pod.metadata.labels) for pod in going):
+            counts = _can_hold(budget, selector, listers)
+            found.append(Allowance(budget.metadata.name, selector, _allowed(budget), counts))
+    return tuple(found)
+
+
+def charged(plan: Plan, inputs: Inputs, found: Sequence[Allowance]) -> Plan:
     """The plan, with evictions for what budgets allow and without what they do not.
 
-    Creations that were to follow what is left out wait with it.
+    Creations that were to replace pods that stay wait with them.
 
     Args:
         plan: which may take available pods.
         inputs: what it was made from.
-        listers: know the budgets.
+        found: see ``allowances``.
     """
-    available = inputs.available or frozenset()
-    taken = [item for item in plan.delete if item.pod.metadata.uid in available]
-    budgets = listers.budgets(inputs.controller.metadata.namespace) if taken else ()
-    if not budgets:
+    if not found:
         return plan
+    available = inputs.available or frozenset()
     spent: Counter[str] = Counter()
-    delete: list[logic.Removal] = []
+    delete: list[Removal] = []
     refused: list[str] = []
     for item in plan.delete:
-        covering = [] if item not in taken else _covering(item.pod, budgets)
-        names = [one.metadata.name for one in covering if _can_hold(one, listers)]
-        short = [
-            one.metadata.name
-            for one in covering
-            if one.metadata.name in names and _allowed(one) <= spent[one.metadata.name]
+        taken = item.pod.metadata.uid in available
+        covering = [
+            one for one in found if taken and one.selector.matches(item.pod.metadata.labels)
         ]
+        charges = [one for one in covering if one.counts]
+        short = [one.name for one in charges if one.allowed <= spent[one.name]]
         if short:
             refused.append(short[0])
             continue
+        names = [one.name for one in charges]
         spent.update(names)
         if len(covering) == 1:
             delete.append(replace(item, evict=bool(names)))
@@ -66,24 +102,7 @@ def charged(plan: logic.Plan, inputs: logic.Inputs, listers: Listers) -> logic.P
             delete.append(replace(item, budgets=tuple(names)))
     if not refused:
         return replace(plan, delete=tuple(delete))
-    return replace(
-        plan,
-        delete=tuple(delete),
-        create=plan.create[: max(0, len(plan.create) - len(refused))],
-        kept=plan.kept + len(refused),
-        budget=refused[0],
-    )
-
-
-def _covering(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
-    return [one for one in budgets if _selects(one, pod)]
-
-
-def _selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    try:
-        return Labels.of(budget.spec.selector).matches(pod.metadata.labels)
-    except SelectorError:
-        return False
+    return plan.keeping(tuple(delete), len(refused), budget=refused[0])
 
 
 def _allowed(budget: PodDisruptionBudget) -> int:
@@ -91,11 +110,11 @@ def _allowed(budget: PodDisruptionBudget) -> int:
     return 0 if status.observed_generation < generation else status.disruptions_allowed
 
 
-def _can_hold(budget: PodDisruptionBudget, listers: Listers) -> bool:
+def _can_hold(budget: PodDisruptionBudget, selector: Labels, listers: Listers) -> bool:
     """Whether so many pods are asked for as the budget wants."""
     namespace = budget.metadata.namespace
     covered: Sequence[Pod] = [
-        pod for pod in listers.pods.store.list(namespace) if _selects(budget, pod)
+        pod for pod in listers.pods.store.list(namespace) if selector.matches(pod.metadata.labels)
     ]
     owners = [controller_key(pod) for pod in covered]
     wanted = owners.count(None)

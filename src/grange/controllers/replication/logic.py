@@ -23,230 +23,43 @@ far as the disruption ``budget`` grants them, and one that has too few gets pods
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import controller_of
 from grange.api.replication import has_given
-from grange.api.rollouts import Limits
-from grange.base.errors import GrangeError
-from grange.controllers.replication import budget, rollout
+from grange.controllers.replication import budget, evictions
+from grange.controllers.replication.constraints import UNCONSTRAINED, Constraints
+from grange.controllers.replication.inputs import Inputs, InvalidController
+from grange.controllers.replication.node_transfer import Needed, TransferPods
+from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import deletion_order, pod_identity, rollout_phase
 
-_ROOM_S = 15.0
-
-
-class InvalidController(GrangeError):
-    """The spec cannot be acted on (the API server should have refused it): nothing is touched."""
-
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Whose pods are whose.
+class Permissions:
+    """What of a plan may be done, by what is known beyond the listers.
 
     Attributes:
-        owned: pods controlled by us, in order of name.
-        adopt: orphans with our name label: to be made ours.
-        release: pods controlled by us that somebody relabelled to another name: to be let go.
+        available_may_go: enough other pods were confirmed by live reads.
+        allowances: of the PodDisruptionBudgets that cover them.
     """
 
-    owned: tuple[Pod, ...]
-    adopt: tuple[Pod, ...]
-    release: tuple[Pod, ...]
+    available_may_go: bool = True
+    allowances: Sequence[evictions.Allowance] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Besides:
-    """Names that are taken, and some more."""
+def plan(inputs: Inputs, constraints: Constraints = UNCONSTRAINED) -> Plan:
+    """Decide one reconcile.
 
-    taken: Container[str]
-    more: frozenset[str]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.more or name in self.taken
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Everything that a plan depends on.
-
-    Attributes:
-        controller: as the cache has it.
-        owned: pods controlled by it, whatever their state.
-        eligible: names of nodes where its pods may run.
-        down: names of nodes that are gone or not ready: what their pods say is stale.
-        taken: names of pods in the namespace that are not among ``owned``.
-        held: uids of finished pods whose replacement must wait.
-        available: uids of the pods that are available; None for those that are ready.
-        limits: what the rollout allows; None for what the spec says, wherever pods may go.
-        sides: the counts of a rollout that is under way.
-        template: hash of the template that pods are made from.
-        earlier: names of nodes where pods of other templates may run; None for the same.
-        full: names of nodes without room for one more pod.
-    """
-
-    controller: ReplicationController
-    owned: Sequence[Pod]
-    eligible: Collection[str]
-    down: Container[str] = frozenset()
-    taken: Container[str] = frozenset()
-    held: AbstractSet[str] = frozenset()
-    available: AbstractSet[str] | None = None
-    limits: Limits | None = None
-    sides: rollout.Sides | None = None
-    template: str = ""
-    earlier: Collection[str] | None = None
-    full: Container[str] = frozenset()
-
-    def nodes_for(self, pod: Pod | None) -> Collection[str]:
-        """Names of nodes where a pod may run, or its successor; of none: a new one."""
-        if self.earlier is None or pod is None or pod_identity.is_of(pod, self.template):
-            return self.eligible
-        return self.earlier
-
-    def decided(self, controller: ReplicationController) -> "Inputs":
-        """The same for a rollout that may have turned back in this pass.
-
-        New pods are then made from the template of the earlier ones, and go where that fits.
-
-        Args:
-            controller: with the template that pods are to be made from now.
-        """
-        template = pod_identity.template_hash(controller)
-        if self.earlier is None or template == self.template:
-            return replace(self, controller=controller)
-        return replace(
-            self, controller=controller, template=template, eligible=self.earlier, earlier=None
-        )
-
-    def without(self, nodes: Container[str]) -> "Inputs":
-        """The same without some of the eligible nodes."""
-        left = [name for name in self.eligible if name not in nodes]
-        if self.earlier is None:
-            return replace(self, eligible=left)
-        earlier = [name for name in self.earlier if name not in nodes]
-        return replace(self, eligible=left, earlier=earlier)
-
-    def hiding(self, hidden: Collection[Pod], names: AbstractSet[str] = frozenset()) -> "Inputs":
-        """The same without pods that do not count: nobody gets their names, or their nodes where one pod fits.
-
-        Args:
-            hidden: pods of the controller.
-            names: that are promised to others that are not there yet.
-        """
-        names = names | {pod.metadata.name for pod in hidden}
-        uids = {pod.metadata.uid for pod in hidden}
-        left = [pod for pod in self.owned if pod.metadata.uid not in uids]
-        same = replace(self, owned=left, taken=_Besides(self.taken, frozenset(names)))
-        if self.controller.spec.placement != "OnePerNode":
-            return same
-        return same.without({pod_identity.node_of(pod) for pod in hidden})
-
-
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """A pod to create.
-
-    Attributes:
-        name: of the pod.
-        node: where to; empty where the scheduler chooses.
-        source: the controller with the template to use; None for the present one.
-    """
-
-    name: str
-    node: str = ""
-    source: ReplicationController | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A pod to take away.
-
-    Attributes:
-        pod: which.
-        why: a reason of ``events``.
-        evict: a PodDisruptionBudget is to be charged for it, by the eviction subresource.
-        budgets: names of those to be charged for it by ourselves, because several cover the pod.
-    """
-
-    pod: Pod
-    why: str
-    evict: bool = False
-    budgets: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """Labels to put back on a pod."""
-
-    pod: Pod
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to do, each part in the order in which to do it.
-
-    Attributes:
-        create: pods to make.
-        delete: pods to remove.
-        repair: pods whose labels drifted.
-        short: wanted pods for which there is no eligible node, now or soon.
-        scaling: whether pods are being added, removed or waited for.
-        kept: pods that shall go and stay for now, because the minimum needs them.
-        held: places of pods that ended again and again, which are left empty for a while.
-        stuck: unbound pods whose node has no room, as no other node has.
-        budget: name of a PodDisruptionBudget that keeps some of ``kept``; empty for none.
-    """
-
-    create: tuple[Addition, ...] = ()
-    delete: tuple[Removal, ...] = ()
-    repair: tuple[Repair, ...] = ()
-    short: int = 0
-    scaling: bool = False
-    kept: int = 0
-    held: int = 0
-    stuck: int = 0
-    budget: str = ""
-
-    @property
-    def room_s(self) -> float | None:
-        """Seconds after which to look for room again: pods of others come and go unnoticed."""
-        return _ROOM_S if self.stuck else None
-
-
-def claim(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim:
-    """Sort pods of the controller's namespace by whose they are.
-
-    The owner reference decides. A pod of ours that lost its labels stays ours (they are repaired);
-    one whose name label was set to something else was taken out on purpose and is released. An
-    orphan with our name label is adopted unless it is finished or on its way out, or the
-    controller itself is.
-    """
-    meta = controller.metadata
-    mark = pod_identity.label_value(meta.name)
-    owned, adopt, release = [], [], []
-    for pod in sorted(candidates, key=lambda item: item.metadata.name):
-        owner = controller_of(pod.metadata)
-        label = pod.metadata.labels.get(pod_identity.RC_NAME_LABEL)
-        if owner is not None and owner.uid == meta.uid:
-            if label is not None and label != mark and not pod.metadata.deletion_timestamp:
-                release.append(pod)
-            else:
-                owned.append(pod)
-        elif owner is None and label == mark and is_active(pod) and not meta.deletion_timestamp:
-            adopt.append(pod)
-    return Claim(tuple(owned), tuple(adopt), tuple(release))
-
-
-def plan(inputs: Inputs) -> Plan:
-    """Decide one pass.
+    Args:
+        inputs: what was observed; with all pods of the controller.
+        constraints: what restricts the plan besides the counts.
 
     Returns:
-        An empty plan for a controller that is paused or being deleted.
+        For a controller that is paused or being deleted, only what its node transfers ask for.
 
     Raises:
         InvalidController: negative replicas or an unknown placement.
@@ -256,15 +69,52 @@ def plan(inputs: Inputs) -> Plan:
         raise InvalidController(f"spec.replicas: {spec.replicas} is negative")
     if spec.placement not in {"OnePerNode", "Packed"}:
         raise InvalidController(f"spec.placement: {spec.placement!r} is not OnePerNode or Packed")
-    if spec.paused or inputs.controller.metadata.deletion_timestamp:
-        return Plan()
-    return _OnePass(inputs).decide()
+    counted = Plan()
+    if not (spec.paused or inputs.controller.metadata.deletion_timestamp):
+        counted = _OnePass(constraints.counted(inputs), constraints.needed).decide()
+    if not constraints.nodes_known:
+        counted = _without_placement(counted, inputs.controller)
+    first = tuple(Removal(pod, "Removed") for pod in constraints.removals)
+    counted = replace(
+        counted, delete=(*first, *counted.delete), kept=counted.kept + constraints.removals_waiting
+    )
+    if constraints.limit is not None:
+        counted = _limited(counted, constraints.limit)
+    return _with_transfers(counted, inputs, constraints.transfers)
 
 
-def without_placement(plan_: Plan, controller: ReplicationController) -> Plan:
-    """What of a plan may be done while nobody knows which nodes may be used.
+def permitted(plan_: Plan, inputs: Inputs, permissions: Permissions) -> Plan:
+    """The part of a plan that may be done now; what is left out is kept for a later reconcile.
 
-    Labels are put back, and what is too many goes unless a rollout counts on it; nothing is placed.
+    Creations that were to replace pods that stay wait with them.
+    """
+    if not permissions.available_may_go:
+        available = inputs.available or frozenset()
+        going = tuple(item for item in plan_.delete if item.pod.metadata.uid not in available)
+        plan_ = plan_.keeping(going, len(plan_.delete) - len(going))
+    return evictions.charged(plan_, inputs, permissions.allowances)
+
+
+def unrecorded(plan_: Plan, live: Sequence[Pod] | None) -> Plan:
+    """A plan without what the server has already and the listers do not show yet.
+
+    It is recorded in the audit; announced again, it would be recorded twice.
+    """
+    if live is None:
+        return plan_
+    names = {pod.metadata.name for pod in live}
+    staying = {pod.metadata.uid for pod in live if not pod.metadata.deletion_timestamp}
+    return replace(
+        plan_,
+        create=tuple(item for item in plan_.create if item.name not in names),
+        delete=tuple(item for item in plan_.delete if item.pod.metadata.uid in staying),
+    )
+
+
+def _without_placement(plan_: Plan, controller: ReplicationController) -> Plan:
+    """What of a plan may be done while it is not known which nodes are eligible.
+
+    Labels are put back, and surplus pods go unless a rollout counts on them; nothing is placed.
     """
     state = controller.status.rollout
     still = state is None or rollout_phase.Phase(state.phase) in {
@@ -275,11 +125,11 @@ def without_placement(plan_: Plan, controller: ReplicationController) -> Plan:
     return replace(plan_, create=(), delete=surplus, short=0)
 
 
-def limited(plan_: Plan, most: int) -> Plan:
-    """At most so many of each; the rest is planned anew when these have been seen.
+def _limited(plan_: Plan, most: int) -> Plan:
+    """At most so many of each; the rest is planned again when these have been seen.
 
-    No pod is made under the name of one that goes later: the server would answer that it is there
-    already, and the audit would tell of it as having come.
+    No pod is created under the name of one that goes later: the server would answer that it exists
+    already, and the audit would record it as added.
     """
     later = {removal.pod.metadata.name for removal in plan_.delete[most:]}
     free = [addition for addition in plan_.create if addition.name not in later]
@@ -289,6 +139,28 @@ def limited(plan_: Plan, most: int) -> Plan:
         delete=plan_.delete[:most],
         repair=plan_.repair[:most],
     )
+
+
+def _with_transfers(plan_: Plan, inputs: Inputs, transfers: TransferPods) -> Plan:
+    """The plan, and the pods that node transfers create and delete, within the minimum."""
+    available = inputs.available or frozenset()
+    going = {removal.pod.metadata.uid for removal in plan_.delete}
+    spare = len(available) - len(available & going) - budget.limits(inputs.controller).minimum
+    delete, kept = list(plan_.delete), plan_.kept
+    for item in transfers.delete:
+        if item.removal.why == "Transferred" and item.removal.pod.metadata.uid in going:
+            continue
+        if item.is_available:
+            if spare <= 0:
+                kept += 1
+                continue
+            spare -= 1
+        delete.append(item.removal)
+    create = (*plan_.create, *transfers.create)
+    return replace(plan_, create=create, delete=tuple(delete), kept=kept)
+
+
+_SPARING_REASONS = frozenset({"Surplus", "OnePerNode", "NodeIneligible"})
 
 
 @dataclass(slots=True)
@@ -320,14 +192,16 @@ class _Group:
 class _OnePass:
     """The working state of one plan; thrown away with it."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: Inputs, needed: Needed) -> None:
         self.inputs = inputs
+        self.needed = needed
         self.controller = inputs.controller
         self.one_per_node = inputs.controller.spec.placement == "OnePerNode"
         self.eligible = frozenset(inputs.eligible)
         earlier = inputs.earlier
         self.earlier = self.eligible if earlier is None else frozenset(earlier)
         self.removals: list[Removal] = []
+        self.removing = False
         self.kept = 0
         self.stuck = 0
         self.groups = self._groups()
@@ -340,6 +214,7 @@ class _OnePass:
                     group.held.append(pod)
                 else:
                     self.removals.append(Removal(pod, "Finished"))
+                    self.removing = True
         limits = inputs.limits or budget.limits(self.controller)
         unknown = {
             pod.metadata.uid
@@ -395,7 +270,7 @@ class _OnePass:
             delete=tuple(self.removals),
             repair=self._repairs(),
             short=self._shortage(additions),
-            scaling=self._need() > 0 or bool(self.removals),
+            scaling=self._need() > 0 or self.removing,
             kept=self.kept,
             stuck=self.stuck,
             held=sum(len(group.held) for group in self.groups),
@@ -408,8 +283,13 @@ class _OnePass:
                 group.active = [pod for pod in group.active if pod.metadata.uid not in gone]
 
     def _remove(self, chosen: Sequence[Pod], why: str) -> None:
+        """Remove pods; those that node transfers need take their share of the removals and stay."""
         self._forget(chosen)
-        self.removals += [Removal(pod, why) for pod in chosen]
+        self.removing = self.removing or bool(chosen)
+        spares = why in _SPARING_REASONS
+        self.removals += [
+            Removal(pod, why) for pod in chosen if not (spares and self.needed.has(pod))
+        ]
 
     def _shrink(self, group: _Group, surplus: int, why: str) -> None:
         """Held places go first: nothing runs there."""

@@ -8,7 +8,7 @@ request id, creation by name, deletion by uid) and goes on.
 
 While a transfer is under way the rest of the controller does not see both of its pods, only the one
 that counts: the old pod until the new one is available, the new one from then on. ``hidden`` is
-that view; ``keeping_needed`` keeps the other rules from removing the pod that is still needed. When the new
+that view; ``needed`` names the pods that the other rules must not remove. When the new
 one fails again before the old one could go, the deadline decides: it is rolled back after all.
 
 Source of the order of steps: the make-before-break transfer of spec/replication §4a.
@@ -28,7 +28,9 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.replication import doomed
 from grange.base.statemachine import diagram
-from grange.controllers.replication import logic, rollout
+from grange.controllers.replication import rollout
+from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.plan import Addition, Removal
 from grange.controllers.shared import availability, deletion_order, pod_identity
 
 
@@ -122,7 +124,7 @@ def deadline_of(transfer: NodeTransfer) -> datetime:
 
 
 def happened(
-    transfer: NodeTransfer, inputs: logic.Inputs, drained: Collection[str], now: datetime
+    transfer: NodeTransfer, inputs: Inputs, drained: Collection[str], now: datetime
 ) -> Event | None:
     """What has happened to a transfer, but for releases; the first that holds.
 
@@ -161,7 +163,7 @@ def happened(
     return None
 
 
-def is_available(inputs: logic.Inputs, pod: Pod, now: datetime) -> bool:
+def is_available(inputs: Inputs, pod: Pod, now: datetime) -> bool:
     """Whether an active pod is ready, for long enough, by news that is not stale."""
     if inputs.available is not None:
         return pods.is_active(pod) and pod.metadata.uid in inputs.available
@@ -197,7 +199,7 @@ def _by_uid(owned: Iterable[Pod], uid: str) -> Pod | None:
 # --- which pods move ---------------------------------------------------------------------------
 
 
-def misplaced(inputs: logic.Inputs) -> list[Pod]:
+def misplaced(inputs: Inputs) -> list[Pod]:
     """Active pods that are bound to a node that is not eligible, in order of node and name."""
     found = [
         pod
@@ -209,7 +211,7 @@ def misplaced(inputs: logic.Inputs) -> list[Pod]:
     return sorted(found, key=lambda pod: (pod.spec.node_name, pod.metadata.name))
 
 
-def going(inputs: logic.Inputs) -> frozenset[str]:
+def going(inputs: Inputs) -> frozenset[str]:
     """Uids of the pods that go in any case: those in excess, and those that were ordered to go.
 
     While a rollout is under way its surge is no excess: each side has the count that is written down.
@@ -264,7 +266,7 @@ def begin(
 
 
 def spare_node(
-    inputs: logic.Inputs,
+    inputs: Inputs,
     transfers: Sequence[NodeTransfer],
     avoid: Collection[str],
     pod: Pod | None = None,
@@ -284,7 +286,7 @@ def spare_node(
 def found(
     transfer: NodeTransfer,
     node: str,
-    inputs: logic.Inputs,
+    inputs: Inputs,
     transfers: Sequence[NodeTransfer],
     *,
     allocated: bool,
@@ -313,7 +315,7 @@ def found(
 # --- what the rest of the controller sees ------------------------------------------------------
 
 
-def hidden(inputs: logic.Inputs, transfers: Sequence[NodeTransfer]) -> logic.Inputs:
+def hidden(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Inputs:
     """The inputs without the pods that do not count and the nodes that are promised."""
     if not transfers:
         return inputs
@@ -326,7 +328,7 @@ def hidden(inputs: logic.Inputs, transfers: Sequence[NodeTransfer]) -> logic.Inp
     return inputs.without(nodes).hiding(uncounted, names)
 
 
-def without_given_up(inputs: logic.Inputs, transfers: Sequence[NodeTransfer]) -> logic.Inputs:
+def without_given_up(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Inputs:
     """The inputs in which nobody counts on pods that go because their transfers are rolled back."""
     if inputs.available is None:
         return inputs
@@ -335,70 +337,88 @@ def without_given_up(inputs: logic.Inputs, transfers: Sequence[NodeTransfer]) ->
     return replace(inputs, available=inputs.available - going)
 
 
-def keeping_needed(plan: logic.Plan, transfers: Sequence[NodeTransfer]) -> logic.Plan:
-    """The plan without removals of pods that transfers still need (but finished ones may go).
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Pods that node transfers need: they are not removed for being too many (unless finished).
 
-    They keep their share of the removals, so the count stays high until the transfer is over.
+    Attributes:
+        uids: of old pods, until the new one is available.
+        names: of new pods, from then on.
     """
-    needed = {
-        uid
-        for item in transfers
-        for uid in ((item.old_uid,) if phase_of(item) in _BEFORE_SWITCH else ())
-    }
-    needed_names = {item.new_pod for item in transfers if phase_of(item) is Phase.FINISHING}
-    kept = tuple(
-        removal
-        for removal in plan.delete
-        if removal.why not in {"Surplus", "OnePerNode", "NodeIneligible"}
-        or (
-            removal.pod.metadata.uid not in needed and removal.pod.metadata.name not in needed_names
-        )
+
+    uids: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def has(self, pod: Pod) -> bool:
+        """Whether the pod is one of them."""
+        return pod.metadata.uid in self.uids or pod.metadata.name in self.names
+
+
+NOTHING_NEEDED = Needed()
+
+
+def needed(transfers: Iterable[NodeTransfer]) -> Needed:
+    """The pods that transfers need."""
+    phases = [(item, phase_of(item)) for item in transfers]
+    return Needed(
+        frozenset(item.old_uid for item, phase in phases if phase in _BEFORE_SWITCH),
+        frozenset(item.new_pod for item, phase in phases if phase is Phase.FINISHING),
     )
-    return plan if len(kept) == len(plan.delete) else replace(plan, delete=kept)
 
 
-def with_acts(
-    plan: logic.Plan,
-    inputs: logic.Inputs,
-    transfers: Sequence[NodeTransfer],
-    *,
-    spare: int,
-    now: datetime,
-) -> logic.Plan:
-    """The plan, and what the stored transfers ask for.
+@dataclass(frozen=True, slots=True)
+class TransferRemoval:
+    """A pod that a transfer deletes.
+
+    Attributes:
+        removal: the pod and why.
+        is_available: the disruption budget is charged for it.
+    """
+
+    removal: Removal
+    is_available: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPods:
+    """The pods that node transfers create and delete now."""
+
+    create: tuple[Addition, ...] = ()
+    delete: tuple[TransferRemoval, ...] = ()
+
+
+NO_TRANSFERS = TransferPods()
+
+
+def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer], now: datetime) -> TransferPods:
+    """The pods that stored transfers create and delete.
 
     Args:
-        plan: of everything else.
         inputs: with all pods of the controller.
         transfers: as they are stored; what is not stored yet is not acted on.
-        spare: how many available pods may go: the disruption budget that is left.
         now: wall time.
+
+    Returns:
+        Nothing for a controller that is being deleted.
     """
     if inputs.controller.metadata.deletion_timestamp:
-        return plan  # what it leaves behind is not ours to arrange any more
-    create, delete, kept = list(plan.create), list(plan.delete), plan.kept
-    going = {removal.pod.metadata.uid for removal in delete}
+        return TransferPods()
+    create: list[Addition] = []
+    delete: list[TransferRemoval] = []
     for item in transfers:
         new, old = new_pod(item, inputs.owned), old_pod(item, inputs.owned)
         match phase_of(item):
             case Phase.STARTING if new is None and item.new in {"", *inputs.nodes_for(old)}:
-                source = _source(inputs, old)
-                create.append(logic.Addition(item.new_pod, item.new, source))
-            case Phase.FINISHING if old is not None and old.metadata.uid not in going:
-                if old.metadata.deletion_timestamp:
-                    continue
-                if is_available(inputs, old, now):
-                    if spare <= 0:
-                        kept += 1
-                        continue
-                    spare -= 1
-                delete.append(logic.Removal(old, "Transferred"))
+                create.append(Addition(item.new_pod, item.new, _source(inputs, old)))
+            case Phase.FINISHING if old is not None and not old.metadata.deletion_timestamp:
+                removal = Removal(old, "Transferred")
+                delete.append(TransferRemoval(removal, is_available(inputs, old, now)))
             case Phase.ROLLING_BACK if new is not None and not new.metadata.deletion_timestamp:
-                delete.append(logic.Removal(new, "TransferRolledBack"))
-    return replace(plan, create=tuple(create), delete=tuple(delete), kept=kept)
+                delete.append(TransferRemoval(Removal(new, "TransferRolledBack")))
+    return TransferPods(tuple(create), tuple(delete))
 
 
-def _source(inputs: logic.Inputs, old: Pod | None) -> ReplicationController | None:
+def _source(inputs: Inputs, old: Pod | None) -> ReplicationController | None:
     """A pod of the old side of a rollout stays one when it moves, if its template is good."""
     present = pod_identity.template_hash(inputs.controller)
     if inputs.sides is None or old is None or pod_identity.is_of(old, present):

@@ -22,7 +22,8 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.client import locks
-from grange.controllers.replication import logic, node_transfer, transfer_backoff
+from grange.controllers.replication import node_transfer, transfer_backoff
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, Scheduler
 from grange.controllers.replication.node_transfer import Event, Phase
 from grange.controllers.shared import pod_identity
@@ -79,7 +80,7 @@ class Transfers:
         self._clock = clock
         self._log = log
 
-    async def advance(self, inputs: logic.Inputs, scheduler: Scheduler) -> TransferResult:
+    async def advance(self, inputs: Inputs, scheduler: Scheduler) -> TransferResult:
         """Take every transfer at most one phase further, and begin new ones.
 
         Args:
@@ -121,7 +122,7 @@ class Transfers:
         return result
 
     async def _release_idle(
-        self, inputs: logic.Inputs, scheduler: Scheduler, result: TransferResult
+        self, inputs: Inputs, scheduler: Scheduler, result: TransferResult
     ) -> None:
         """Give back what was allocated and is not used: after a transfer the service may shrink."""
         controller = inputs.controller
@@ -143,7 +144,7 @@ class Transfers:
     async def _further(
         self,
         item: NodeTransfer,
-        inputs: logic.Inputs,
+        inputs: Inputs,
         scheduler: Scheduler,
         current: Sequence[NodeTransfer],
         result: TransferResult,
@@ -178,7 +179,7 @@ class Transfers:
     async def _find(
         self,
         item: NodeTransfer,
-        inputs: logic.Inputs,
+        inputs: Inputs,
         scheduler: Scheduler,
         current: Sequence[NodeTransfer],
         result: TransferResult,
@@ -203,7 +204,7 @@ class Transfers:
         return node_transfer.found(item, given[0], inputs, current, allocated=True)
 
     async def _finalize(
-        self, node: str, inputs: logic.Inputs, scheduler: Scheduler, result: TransferResult
+        self, node: str, inputs: Inputs, scheduler: Scheduler, result: TransferResult
     ) -> bool:
         """Give a node back unless others of the controller are there: who leaves last does."""
         if any(pod_identity.node_of(pod) == node for pod in inputs.owned):
@@ -231,7 +232,7 @@ class Transfers:
 
     # --- new ones -----------------------------------------------------------------------------
 
-    def _begin(self, inputs: logic.Inputs, now: datetime, result: TransferResult) -> None:
+    def _begin(self, inputs: Inputs, now: datetime, result: TransferResult) -> None:
         controller = inputs.controller
         going = node_transfer.going(node_transfer.hidden(inputs, result.after))
         moving = {item.old_uid for item in result.after} | going
@@ -280,7 +281,7 @@ class Transfers:
         return None
 
 
-def _demand(inputs: logic.Inputs, old: Pod | None) -> ReplicationController:
+def _demand(inputs: Inputs, old: Pod | None) -> ReplicationController:
     """The controller with the template of a pod's successor, which the node must fit."""
     present, stable = pod_identity.sources(inputs.controller)
     if stable is None or old is None or pod_identity.is_of(old, inputs.template):

@@ -10,7 +10,7 @@ The types of records are those of the specification of replication, §4 and A1 t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace as replace_plan
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -28,8 +28,10 @@ from grange.api.status import (
 )
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.controllers.replication import logic, rollout
+from grange.controllers.replication import rollout
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.plan import Plan
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,
     Subject,
@@ -47,7 +49,7 @@ def entry(
     event: str,
     now: datetime,
     *,
-    plan: logic.Plan | None = None,
+    plan: Plan | None = None,
     transfer: NodeTransfer | None = None,
     message: str = "",
     number: int = 0,
@@ -82,7 +84,7 @@ def entry(
 
 def entries(
     controller: ReplicationController,
-    plan: logic.Plan,
+    plan: Plan,
     moves: TransferResult,
     decision: rollout.Decision,
     now: datetime,
@@ -184,28 +186,13 @@ class Recorded:
     refused: tuple[str, ...] = ()
     lacking: str = ""
 
-    def pods(self, inputs: logic.Inputs) -> Sequence[Pod]:
+    def pods(self, inputs: Inputs) -> Sequence[Pod]:
         """The pods that there were before the pass: the server's if it was asked, else the cache's."""
         return inputs.owned if self.live is None else self.live
 
-    def unseen(self, plan: logic.Plan) -> logic.Plan:
-        """A plan without what the server has already and the cache does not show yet.
-
-        It is recorded; announced again, it would be recorded twice.
-        """
-        if self.live is None:
-            return plan
-        there = {pod.metadata.name for pod in self.live}
-        staying = {pod.metadata.uid for pod in self.live if not pod.metadata.deletion_timestamp}
-        return replace_plan(
-            plan,
-            create=tuple(item for item in plan.create if item.name not in there),
-            delete=tuple(item for item in plan.delete if item.pod.metadata.uid in staying),
-        )
-
 
 class Outbox:
-    """PodControl records and clears outboxes.
+    """Writes records and clears outboxes.
 
     Args:
         client: where to.

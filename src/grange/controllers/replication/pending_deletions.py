@@ -17,20 +17,20 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.status import Conflict, NotFound
 from grange.client.client import Client
-from grange.controllers.replication import logic
+from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import slow_start
 
 KEPT_ANNOTATION = "grange.dev/deletion-revoked-at"
 """Pod annotation: the version of the pod that a revoked deletion named."""
 
 
-def of(plan: logic.Plan) -> tuple[PendingDeletion, ...]:
+def of(plan: Plan) -> tuple[PendingDeletion, ...]:
     """The deletions of a plan."""
     metas = [item.pod.metadata for item in plan.delete]
     return tuple(PendingDeletion(meta.name, meta.uid, meta.resource_version) for meta in metas)
 
 
-def uncertain(plan: logic.Plan, doubtful: Collection[str]) -> tuple[PendingDeletion, ...]:
+def uncertain(plan: Plan, doubtful: Collection[str]) -> tuple[PendingDeletion, ...]:
     """Those deletions of a plan whose outcome is not certain.
 
     Args:

@@ -16,7 +16,8 @@ from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.client.transfers import settle, tidy
-from grange.controllers.replication import budget, logic
+from grange.controllers.replication import budget
+from grange.controllers.replication.inputs import Inputs
 
 _LOOK_AGAIN_S = 5.0  # what is to be mended may be another controller's, whose news wakes nobody
 
@@ -108,7 +109,7 @@ def marked_for_deletion(controller: ReplicationController, owned: Sequence[Pod])
     return [pod for pod in owned if pod.metadata.uid in going and pods.is_active(pod)]
 
 
-def granted(inputs: logic.Inputs, minimum: int) -> list[Pod]:
+def granted(inputs: Inputs, minimum: int) -> list[Pod]:
     """Those of the pods that were ordered to go that may go now: the minimum holds for orders, too.
 
     Args:
@@ -120,7 +121,7 @@ def granted(inputs: logic.Inputs, minimum: int) -> list[Pod]:
     return account.granted(going, len(going))
 
 
-def without_marked(inputs: logic.Inputs) -> logic.Inputs:
+def without_marked(inputs: Inputs) -> Inputs:
     """The inputs in which nobody counts on the pods that were ordered to go."""
     going = marked_for_deletion(inputs.controller, inputs.owned)
     if not going:

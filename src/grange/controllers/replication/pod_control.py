@@ -26,7 +26,9 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.controllers.replication import evictions, logic, podtemplate
+from grange.controllers.replication import evictions, podtemplate
+from grange.controllers.replication.inputs import Claim
+from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
@@ -93,7 +95,7 @@ class PodControl:
         self._recorder = recorder
 
     async def claim(
-        self, controller: ReplicationController, claim: logic.Claim
+        self, controller: ReplicationController, claim: Claim
     ) -> tuple[list[Pod], Exception | None]:
         """Adopt and release; the adopted pods and the first error."""
         wanted = {pod.metadata.uid for pod in claim.adopt}
@@ -121,9 +123,7 @@ class PodControl:
                 self._tell(controller, Reason.RELEASED, f"Released pod {pod.metadata.name}")
         return claims.objects, claims.errors[0] if claims.errors else None
 
-    async def carry_out(
-        self, controller: ReplicationController, plan: logic.Plan
-    ) -> GrangeError | None:
+    async def carry_out(self, controller: ReplicationController, plan: Plan) -> GrangeError | None:
         """Delete, repair and create, in this order; the first error.
 
         An error in one part does not keep the others from being tried.
@@ -136,16 +136,16 @@ class PodControl:
         unmade = [item.name for item in plan.create]
         stale: list[str] = []
 
-        async def delete(item: logic.Removal) -> None:
+        async def delete(item: Removal) -> None:
             untouched.remove(item.pod.metadata.uid)
             await self._delete(controller, item)
 
-        async def create(item: logic.Addition) -> None:
+        async def create(item: Addition) -> None:
             unmade.remove(item.name)
             if not await self._create(controller, item):
                 stale.append(item.name)
 
-        async def repair(item: logic.Repair) -> None:
+        async def repair(item: Repair) -> None:
             await self._repair(controller, item)
 
         try:
@@ -162,7 +162,7 @@ class PodControl:
             return StaleCache(f"{stale[0]} exists but has not been seen yet")
         return error
 
-    async def _create(self, controller: ReplicationController, item: logic.Addition) -> bool:
+    async def _create(self, controller: ReplicationController, item: Addition) -> bool:
         """Create; False if the pod is there already and ours, which the cache will show."""
         uid, namespace = controller.metadata.uid, controller.metadata.namespace
         source = item.source or controller
@@ -201,7 +201,7 @@ class PodControl:
             raise Conflict(leaving)
         return True
 
-    async def _delete(self, controller: ReplicationController, item: logic.Removal) -> None:
+    async def _delete(self, controller: ReplicationController, item: Removal) -> None:
         """Delete this very pod if it is still ours; one that is gone or not ours is fine."""
         uid, meta = controller.metadata.uid, item.pod.metadata
         try:
@@ -218,7 +218,7 @@ class PodControl:
             return
         self._tell(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
 
-    async def _delete_version(self, controller: ReplicationController, item: logic.Removal) -> bool:
+    async def _delete_version(self, controller: ReplicationController, item: Removal) -> bool:
         """Delete the pod at the version that is recorded; False if it is gone or not ours any more.
 
         It is not tried again at another version: that would be a deletion that nobody has recorded.
@@ -253,7 +253,7 @@ class PodControl:
             return False
         return True
 
-    async def _repair(self, controller: ReplicationController, item: logic.Repair) -> None:
+    async def _repair(self, controller: ReplicationController, item: Repair) -> None:
         meta = item.pod.metadata
         # A late repair must not put a pod back that was taken out of service meanwhile.
         fence = preconditions(meta)

@@ -25,6 +25,7 @@ from grange.controllers.replication import (
     adoption_check,
     budget,
     evictions,
+    live_check,
     logic,
     node_eligibility,
     node_transfer,
@@ -34,10 +35,12 @@ from grange.controllers.replication import (
     rollout,
     status_conditions,
 )
+from grange.controllers.replication.constraints import constrain
 from grange.controllers.replication.full_nodes import FullNodes
+from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.live_check import live_checked
 from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
 from grange.controllers.replication.state import State
 from grange.controllers.shared import audit_failures, audit_records, availability, pod_identity
@@ -110,7 +113,7 @@ class Reconciler:
             return await self._finalize(controller)
         try:
             return await self._pass(controller)
-        except logic.InvalidController as error:
+        except InvalidController as error:
             await self._refuse(controller, error)
 
     async def _pass(self, controller: ReplicationController) -> Result:
@@ -120,7 +123,7 @@ class Reconciler:
         if (wait_s := self._state.written.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         kept = await pending_deletions.revoke(self._client, controller)
-        claim = logic.claim(controller, self._candidates(controller, kept))
+        claim = sort_by_owner(controller, self._candidates(controller, kept))
         noted = pending_operations.has_received(controller)
         followed = await self._follow_orders(controller)
         if followed.changed:
@@ -132,23 +135,19 @@ class Reconciler:
         inputs, held_s, trouble = await self._observe(controller, [*claim.owned, *adopted])
         audited = await self._audited(inputs)
         moves, decision = await self._judge(inputs, known=trouble is None)
-        inputs = node_transfer.without_given_up(inputs, moves.after).without(moves.released)
-        inputs = replace(
-            inputs.decided(decision.controller),
-            limits=decision.limits if decision.sides is not None else None,
-            sides=decision.sides,
+        inputs, constraints = constrain(
+            inputs, moves, decision, limit=self._burst, now=self._clock.now()
         )
-        plan = self._plan(inputs, moves, decision.limits.minimum)
+        plan = logic.plan(inputs, constraints)
         if plan.create and await self._overlooks(inputs):
             if failure is None:
                 return Requeue(_AGAIN_S)  # their news comes sooner
             plan = replace(plan, create=())
             failure = adoption_check.not_adopted(claim.adopt, adopted, failure)
-        wanted, plan = plan, await live_checked(self._client, inputs, plan, self._state.readiness)
-        plan = evictions.charged(plan, inputs, self._listers)
+        wanted, plan = plan, logic.permitted(plan, inputs, await self._permissions(inputs, plan))
         self._state.wait_for_budget(controller, waits=bool(plan.budget))
         expected = plan
-        plan = audited.unseen(plan)
+        plan = logic.unrecorded(plan, audited.live)
         entries = outbox.entries(controller, plan, moves, decision, self._clock.now())
         controller = await self._intend(controller, moves, entries, decision, audited, plan)
         inputs = replace(inputs, controller=controller)
@@ -188,7 +187,7 @@ class Reconciler:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
 
-    def _shortage(self, inputs: logic.Inputs, plan: logic.Plan) -> str:
+    def _shortage(self, inputs: Inputs, plan: Plan) -> str:
         if not plan.short:
             return ""
         eligible, _ = self._state.eligible[inputs.controller.metadata.uid]
@@ -205,7 +204,7 @@ class Reconciler:
         return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
     def _uncertain(
-        self, controller: ReplicationController, plan: logic.Plan
+        self, controller: ReplicationController, plan: Plan
     ) -> tuple[PendingDeletion, ...]:
         """The deletions of a plan that was carried out to which no answer came."""
         doubtful = self._state.expectations.doubtful(controller.metadata.uid)
@@ -229,7 +228,7 @@ class Reconciler:
 
     async def _last_records(self, controller: ReplicationController) -> str:
         """Write them, but those that are refused for good; the members that are recorded then."""
-        owned = logic.claim(controller, self._listers.candidates(controller)).owned
+        owned = sort_by_owner(controller, self._listers.candidates(controller)).owned
         missing = audit_failures.lacking(controller.status.conditions)
         try:
             recorded = await self._journal.settle(controller, owned, lacking=missing)
@@ -240,7 +239,7 @@ class Reconciler:
             self._report_audit_failure(controller, audit_failures.told(refusal))
         return recorded.members
 
-    async def _overlooks(self, inputs: logic.Inputs) -> bool:
+    async def _overlooks(self, inputs: Inputs) -> bool:
         """Whether pods that a pass takes for somebody else's are the controller's own."""
         controller, owned = inputs.controller, inputs.owned
         if not self._listers.has_namesakes(controller, besides=owned):
@@ -255,7 +254,7 @@ class Reconciler:
             self._state.written.wrote(followed.written)
         return followed
 
-    async def _audited(self, inputs: logic.Inputs) -> outbox.Recorded:
+    async def _audited(self, inputs: Inputs) -> outbox.Recorded:
         """The members that are recorded, once everything up to now is that the server takes."""
         controller, owned = inputs.controller, inputs.owned
         found = audit_records.fingerprint(audit_records.members(owned))
@@ -271,7 +270,7 @@ class Reconciler:
         controller: ReplicationController,
         entries: Sequence[OutboxEntry],
         before: outbox.Recorded,
-        inputs: logic.Inputs,
+        inputs: Inputs,
     ) -> outbox.Recorded:
         """The members that are recorded, once what this pass did is."""
         if not entries:
@@ -303,7 +302,7 @@ class Reconciler:
         )
 
     async def _judge(
-        self, inputs: logic.Inputs, *, known: bool
+        self, inputs: Inputs, *, known: bool
     ) -> tuple[TransferResult, rollout.Decision]:
         """How transfers and the rollout go on; both stay where they are while nodes are not known."""
         if not known:
@@ -320,33 +319,16 @@ class Reconciler:
         inputs = pending_operations.without_marked(inputs.without(moves.released))
         return moves, self._decide(node_transfer.hidden(inputs, moves.after))
 
-    def _plan(self, inputs: logic.Inputs, moves: TransferResult, minimum: int) -> logic.Plan:
-        """What to do in this pass, transfers included; at most ``burst`` of each."""
-        now = self._clock.now()
-        going = pending_operations.granted(inputs, minimum)
-        waiting = len(
-            pending_operations.marked_for_deletion(inputs.controller, inputs.owned)
-        ) - len(going)
-        plan = logic.plan(
-            node_transfer.hidden(pending_operations.without_marked(inputs), moves.after)
-        )
-        if not moves.known:
-            plan = logic.without_placement(plan, inputs.controller)
-        ordered = tuple(logic.Removal(pod, "Removed") for pod in going)
-        plan = replace(
-            plan,
-            delete=(*ordered, *node_transfer.keeping_needed(plan, moves.after).delete),
-            kept=plan.kept + waiting,
-        )
-        plan = logic.limited(plan, self._burst)
-        if not moves.stored:
-            return plan
+    async def _permissions(self, inputs: Inputs, plan: Plan) -> logic.Permissions:
+        """What the server and the disruption budgets allow of a plan."""
+        if not await live_check.confirm(self._client, inputs, plan, self._state.readiness):
+            return logic.Permissions(available_may_go=False)
         available = inputs.available or frozenset()
-        leaving = available & {removal.pod.metadata.uid for removal in plan.delete}
-        spare = len(available) - len(leaving) - budget.limits(inputs.controller).minimum
-        return node_transfer.with_acts(plan, inputs, moves.stored, spare=spare, now=now)
+        going = [item.pod for item in plan.delete if item.pod.metadata.uid in available]
+        namespace = inputs.controller.metadata.namespace
+        return logic.Permissions(allowances=evictions.allowances(self._listers, namespace, going))
 
-    def _decide(self, inputs: logic.Inputs) -> rollout.Decision:
+    def _decide(self, inputs: Inputs) -> rollout.Decision:
         """What the rollout of the template comes to, on the pods that count."""
         return rollout.decide(
             rollout.Facts(
@@ -366,7 +348,7 @@ class Reconciler:
         entries: Sequence[OutboxEntry],
         decision: rollout.Decision,
         audited: outbox.Recorded,
-        plan: logic.Plan,
+        plan: Plan,
     ) -> ReplicationController:
         """Store what is about to be done, unless the controller changed meanwhile.
 
@@ -435,14 +417,14 @@ class Reconciler:
 
     async def _observe(
         self, controller: ReplicationController, owned: list[Pod]
-    ) -> tuple[logic.Inputs, float | None, GrangeError | None]:
+    ) -> tuple[Inputs, float | None, GrangeError | None]:
         """What the plan depends on, seconds until the next held place is due, and why nodes are unknown."""
         uid = controller.metadata.uid
         trouble: GrangeError | None = None
         try:
             eligible, earlier = await node_eligibility.eligible_places(self._scheduler, controller)
         except (SelectorError, msgspec.ValidationError) as error:
-            raise logic.InvalidController(str(error)) from error
+            raise InvalidController(str(error)) from error
         except GrangeError as error:
             trouble = error  # what needs no further node goes on
             eligible, earlier = sorted({pod_identity.node_of(pod) for pod in owned} - {""}), None
@@ -457,7 +439,7 @@ class Reconciler:
         seen = availability.observe(
             controller, active, down, self._clock.now(), self._state.readiness
         )
-        inputs = logic.Inputs(
+        inputs = Inputs(
             controller,
             owned,
             eligible,

@@ -21,8 +21,14 @@ from grange.api.kinds.replicationcontroller import (
 )
 from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Condition, Document, preconditions
-from grange.controllers.replication import budget, logic, node_transfer, transfer_backoff
+from grange.controllers.replication import (
+    budget,
+    node_transfer,
+    transfer_backoff,
+)
+from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.plan import Plan
 from grange.controllers.shared import audit_failures, availability, pod_identity
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import UNREADABLE, Reason
@@ -60,7 +66,7 @@ class Outcome:
     available: int
     ready: int
     updated: int
-    plan: logic.Plan
+    plan: Plan
     failure: str = ""
     cause: str = "WriteFailed"
     next_available_s: float | None = None
@@ -85,8 +91,8 @@ class Outcome:
 
 
 def observe(
-    inputs: logic.Inputs,
-    plan: logic.Plan,
+    inputs: Inputs,
+    plan: Plan,
     *,
     now: datetime,
     failure: str = "",

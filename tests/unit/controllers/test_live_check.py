@@ -13,7 +13,9 @@ from grange.api.status import ApiError
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import live_check, logic
+from grange.controllers.replication import live_check
+from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.plan import Plan, Removal
 from grange.controllers.shared import live_reads
 from grange.controllers.shared.availability import Readiness
 
@@ -79,10 +81,9 @@ async def test_plan_that_takes_no_available_pod_reads_nothing(
         owner = builders.controller(replicas=2)
         pods = [builders.pod(owner, node=name, name=name) for name in "ab"]
         available = frozenset({pods[0].metadata.uid})
-        situation = logic.Inputs(owner, pods, {"a", "b"}, available=available)
+        situation = Inputs(owner, pods, {"a", "b"}, available=available)
         there.gate = note
         for taken in ([], pods[1:]):
-            plan = logic.Plan(delete=tuple(logic.Removal(pod, "Surplus") for pod in taken))
-            answer = await live_check.live_checked(there.watched, situation, plan, Readiness(clock))
-            assert answer is plan
+            plan = Plan(delete=tuple(Removal(pod, "Surplus") for pod in taken))
+            assert await live_check.confirm(there.watched, situation, plan, Readiness(clock))
         assert requests == []
