@@ -108,6 +108,21 @@ async def test_gang_without_room_is_warned_about_at_once(
         assert await failures(made) == ["p0", "p1"]
 
 
+async def test_groups_that_come_and_go_leave_nothing_behind(
+    clock: Clock, rng: Stream, log: Logger
+) -> None:
+    async with world(clock, rng, log) as made:
+        scheduler = await made.start()
+        for number in range(3):
+            await add_group(made, f"g{number}", 2)
+            await members(made, f"g{number}", f"p{number}")
+            await made.settle()
+            assert len(scheduler._status._last_reasons) == 1
+            await made.client.delete(PODGROUP, f"g{number}", "default")
+            await made.settle()
+            assert not scheduler._status._last_reasons
+
+
 async def test_the_status_of_a_group_tells_its_whole_life(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:

@@ -13,7 +13,8 @@ from grange.api import conditions, timestamps
 from grange.api.kinds import PODGROUP, QUEUE, podgroup
 from grange.api.kinds.podgroup import PodGroup, PodGroupStatus
 from grange.api.kinds.queue import Queue, QueueStatus
-from grange.api.meta import Condition, ObjectKey, preconditions
+from grange.api.meta import Condition, Document, ObjectKey, preconditions
+from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
@@ -80,33 +81,30 @@ def group_status(gang: Gang, group: PodGroup, now: str) -> PodGroupStatus:
     )
 
 
-def queue_status(queue: Queue, units: Coscheduling, now: str) -> QueueStatus:
+def queue_status(queue: Queue, gangs: Coscheduling, now: str) -> QueueStatus:
     """The status of a queue."""
     name = queue.metadata.name
-    used = units.quotas.limited_use(name)
-    line = units.wait_line
-    gangs = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
-    pending = len(gangs) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
-    first = min(gangs, key=lambda gang: gang.rank, default=None)
+    used = gangs.quotas.limited_use(name)
+    line = gangs.wait_line
+    waiting = [gang for gang, wants_of, _ in line.for_quota.values() if wants_of == name]
+    pending = len(waiting) + sum(1 for waiter in line.pods.values() if waiter.queue == name)
+    first = min(waiting, key=lambda gang: gang.rank, default=None)
+    message = f"{pending} pods wait" if pending else "nobody waits"
+    if first is not None:
+        message = f"{first.key}: {first.message}"[:_MESSAGE_CHARS]
     wanted = Condition(
         type=ADMITTING,
         status="False" if pending else "True",
         reason="OverQuota" if pending else "WithinQuota",
-        message=_first(first, pending),
+        message=message,
     )
     return QueueStatus(
         observed_generation=queue.metadata.generation or 0,
         used={resource: quotas.shown(resource, amount) for resource, amount in used.items()},
-        admitted=units.quotas.count(name),
+        admitted=gangs.quotas.count(name),
         pending=pending,
         conditions=conditions.set_condition(queue.status.conditions, wanted, now),
     )
-
-
-def _first(gang: Gang | None, pending: int) -> str:
-    if gang is not None:
-        return f"{gang.key}: {gang.message}"[:_MESSAGE_CHARS]
-    return f"{pending} pods wait" if pending else "nobody waits"
 
 
 class StatusWriter:
@@ -116,7 +114,7 @@ class StatusWriter:
         client: where to.
         recorder: for events; run by its owner.
         groups, queues: the objects as the informers have them.
-        clock, log: as everywhere.
+        clock, log: the tools.
     """
 
     def __init__(
@@ -137,15 +135,16 @@ class StatusWriter:
         self._log = log
         self._changed: dict[Gang | str, None] = {}
         self._wake = asyncio.Event()
-        self._last_reasons: dict[str, str] = {}  # by UID of a group, the last event's reason
+        # By group its UID, and the reason of the last event.
+        self._last_reasons: dict[ObjectKey, tuple[str, str]] = {}
         self.writes = 0
 
     def changed(self, what: Gang | str) -> None:
-        """A gang, or a queue by its name, may have to be message about."""
+        """Write the status of a gang, or of a queue by its name, if it is different."""
         self._changed[what] = None
         self._wake.set()
 
-    async def run(self, units: Coscheduling) -> None:
+    async def run(self, gangs: Coscheduling) -> None:
         """Write until cancelled. What cannot be written now is tried again, each time later."""
         failures = 0
         while True:
@@ -156,7 +155,7 @@ class StatusWriter:
             failed = False
             for what in waiting:
                 try:
-                    await self._write(what, units)
+                    await self._write(what, gangs)
                 except NotFound:
                     continue  # its deletion is on its way
                 except Conflict:
@@ -170,45 +169,33 @@ class StatusWriter:
                     failed = True
             failures = failures + 1 if failed else 0
 
-    async def _write(self, what: Gang | str, units: Coscheduling) -> None:
+    async def _write(self, what: Gang | str, gangs: Coscheduling) -> None:
         now = timestamps.rfc3339(self._clock.now())
         if isinstance(what, str):
             queue = self._queues(ObjectKey("", what))
             if queue is not None:
-                message = queue_status(queue, units, now)
-                if message != queue.status:
-                    await self._patch_queue(queue, message)
+                admission = queue_status(queue, gangs, now)
+                if admission != queue.status:
+                    # Resources that are not limited any more are taken out of the map by name.
+                    gone = {name: None for name in queue.status.used if name not in admission.used}
+                    used = {**gone, **admission.used}
+                    await self._patch(QUEUE, queue, {**_document(admission), "used": used})
             return
         group = self._groups(what.key)
         if group is None:
+            self._last_reasons.pop(what.key, None)
             return
         status = group_status(what, group, now)
         self._record_event(group, status)
         if status != group.status:
-            self.writes += 1
-            await self._client.patch(
-                PODGROUP,
-                group.metadata.name,
-                group.metadata.namespace,
-                patch={
-                    "metadata": _fence(group),
-                    "status": _whole(status, PodGroupStatus()),
-                },
-                subresource="status",
-            )
+            await self._patch(PODGROUP, group, _document(status))
 
-    async def _patch_queue(self, queue: Queue, status: QueueStatus) -> None:
+    async def _patch(self, kind: AnyKind, what: PodGroup | Queue, status: Document) -> None:
         self.writes += 1
-        # Resources that are limited no longer have to be taken out of the map by name.
-        gone = {name: None for name in queue.status.used if name not in status.used}
-        document = _whole(status, QueueStatus())
-        document["used"] = {**gone, **status.used}
-        await self._client.patch(
-            QUEUE,
-            queue.metadata.name,
-            patch={"metadata": _fence(queue), "status": document},
-            subresource="status",
-        )
+        meta = what.metadata
+        # Only the very object that was read: a merge patch replaces all conditions at once.
+        patch = {"metadata": preconditions(meta), "status": status}
+        await self._client.patch(kind, meta.name, meta.namespace, patch=patch, subresource="status")
 
     def _record_event(self, group: PodGroup, status: PodGroupStatus) -> None:
         """An event when a group starts to wait for something else, or has its nodes."""
@@ -216,12 +203,12 @@ class StatusWriter:
         if condition is None:
             return
         uid = group.metadata.uid
-        before = self._last_reasons.get(uid)
-        if before is None:
-            have = conditions.find(group.status.conditions, SCHEDULED)
-            before = "" if have is None else have.reason
-        self._last_reasons[uid] = condition.reason
-        if condition.reason == before:
+        last = self._last_reasons.get(group.key)
+        if last is None or last[0] != uid:
+            written = conditions.find(group.status.conditions, SCHEDULED)
+            last = uid, "" if written is None else written.reason
+        self._last_reasons[group.key] = uid, condition.reason
+        if condition.reason == last[1]:
             return
         if condition.status == "True":
             message = f"{status.scheduled} members have nodes"
@@ -234,15 +221,9 @@ def _name(what: Gang | str) -> str:
     return what if isinstance(what, str) else str(what.key)
 
 
-def _fence(what: PodGroup | Queue) -> dict[str, object]:
-    """Only the very object that was read: a merge patch replaces all conditions at once."""
-    meta = what.metadata
-    return preconditions(meta)
-
-
-def _whole(status: msgspec.Struct, blank: msgspec.Struct) -> dict[str, object]:
+def _document(status: PodGroupStatus | QueueStatus) -> Document:
     """The status with every field, so that a merge patch also takes zeros."""
-    document: dict[str, object] = {}
-    for field in msgspec.structs.fields(blank):
-        document[field.encode_name] = msgspec.to_builtins(getattr(status, field.name))
-    return document
+    return {
+        field.encode_name: msgspec.to_builtins(getattr(status, field.name))
+        for field in msgspec.structs.fields(status)
+    }

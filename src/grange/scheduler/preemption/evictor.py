@@ -16,7 +16,7 @@ import msgspec
 from grange.api import timestamps
 from grange.api.kinds import POD
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
-from grange.api.meta import Condition
+from grange.api.meta import Condition, preconditions
 from grange.api.status import ApiError, Conflict, Invalid, NotFound
 from grange.base.backoff import Exponential
 from grange.base.clock import Clock
@@ -151,9 +151,8 @@ class Evictor:
             or not self._wanted(job)
         ):
             return
-        version = pod.metadata.resource_version
         patch = {
-            "metadata": {"uid": meta.uid, "resourceVersion": version},
+            "metadata": preconditions(pod.metadata),
             "status": {"nominatedNodeName": job.nominated or None},
         }
         try:
