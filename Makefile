@@ -52,7 +52,7 @@ sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties wi
 	@$(BIN)/python -m pytest -q -n auto tests/sim --seeds 1000
 	@$(BIN)/python -m pytest -q -n auto -m hypothesis tests/unit tests/contract
 
-bench: $(STAMP)  ## measure the figures of docs/benchmarks.md
+bench: $(STAMP)  ## measure the figures of docs/reference/benchmarks.md
 	@$(BIN)/python -m bench
 
 update: $(STAMP)  ## regenerate what is generated (schemas, diagrams)

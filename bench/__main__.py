@@ -1,4 +1,4 @@
-"""``make bench``: run scenarios, print medians, and write docs/benchmarks.md.
+"""``make bench``: run scenarios, print medians, and write docs/reference/benchmarks.md.
 
 python -m bench [--runs N] [--no-write] [SCENARIO…]
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.figures import SCENARIOS, Figure
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "benchmarks.md"
 _MARK = "<!-- {} -->"
 
 

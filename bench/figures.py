@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of docs/benchmarks.md.
+    """One line of docs/reference/benchmarks.md.
 
     Attributes:
         key: the name that the scenario returns.

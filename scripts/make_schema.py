@@ -19,7 +19,7 @@ from typing import Any
 
 PACKAGE = "kubernetes-validate==1.37.0"
 SHA256 = "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9"
-# The release whose behaviour we compare ourselves with (docs/benchmarks.md).
+# The release whose behaviour we compare ourselves with (docs/reference/benchmarks.md).
 MEMBER = "kubernetes_validate/kubernetes-json-schema/v1.36.0-local/_definitions.json"
 TARGET = Path(__file__).parent.parent / "src/grange/api/schema/kubernetes.json"
 

@@ -33,7 +33,7 @@ is one module there and one line in `kinds/__init__.py`.
 
 
 def kinds_page() -> str:
-    """docs/kinds.md."""
+    """docs/reference/kinds.md."""
     parts = [HEAD, *_overview(), ""]
     for info in BUILT_IN:
         parts += [*_section(info), ""]
@@ -160,14 +160,16 @@ def pod_fields() -> Iterator[str]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "docs/cli.md": lambda: filled(
-        "docs/cli.md", "options of grange up", flags.rows(up.command, Settings)
+    "docs/reference/cli.md": lambda: filled(
+        "docs/reference/cli.md", "options of grange up", flags.rows(up.command, Settings)
     ),
-    "docs/compatibility.md": lambda: filled("docs/compatibility.md", "pod fields", pod_fields()),
-    "docs/kinds.md": kinds_page,
-    "docs/agent.md": lambda: drawn("docs/agent.md", states.diagrams()),
-    "docs/replication.md": lambda: drawn(
-        "docs/replication.md", {**rollout_phase.diagrams(), **node_transfer.diagrams()}
+    "docs/reference/compatibility.md": lambda: filled(
+        "docs/reference/compatibility.md", "pod fields", pod_fields()
+    ),
+    "docs/reference/kinds.md": kinds_page,
+    "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", states.diagrams()),
+    "docs/reference/replication.md": lambda: drawn(
+        "docs/reference/replication.md", {**rollout_phase.diagrams(), **node_transfer.diagrams()}
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Every name that the designs before us export has its row in docs/lineage.md."""
+"""Every name that the designs before us export has its row in tests/arch/lineage.md."""
 
 import re
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "lineage.md"
+PAGE = ROOT / "tests" / "arch" / "lineage.md"
 NAMES = Path(__file__).parent / "lineage_names.txt"
 
 ROW = re.compile(r"^\| `([^`]+)` \| (.+) \| (.+) \|$")

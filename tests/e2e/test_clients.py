@@ -1,4 +1,4 @@
-"""Clients that we did not write, as their authors have them used. ``docs/clients.md`` lists them."""
+"""Clients that we did not write, as their authors have them used. ``docs/reference/clients.md`` lists them."""
 
 import json
 import os

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/README.md"))
+    for path in (ROOT / "README.md", *ROOT.glob("docs/*/*.md"), *ROOT.glob("examples/*/README.md"))
     if "```console" in path.read_text()
 )
 _FOREIGN = "needs a Kubernetes cluster"
@@ -37,22 +37,22 @@ NOT_RUN = {
         "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
     ): _FOREIGN,
     (
-        "docs/install.md",
+        "docs/how-to/kubernetes.md",
         "grange install --image registry.example/grange:0.1.0 | kubectl apply -f -",
     ): _FOREIGN,
-    ("docs/install.md", "kubectl -n grange-system get pods"): _FOREIGN,
-    ("docs/install.md", "kubectl apply -f web.yaml"): _FOREIGN,
-    ("docs/install.md", "kubectl get grc,gru,podgroups,queues -A"): _FOREIGN,
-    ("docs/install.md", "grange farm status"): _FOREIGN,
-    ("docs/install.md", "kubectl delete grc --all -A --cascade=orphan"): _FOREIGN,
-    ("docs/install.md", "grange install --only crds | kubectl delete -f -"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "kubectl -n grange-system get pods"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "kubectl apply -f web.yaml"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "kubectl get grc,gru,podgroups,queues -A"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "grange farm status"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "kubectl delete grc --all -A --cascade=orphan"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "grange install --only crds | kubectl delete -f -"): _FOREIGN,
     (
-        "docs/install.md",
+        "docs/how-to/kubernetes.md",
         "grange install --only deployment --image … | kubectl delete -f -",
     ): _FOREIGN,
-    ("docs/install.md", "grange install --only rbac | kubectl delete -f -"): _FOREIGN,
+    ("docs/how-to/kubernetes.md", "grange install --only rbac | kubectl delete -f -"): _FOREIGN,
     (
-        "docs/simulate.md",
+        "docs/how-to/simulate.md",
         "grange simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv "
         "--policy random,dot-product,gpu-clustering,gpu-packing,best-fit,fgd --inflate 130 "
         "--plot openb.svg",
@@ -177,7 +177,7 @@ def test_readme_has_no_commands_outside_of_its_blocks() -> None:
     assert {words for words in inline if tuple(words.split()[:2]) not in first} <= known
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/testing.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/testing.md"])
 def test_python_of_a_page_runs_as_it_stands_there(page: str, tmp_path: Path) -> None:
     file = tmp_path / "test_page.py"
     code = "\n\n".join(blocks(page, "python"))

@@ -6,7 +6,7 @@ runs; it is told to stop (SIGTERM) and, if it does not, killed (SIGKILL). When i
 restart policy chooses between *back-off*, from where it is created again, and *done*. The pod's
 phase only ever goes forward; a finished pod stays finished.
 
-``docs/agent.md`` carries the diagrams that ``diagrams`` draws from these tables.
+``docs/reference/agent.md`` carries the diagrams that ``diagrams`` draws from these tables.
 """
 
 from collections.abc import Mapping

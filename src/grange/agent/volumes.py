@@ -2,7 +2,7 @@
 
 A process sees the machine's file system, so a volume cannot be put over ``/etc/app`` for one
 container. It appears below the container's root instead (``$GRANGE_ROOT/etc/app``) and its own path
-is in ``GRANGE_VOLUME_<NAME>``. See docs/agent.md.
+is in ``GRANGE_VOLUME_<NAME>``. See docs/reference/agent.md.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: our kinds told to API servers that do not know them.
 
 Made from ``KindInfo`` alone, so a kind that is added is told of like the others. What a
-CustomResourceDefinition cannot say is left to our own server, see ``docs/install.md``: rules between
+CustomResourceDefinition cannot say is left to our own server, see ``docs/how-to/kubernetes.md``: rules between
 fields and about changes, columns that are computed, defaults that depend on more than the schema.
 """
 

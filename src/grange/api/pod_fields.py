@@ -1,7 +1,7 @@
 """Which fields of a pod are honoured, which are warned about, and which are refused.
 
 The one table behind the warnings of the API server, the pod condition ``grange.dev/UnsupportedFields``
-and ``docs/compatibility.md``. An entry covers the field and all that is below it, unless a longer path
+and ``docs/reference/compatibility.md``. An entry covers the field and all that is below it, unless a longer path
 has an entry; a test walks the schema of the pod and fails for a field that no entry covers.
 """
 

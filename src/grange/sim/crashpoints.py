@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _FOREVER_S = 1e9
 MISSED_S = 20.0
-"""Within this time the others have the work of a member that died (docs/farm.md)."""
+"""Within this time the others have the work of a member that died (docs/explanation/farm.md)."""
 
 
 class Crashed(ServiceUnavailable):

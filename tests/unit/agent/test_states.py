@@ -85,6 +85,6 @@ def test_a_diagram_draws_each_pair_once() -> None:
 
 
 def test_the_documentation_shows_the_tables_as_they_are() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "agent.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "agent.md").read_text()
     for name, diagram in states.diagrams().items():
         assert f"<!-- {name} -->\n```mermaid\n{diagram}```\n" in page, "run make update"

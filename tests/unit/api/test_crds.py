@@ -30,7 +30,7 @@ from grange.api.schema.structural import structural
 from grange.api.scheme import AnyKind, Column, KindInfo, Scaling
 from grange.api.validation import validate
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "install.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "kubernetes.md").read_text()
 OURS = crds.told(BUILT_IN)
 APPLY_LIMIT_BYTES = 256 * 1024  # of annotations; kubectl apply keeps the whole object in one
 every_kind = pytest.mark.parametrize("info", OURS, ids=lambda info: info.kind)
@@ -393,7 +393,7 @@ LEFT_TO_US: tuple[tuple[str, AnyKind, Document], ...] = (
 
 @pytest.mark.parametrize(("group", "info", "spec"), LEFT_TO_US)
 def test_what_is_left_to_our_own_server(group: str, info: AnyKind, spec: Document) -> None:
-    """Each example stands for a group of rules that docs/install.md lists."""
+    """Each example stands for a group of rules that docs/how-to/kubernetes.md lists."""
     assert f"| {group} |" in PAGE
     assert both(info, of(info, **spec)) == (True, False)
 

@@ -25,7 +25,7 @@ def test_generated_pages_are_up_to_date() -> None:
 
 
 def test_every_kind_column_and_field_is_documented() -> None:
-    page = (ROOT / "docs/kinds.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/kinds.md").read_text(encoding="utf-8")
     assert "## ReplicationController" in page
     assert "| `spec.rollout.maxSurge` | IntOrString |" in page
     assert "`spec.nodeName`" in page

@@ -39,7 +39,7 @@ def parsed(source: type[Settings], *words: str) -> Settings:
 
 
 def test_new_flag_is_one_declaration() -> None:
-    """What docs/architecture.md promises for a flag of ``grange up``."""
+    """What docs/explanation/architecture.md promises for a flag of ``grange up``."""
     settings = parsed(Extended, "--greeting", "good day")
     assert settings == Extended(Path("/d"), greeting="good day")
     assert command_line(settings)[-2:] == ["--greeting", "good day"]

@@ -113,7 +113,7 @@ def test_a_namespace_of_somebody_else_is_not_printed() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), r"--image: name the image .* build one .* docs/install\.md"),
+        ((), r"--image: name the image .* build one .* docs/how-to/kubernetes\.md"),
         (("--only", "deployment"), "--image: name the image"),
         (("--only", "everything"), "'everything' is not one of"),
         (("--replicas", "0", "--image", IMAGE), "0 is not in the range"),

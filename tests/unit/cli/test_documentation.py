@@ -14,7 +14,7 @@ from grange.cli.verbs.farm import command as farm
 from grange.cli.verbs.rc.group import VERBS as RC_VERBS
 from grange.cli.verbs.rc.rollout import command as rollout
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "cli.md").read_text()
 
 
 @pytest.mark.parametrize("verb", sorted({**VERBS, **main.VERBS}))

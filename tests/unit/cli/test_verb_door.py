@@ -43,7 +43,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> click.Command:
 
 
 def test_new_verb_is_one_file_and_one_line(program: click.Command) -> None:
-    """What docs/architecture.md promises for a verb."""
+    """What docs/explanation/architecture.md promises for a verb."""
     run = CliRunner().invoke
     shown = run(program, ["--help"], prog_name="grange").output
     assert "  greet       Greet somebody.\n" in shown.partition("Inspect:")[2]

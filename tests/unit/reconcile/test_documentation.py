@@ -1,4 +1,4 @@
-"""The example in docs/reconcile.md does what it says."""
+"""The example in docs/reference/reconcile.md does what it says."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 
-PAGE = Path(__file__).parents[3] / "docs" / "reconcile.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "reconcile.md"
 
 
 async def test_controller_in_one_screen_works(

@@ -122,7 +122,7 @@ def _deployment(plan: InstallPlan) -> Iterator[Document]:
     if not plan.image:
         raise InvalidInstallPlan(
             "--image: name the image to run. Grange publishes none: build one of this version "
-            f"({__version__}) as docs/install.md says, push it where your nodes can fetch it, and "
+            f"({__version__}) as docs/how-to/kubernetes.md says, push it where your nodes can fetch it, and "
             "name it here; --only crds and --only rbac need none"
         )
     yield {

@@ -62,7 +62,7 @@ _EVENTS = Permission(EVENT, ("create", "patch"))
 _ELSEWHERE = "default spreading follows controllers that our server does not serve"
 
 PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
-    # What every process needs to be a member of the farm; see docs/farm.md.
+    # What every process needs to be a member of the farm; see docs/explanation/farm.md.
     FARM: (
         Permission(LEASE, ("get", *_FOLLOW, "create", "patch", "delete"), namespace=FARM_LEASES),
         Permission(CONFIGMAP, _FOLLOW, namespace=FARM_LEASES, name=RESUME_CONFIGMAP),
