@@ -244,7 +244,7 @@ class Cycle:
         """
         info = queued.info
         profile = self._profiles.of(info)
-        plain = not (profile.has_a_say or info.request.resources.scalars)
+        plain = not (profile.has_reserve_or_permit or info.request.resources.scalars)
         info = info.on(node_name) if plain else self.on(info, node_name)
         assumed = Assumed(queued, info, node_name, state)
         self._cache.assume_pod(info, self.snapshot)

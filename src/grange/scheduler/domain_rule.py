@@ -41,6 +41,12 @@ class DomainRule(ABC):
     def reason(self, *, missing: bool) -> str:
         """Why not, for a node without the key or in a refused domain."""
 
+    def count_reasons(self, refused: Ids) -> list[tuple[str, int]]:
+        """Of the domains of refused nodes: each reason and its number of nodes."""
+        missing = int(np.count_nonzero(refused < 0))
+        counts = ((missing, True), (len(refused) - missing, False))
+        return [(self.reason(missing=without), count) for count, without in counts if count]
+
     def refresh(self) -> list[int] | None:
         """Take in what changed.
 

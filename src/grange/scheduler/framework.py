@@ -1,9 +1,9 @@
-"""The scheduling framework: what a plugin may decide, and how the decisions are put together.
+"""The scheduling framework: the extension points of plugins, and profiles of plugins.
 
 A plugin is one module that exports one ``Plugin``: a name and what it does at each extension point.
-Filters and scores come twice, for one node and for many rows of the node table at once; the two must
-agree, and the engine's property tests hold them to it. ``Scope`` says what a verdict depends on, so
-that the engine knows for how long it may keep it.
+Filters and scores have two forms, for one node and for many rows of the node table, which must agree
+(property tests compare them); ``node_plugin`` derives both from one rule. ``Scope`` is what a verdict
+depends on, so that the engine knows for how long it may keep it.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -34,11 +34,11 @@ _REGISTER_MAX = 50_000  # signatures; some 20 MB at worst
 
 
 class Code(Enum):
-    """How a plugin answers.
+    """The kind of a plugin's answer.
 
     ``UNRESOLVABLE`` is unschedulable, and removing pods would not help. ``SKIP`` drops the plugin's
-    paired filter or score for this cycle. ``PENDING`` accepts in principle but waits for something
-    that the plugin itself will recognise; its hint then skips the backoff.
+    paired filter or score for this cycle. ``PENDING`` accepts the pod but waits for something that
+    the plugin itself recognises; its hint then skips the backoff.
     """
 
     SUCCESS = "Success"
@@ -55,12 +55,12 @@ _REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING})
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):
-    """An answer.
+    """A plugin's answer.
 
     Attributes:
-        code: the kind of answer.
+        code: its kind.
         reasons: why, each as it appears in the pod's condition.
-        plugin: who says so; the framework fills it in.
+        plugin: the plugin; the framework fills it in.
         wait_s: with ``WAIT``, for how long at most; 0 for as long as the framework allows.
     """
 
@@ -76,7 +76,7 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rejected(self) -> bool:
-        """Whether the pod is turned down, as opposed to an error."""
+        """Whether the pod is rejected, as opposed to an error."""
         return self.code in _REJECTIONS
 
 
@@ -84,11 +84,11 @@ SUCCESS = Status(Code.SUCCESS)
 
 
 class CycleState:
-    """What plugins tell each other and themselves within one cycle.
+    """What plugins keep and share within one cycle.
 
     Attributes:
-        score: the total of the node that was chosen, without what is alike for all candidates; -1
-            while nothing was compared.
+        score: the total of the chosen node, without what is equal for all candidates; -1 while
+            nothing was compared.
     """
 
     __slots__ = ("_values", "score")
@@ -98,7 +98,7 @@ class CycleState:
         self.score = -1
 
     def write(self, value: object) -> None:
-        """Keep a value under its type; one value a type."""
+        """Keep a value by its type; one value a type."""
         self._values[type(value)] = value
 
     def read(self, kind: type[T]) -> T | None:
@@ -107,7 +107,7 @@ class CycleState:
         return found if isinstance(found, kind) else None
 
     def clone(self) -> "CycleState":
-        """A copy for trying things out; values that change must be replaced, not edited."""
+        """A copy for dry runs; values must be replaced, not modified."""
         copy = CycleState()
         copy._values.update(self._values)
         return copy
@@ -116,9 +116,9 @@ class CycleState:
 class Scope(Enum):
     """What a verdict about a node depends on, besides the pod.
 
-    ``NODE``: the node object. ``LOAD``: what it offers and what its pods need together, and nothing
-    else (``NodeInfo.load``); nodes of one load share the answer. ``USAGE``: anything about the node
-    and its pods. ``NODES``: all node objects (scores only).
+    ``NODE``: the node object. ``LOAD``: what it offers and the sum of its pods' requests, and
+    nothing else (``NodeInfo.load``); nodes of one load share the answer. ``USAGE``: the node and its
+    pods. ``NODES``: all node objects (scores only).
     """
 
     NODE = "Node"
@@ -136,26 +136,26 @@ class Normalise(Enum):
 
 
 class PreEnqueue(Protocol):
-    """Keeps pods out of the active queue."""
+    """Gates pods out of the active queue."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Whether the pod may be scheduled at all yet."""
+        """Whether the pod may enter the active queue."""
 
 
 class QueueSort(Protocol):
     """Orders the active queue."""
 
     def sort_key(self, pod: PodInfo, timestamp: float) -> tuple[float, ...]:
-        """The smallest goes first; ``timestamp`` is when the pod was queued."""
+        """The smallest is scheduled first; ``timestamp`` is when the pod was queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """What a PreFilter plugin found.
+    """The result of a PreFilter plugin.
 
     Attributes:
         status: its answer; ``UNRESOLVABLE`` ends the cycle at once.
-        node_names: the only nodes worth looking at; None for all.
+        node_names: the only candidate nodes; None for all.
     """
 
     status: Status = SUCCESS
@@ -166,43 +166,43 @@ PASS = PreFilterResult()
 
 
 class PreFilter(Protocol):
-    """Looks at the pod and the whole snapshot before any node."""
+    """Checks the pod and the whole snapshot before any node."""
 
     def for_each(self, pod: PodInfo) -> bool:
-        """Whether it must be asked about each such pod, not just one of the signature.
+        """Whether it must run for each such pod, not just for one of the signature.
 
-        That is so if it may turn a pod down, narrow its nodes down, or keep something for later.
+        It must if it may reject the pod, restrict its nodes, or write to the state.
         """
 
     def pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: NodeInfoSnapshot
     ) -> PreFilterResult:
-        """Prepare, reject, or narrow down."""
+        """Prepare, reject, or restrict the nodes."""
 
 
 class Filter(Protocol):
-    """Rules nodes out."""
+    """Rejects nodes."""
 
     @property
     def scope(self) -> Scope:
         """What its verdict depends on, besides the pod."""
 
     def applies(self, pod: PodInfo) -> bool:
-        """Whether it could rule out any node; a function of the pod's signature."""
+        """Whether it could reject any node; a function of the pod's signature."""
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Whether the pod may run on the node."""
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
-        """The same for many: where it may."""
+        """The same for many rows."""
 
     def count_reasons(
         self, pod: PodInfo, table: NodeTable, rows: Integers
     ) -> list[tuple[str, int]]:
-        """For rows that ``filter_rows`` rules out: each reason and how many have it."""
+        """For rows that ``filter_rows`` rejects: each reason and its number of rows."""
 
     def explain(self, refusals: Refusals) -> PluginExplanation:
-        """Why it rules nodes out, and what would help."""
+        """Why it rejects nodes, and what would help."""
 
 
 class Score(Protocol):
@@ -215,7 +215,7 @@ class Score(Protocol):
     normalise: Normalise
 
     def applies(self, pod: PodInfo) -> bool:
-        """Whether it could tell nodes apart; a function of the pod's signature."""
+        """Whether it could distinguish nodes; a function of the pod's signature."""
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """The node's raw score, not negative; 0 to 100 unless it is normalised."""
@@ -225,16 +225,16 @@ class Score(Protocol):
 
 
 class RowGroups(Protocol):
-    """Places to judge at once: rows of the table, or groups of rows that share their domains."""
+    """Rows of the table, or groups of rows that have equal domains."""
 
     def domains(self, key: str) -> Ids:
-        """Each place's domain under a label key, as numbered by the table; -1 where it has none."""
+        """Each group's domain of a label key, as numbered by the table; -1 for none."""
 
     def rows(self) -> Rows:
-        """The rows, where places are rows.
+        """The rows, where each group is one row.
 
         Raises:
-            InvariantError: they are groups.
+            InvariantError: groups have several rows.
         """
 
 
@@ -242,8 +242,8 @@ class DomainScore(Protocol):
     """A score that depends on other nodes, for pods of one class.
 
     Attributes:
-        keys: the label keys it looks at.
-        by_row: it tells nodes of one domain apart.
+        keys: the label keys that it reads.
+        by_row: it distinguishes nodes of one domain.
     """
 
     keys: tuple[str, ...]
@@ -253,11 +253,11 @@ class DomainScore(Protocol):
         """Take in what changed."""
 
     def scores(self, groups: RowGroups, feasible: Mask) -> Integers:
-        """0 to 100 for the feasible places, anything for the others.
+        """0 to 100 for feasible groups, anything for the others.
 
         Args:
-            groups: the places; there is a feasible node at each feasible place.
-            feasible: which of them the pod may go to; at least one.
+            groups: the groups.
+            feasible: which of them have a feasible node; at least one.
         """
 
 
@@ -267,58 +267,55 @@ NodeCheck = Callable[[NodeInfo], Status]
 class TopologyPlugin(Protocol):
     """Filters and scores nodes by the pods of their topology domains.
 
-    ``filter`` and ``score`` define what is right: they count from scratch. ``rules`` and ``ranking``
-    must say the same from counts that are kept current.
+    ``filter`` and ``score`` are the reference: they count from scratch. ``rules`` and ``ranking`` must
+    give the same from counts that are kept current.
     """
 
     def concerns(self, pod: PodInfo, index: PodIndex) -> tuple[int, ...]:
-        """What of the placed pods matters to this one, besides its own signature.
-
-        Numbers of the index's terms, by the pod's signature and kin; nothing while the index is silent.
-        """
+        """The numbers of the index's terms that matter to the pod, by its signature and labels."""
 
     def filter(self, pod: PodInfo, snapshot: NodeInfoSnapshot) -> NodeCheck | None:
-        """Look at the cluster; what then answers for each node. None when every node will do."""
+        """Count, and return what checks a node; None when it accepts every node."""
 
     def score(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, feasible: Sequence[NodeInfo]
     ) -> list[int] | None:
-        """0 to 100 for each feasible node; None when they are all alike."""
+        """0 to 100 for each feasible node; None when all are equal."""
 
     def rules(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> Sequence[DomainRule]:
-        """The survey as rules, in the order in which their reasons count."""
+        """The filter as rules on kept counts, in the order of their reasons."""
 
     def ranking(
         self, pod: PodInfo, snapshot: NodeInfoSnapshot, concerns: tuple[int, ...]
     ) -> DomainScore | None:
-        """The rank, kept current."""
+        """The score, from kept counts; None when all nodes are equal."""
 
     def explain(self, refusals: Refusals, rules: Sequence[DomainRule]) -> PluginExplanation:
-        """Why these rules rule nodes out, and what would help."""
+        """Why these rules reject nodes, and what would help."""
 
 
 class DeviceAllocator(Protocol):
-    """Chooses which of a node's devices a pod takes."""
+    """Chooses devices of a node for a pod."""
 
     def applies(self, pod: PodInfo) -> bool:
-        """Whether it is a matter of this pod at all."""
+        """Whether the pod needs devices."""
 
     def allocate(self, pod: PodInfo, node: NodeInfo) -> tuple[int, ...]:
-        """The devices, by number, on a node that all filters passed."""
+        """The devices, by number, on a feasible node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a PostFilter plugin works with: the parts of one scheduling loop.
+    """What a PostFilter plugin gets of one scheduling loop.
 
     Attributes:
         profile: the plugins.
-        snapshot: the cluster; current whenever the plugin is asked.
-        nominator: who was promised room where.
-        budgets: what may be disrupted.
-        offset: draws a number from 0 up to, not including, the argument.
+        snapshot: the cluster; current whenever the plugin is called.
+        nominator: the nominated pods.
+        budgets: the disruption budgets.
+        offset: returns a random number from 0 up to, not including, the argument.
     """
 
     profile: "Profile"
@@ -330,15 +327,14 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter plugin found for a pod without a node.
+    """The result of a PostFilter plugin for a pod without a node.
 
     Attributes:
-        status: success if the pod will have room after what the result asks for.
-        nominated: the node that the pod is nominated to from now on; empty takes a nomination
-            away, None leaves it as it is.
+        status: success if a node accepts the pod once the result is carried out.
+        nominated: the node to nominate the pod to; empty removes a nomination, None keeps it.
         victims: pods to delete.
         cleared: pods that lose their nominations.
-        lent: UIDs of victims that go because they use quota that was lent, wherever they are.
+        lent: UIDs of victims that are deleted because they use borrowed quota.
     """
 
     status: Status
@@ -349,38 +345,38 @@ class PostFilterResult:
 
 
 class PostFilter(Protocol):
-    """Has an idea when no node will do."""
+    """Runs when no node is feasible."""
 
     def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
-        """What is asked about each pod without a node; made once for a scheduling loop.
+        """The function that is called for each pod without a node; made once for a loop.
 
-        It decides and changes nothing: the cycle and the service do what the result says.
+        It changes nothing: the cycle and the service carry the result out.
         """
 
 
 class Reserve(Protocol):
-    """Keeps books of what was promised to a pod."""
+    """Reserves resources of a node for a pod."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """The pod is assumed on the node."""
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """The assumption is taken back; must be idempotent."""
+        """The pod is no longer assumed there; must be idempotent."""
 
 
 class Permit(Protocol):
-    """Has the last word before binding."""
+    """Approves, delays or rejects a pod before it is bound."""
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Success binds, ``WAIT`` holds, anything else takes the assumption back.
+        """Success binds, ``WAIT`` holds, anything else forgets the assumed pod.
 
-        Whoever answers ``WAIT`` finds the ``WaitingPods`` in the state and calls its ``allow`` or
-        ``reject`` with the pod's UID before the time is over.
+        A plugin that returns ``WAIT`` finds the ``WaitingPods`` in the state and calls its ``allow``
+        or ``reject`` with the pod's UID before the time is over.
         """
 
 
 class Bind(Protocol):
-    """Tells the cluster."""
+    """Writes bindings."""
 
     async def bind(
         self, client: Client, placements: Sequence[tuple[PodInfo, str]]
@@ -388,8 +384,8 @@ class Bind(Protocol):
         """Bind pods to nodes, each for itself; at most ``api.bindings.LIMIT``.
 
         Returns:
-            For each, in order, None when the server has accepted it, or what it said.
-        Cancellation: the outcomes are unknown.
+            For each, in order, None when the server has accepted it, or its error.
+        Cancellation: the results are unknown.
         """
 
 
@@ -399,14 +395,14 @@ class Plugin:
 
     Attributes:
         name: as in kube-scheduler's configuration.
-        topology: filters and scores by what runs on other nodes; asked after all filters and scores.
+        topology: filters and scores by pods of other nodes; runs after all filters and scores.
         weight: of its score; 0 leaves its ranking out.
         scale: the largest score it gives.
-        spread: constraints of pods that state none.
-        amounts: what of a request its filter counts against what nodes have left; None for nothing.
+        spread: default constraints, for pods without any.
+        amounts: what of a request its filter compares with what nodes have left; None for nothing.
         device_allocator: chooses devices, before the pod is assumed; the last of a profile decides.
         signature: what of a pod its filter and score depend on; required if it has either.
-        hints_differ: its events' hints look at more of a pod than its signature.
+        hints_differ: its events' hints read more of a pod than its signature.
         events: after which events pods that it rejected are worth another try.
         advice: what users may do about pods that it rejects before any node is looked at.
         configure: the plugin with arguments, from a document and its path in the configuration;
@@ -437,16 +433,16 @@ class Plugin:
 
 
 class Profile:
-    """An ordered set of plugins, taken apart by extension point.
+    """An ordered set of plugins, by extension point.
 
     Args:
-        plugins: in the order in which they are asked; exactly one sorts the queue, one binds.
-        percentage: of the nodes to look at, 1 to 100; 0 for fewer the more nodes there are.
+        plugins: in the order in which they run; exactly one sorts the queue, one binds.
+        percentage: of the nodes to evaluate, 1 to 100; 0 for fewer the more nodes there are.
         numbers: where the numbers of signatures come from; profiles of one scheduler share it.
 
     Raises:
-        ValueError: two plugins of one name, no or several of what there must be one of, or a
-            filter or score without a signature.
+        ValueError: two plugins have one name, none or several sort the queue or bind, or a filter
+            or score has no signature.
     """
 
     def __init__(
@@ -476,9 +472,9 @@ class Profile:
         self.post_filter = [(item.name, item.post_filter) for item in plugins if item.post_filter]
         self.reserve = [(item.name, item.reserve) for item in plugins if item.reserve]
         self.permit = [(item.name, item.permit) for item in plugins if item.permit]
-        self.has_a_say = bool(self.reserve or self.permit)
+        self.has_reserve_or_permit = bool(self.reserve or self.permit)
         self.events = {item.name: item.events for item in plugins}
-        # Whose hints are functions of the pod's signature, so that one answer serves its class.
+        # Plugins whose hints are functions of the signature, so that one answer serves a class.
         self.signed = frozenset(
             item.name for item in plugins if item.signature and not item.hints_differ
         )
@@ -508,10 +504,10 @@ class Profile:
         return (self,)
 
     def sign(self, pod: PodInfo) -> int:
-        """Number the pod's signature: pods with equal numbers are placed alike in any state.
+        """Number the pod's signature: pods with equal numbers get equal decisions in any state.
 
-        The number is kept on the pod. Equal signatures have equal numbers until so many different
-        ones were seen that the register is emptied; after that they may get another number.
+        The number is kept on the pod. Equal signatures have equal numbers until the register is
+        full and emptied; after that they may get another number.
         """
         if pod.signature is None:
             fragments = tuple(fragment(pod) for fragment in self._fragments)
@@ -525,7 +521,7 @@ class Profile:
 
 
 class Profiles(Protocol):
-    """The profiles of one scheduler; one profile alone is such a set, too."""
+    """The profiles of one scheduler; one profile alone is such a set."""
 
     @property
     def bind(self) -> Bind:

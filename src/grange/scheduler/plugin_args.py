@@ -1,8 +1,8 @@
-"""Arguments of plugins and other typed parts of a configuration file, read strictly.
+"""Arguments of plugins and other typed sections of a configuration file, read strictly.
 
-A part of the file becomes a frozen struct whose fields are named as in the file. Whatever is wrong
-is refused with the path of the field. A struct's own checks raise ``ValueError`` with a text from
-``refusal``; the path of the struct is put before it here.
+A section becomes a frozen struct whose fields are named as in the file. Errors have the path of the
+field. A struct's own checks raise ``ValueError`` with a text from ``refusal``, which is prefixed with
+the path of the struct here.
 """
 
 import re
@@ -36,7 +36,7 @@ class ConfigSection(
 
 
 class PluginArgs(ConfigSection, frozen=True, kw_only=True):
-    """What a plugin is told.
+    """The arguments of a plugin.
 
     Attributes:
         api_version, kind: as Kubernetes writes them; the kind is the plugin's name and ``Args``.
@@ -108,10 +108,10 @@ def read(document: object, kind: type[T], path: str) -> T:
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(_told(str(error), path)) from error
+        raise ConfigurationError(_located(str(error), path)) from error
 
 
-def _told(text: str, path: str) -> str:
+def _located(text: str, path: str) -> str:
     placed = _PLACED.fullmatch(text)
     if placed is not None:
         text, path = placed["text"], path + placed["path"]
@@ -119,8 +119,8 @@ def _told(text: str, path: str) -> str:
         found = pattern.fullmatch(text)
         if found is not None:
             text = refusal(found[1], message)
-    told = path + text if text.startswith((".", "[")) else f"{path}: {text}"
-    return told.lstrip(".: ")
+    message = path + text if text.startswith((".", "[")) else f"{path}: {text}"
+    return message.lstrip(".: ")
 
 
 def refuse_causes(causes: Iterable[Cause], path: str) -> None:
@@ -160,6 +160,6 @@ def configured(name: str, kind: type[A], make: Callable[[A], T]) -> Callable[[ob
         try:
             return make(arguments)
         except ValueError as error:
-            raise ConfigurationError(_told(str(error), path)) from error
+            raise ConfigurationError(_located(str(error), path)) from error
 
     return configure

@@ -343,9 +343,6 @@ class TopologyClass(EquivalenceClass):
             passed = rule.verdicts()[ids]
             refused = ids[~passed]
             if len(refused):
-                missing = int(np.count_nonzero(refused < 0))
-                for count, without in ((missing, True), (len(refused) - missing, False)):
-                    if count:
-                        tally.add(name, [(rule.reason(missing=without), count)])
+                tally.add(name, rule.count_reasons(refused))
             rows = rows[passed]
         return rows

@@ -79,10 +79,8 @@ class Evaluation:
                 passed = rule.verdicts()[ids]
                 refused |= ~passed
                 first = ids[self._left][~passed[self._left]]
-                missing = int(np.count_nonzero(first < 0))
-                for count, without in ((missing, True), (len(first) - missing, False)):
-                    if count:
-                        self._tally.add(name, [(rule.reason(missing=without), count)])
+                if len(first):
+                    self._tally.add(name, rule.count_reasons(first))
                 self._left = self._left[passed[self._left]]
             refused &= self.valid
             if refused.any():

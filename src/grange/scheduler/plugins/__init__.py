@@ -1,4 +1,4 @@
-"""The plugins, in the order in which they are asked: one module and one line a plugin."""
+"""The plugins, in the order in which they run: one module and one line a plugin."""
 
 from grange.scheduler.framework import Plugin
 from grange.scheduler.plugins import (
@@ -51,7 +51,7 @@ DEFAULT: tuple[Plugin, ...] = (
     defaultbinder.PLUGIN,
 )
 
-# Beside the default ones, plugins that a profile may enable.
+# Besides the default ones, plugins that a profile may enable.
 AVAILABLE: tuple[Plugin, ...] = (
     *DEFAULT,
     bestfit.PLUGIN,

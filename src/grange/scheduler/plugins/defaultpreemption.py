@@ -1,4 +1,4 @@
-"""DefaultPreemption: less important pods make room for a pod that no node has room for."""
+"""DefaultPreemption: evicts pods of lower priority for a pod without a feasible node."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ class _Preemption:
         self._settings = settings
 
     def make(self, handle: Handle) -> Callable[[CycleState, PodInfo], PostFilterResult]:
-        """An evaluator of its own for each scheduling loop."""
+        """One evaluator for each scheduling loop."""
         return Evaluator(handle, self._settings)
 
 

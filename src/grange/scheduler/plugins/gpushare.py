@@ -1,11 +1,10 @@
 """GpuShare: pods share GPUs; a share fits on one device, more are whole devices.
 
-What nodes offer and pods ask for is in ``placement.devices``; the total is the business of
-NodeResourcesFit. The filter looks at single devices. Of several that fit, the pod gets the one that
-has least left, and a plugin that ranks nodes by devices may choose otherwise (the last plugin of the
-profile that chooses decides). The choice is part of the assumption and is written to the pod's
-annotation together with its binding. The score prefers nodes where the device that the pod would
-get has least left after it.
+What nodes offer and pods request is in ``placement.devices``; NodeResourcesFit compares the totals,
+this filter single devices. Of several that fit, the pod gets the one with least left; another plugin
+of the profile may choose otherwise (the last one decides). The choice is part of the assumed pod and
+is written to its annotation together with the binding. The score prefers nodes where the device that
+the pod would get has least left after it.
 """
 
 from dataclasses import replace

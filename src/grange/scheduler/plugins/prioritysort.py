@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then whoever has waited longer."""
+"""PrioritySort: higher priority first, then the longer wait."""
 
 from grange.scheduler.framework import Plugin
 from grange.scheduler.nodeinfo import PodInfo

@@ -1,7 +1,7 @@
 """Random: any node that fits, each as likely as another; the baseline of comparisons.
 
 Score = a hash of the seed, the pod's UID and the node's name, so that a run can be repeated. Every pod
-is a class of its own, so this is the most expensive policy for the engine.
+is a class by itself, so this is the most expensive policy for the engine.
 """
 
 from dataclasses import replace

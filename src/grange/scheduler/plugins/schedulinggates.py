@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates waits until somebody removes them."""
+"""SchedulingGates: a pod with gates waits until they are removed."""
 
 from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
 from grange.scheduler.framework import SUCCESS, Code, Plugin, Status
@@ -7,7 +7,7 @@ from grange.scheduler.nodeinfo import PodInfo
 
 class _Gates:
     def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Any gate closes the way."""
+        """Not while there is any gate."""
         gates = [gate.get("name", "") for gate in pod.pod.spec.scheduling_gates]
         if not gates:
             return SUCCESS

@@ -16,7 +16,7 @@ from grange.scheduler.node_plugin import NodeFilter, NodeScore
 from grange.scheduler.nodeinfo import PodInfo
 
 _OURS = "grange.dev/"
-# Taints that report the node's state: tolerating them would help nobody.
+# Taints that report the node's state: tolerating them would not help.
 _STATES = {
     "node.kubernetes.io/not-ready": "Ready again",
     "node.kubernetes.io/unreachable": "reachable again",
@@ -84,7 +84,7 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
         if not others:
             return [Remedy.of_cluster(f"they are {' and '.join(states)}", 0.65)]
         if states:
-            return []  # two changes of different kinds; the obstacles say enough
+            return []  # two changes of different kinds; the obstacles suffice
         word = "taint" if len(others) == 1 else "taints"
         text = f"it tolerates {word} {' and '.join(_shown(item) for item in others)}"
         return [Remedy.of_pod(text, 0.5 + 0.1 * len(others), partial(_tolerating, items=others))]

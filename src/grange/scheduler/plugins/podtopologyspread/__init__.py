@@ -228,7 +228,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True, kw_only=True):
     default_constraints: tuple[DefaultConstraintArgs, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a list that would not count, or that says a thing twice."""
+        """Refuse a list without effect, and duplicates."""
         one_of("defaultingType", self.defaulting_type, ("System", "List"))
         if self.default_constraints and self.defaulting_type == "System":
             raise ValueError(refusal("defaultConstraints", "must be empty unless it is List"))
