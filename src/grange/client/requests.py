@@ -7,15 +7,17 @@ verb is three lines and both halves are tested without a server.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from grange.api import http
 from grange.api.http import Request, Response
+from grange.api.kinds.pod import Pod
 from grange.api.meta import Document, Resource
 from grange.api.scheme import AnyKind, KindInfo
 from grange.api.status import ApiError, BadRequest, InternalError, from_status
+from grange.client import pod_views
 
 R = TypeVar("R", bound=Resource)
 
@@ -92,10 +94,14 @@ class _RawList(msgspec.Struct):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
 
 
+class _Decoder(Protocol):
+    def decode(self, body: bytes | msgspec.Raw, /) -> Any: ...
+
+
 @cache
-def object_decoder(view: type[Any]) -> msgspec.json.Decoder[Any]:
+def object_decoder(view: type[Any]) -> _Decoder:
     """The decoder of a view, made once."""
-    return msgspec.json.Decoder(view)
+    return pod_views.PODS if view is Pod else msgspec.json.Decoder(view)
 
 
 @cache
@@ -338,6 +344,9 @@ def decode_list(kind: KindInfo[R], body: bytes) -> Listing[R]:
         InternalError: the body is not a list.
     """
     try:
+        if kind.view is Pod:
+            raw = _list_decoder(pod_views.RawPod).decode(body)
+            return _listing(pod_views.PODS.complete_all(raw.items or []), raw.metadata)
         decoded = _list_decoder(kind.view).decode(body)
     except msgspec.ValidationError:
         return _decode_list_leniently(kind, body)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta, Resource
 from grange.api.scheme import KindInfo
 from grange.api.status import (
@@ -19,7 +20,7 @@ from grange.api.status import (
     InternalError,
     from_status,
 )
-from grange.client import requests
+from grange.client import pod_views, requests
 from grange.client.errors import StreamBroken
 
 R = TypeVar("R", bound=Resource)
@@ -61,6 +62,14 @@ def _event_decoder(view: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(WatchEvent[view])  # type: ignore[valid-type]  # a type by value
 
 
+def _pod_events(lines: bytes) -> list[Any]:
+    complete = pod_views.PODS.complete
+    return [
+        WatchEvent(event.type, complete(event.object)) for event in _raw_pods.decode_lines(lines)
+    ]
+
+
+_raw_pods = _event_decoder(pod_views.RawPod)
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _resource = msgspec.json.Decoder(Resource)
 _code = msgspec.json.Decoder(_Code)
@@ -81,7 +90,7 @@ class Frames(Generic[R]):
     def __init__(self, kind: KindInfo[R], *, limit_bytes: int = MAX_LINE_BYTES) -> None:
         self.error: ApiError | None = None
         self._kind = kind
-        self._decode = _event_decoder(kind.view).decode_lines
+        self._decode = _pod_events if kind.view is Pod else _event_decoder(kind.view).decode_lines
         self._limit = limit_bytes
         self._pieces: list[bytes] = []
         self._held = 0
