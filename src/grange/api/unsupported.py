@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 from grange.api import codec, timestamps
 from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Field, Support
+from grange.base.bounded import BoundedDict
 
 CONDITION = "grange.dev/UnsupportedFields"
 """Type of the pod condition that lists them."""
@@ -147,7 +148,7 @@ class Reviewer:
 
     def __init__(self) -> None:
         self.looks = 0
-        self._known: dict[bytes, Review] = {}
+        self._known: BoundedDict[bytes, Review] = BoundedDict(_REMEMBERED)
 
     def review(self, spec: Document) -> Review:
         """The fields of a pod's spec, which has passed its schema, that have no effect."""
@@ -160,8 +161,6 @@ class Reviewer:
         message = f"no effect: {_listed([path for path, _ in found], _LISTED)}" if found else ""
         made = Review((*command_warnings(spec, "spec"), *warnings(found)), message)
         if len(body) <= _REMEMBERED_BYTES:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
             self._known[body] = made
         return made
 

@@ -31,6 +31,7 @@ from grange.api.validation.services import (
     needs_node_port,
 )
 from grange.apiserver import storage
+from grange.base.bounded import BoundedDict
 from grange.store.interface import Entry, Store
 
 DEFAULT_NETWORK = IPv4Network("127.0.128.0/17")
@@ -83,7 +84,7 @@ class ServiceAllocator:
         self._first = int(network.network_address) + 1
         self._count = network.num_addresses - 2
         self._holders: dict[Held, dict[str, None]] = {}  # keys of Services that may hold it
-        self._holdings: dict[str, _Holding] = {}
+        self._holdings: BoundedDict[str, _Holding] = BoundedDict(_REMEMBERED_MAX)
 
     async def load(
         self, skip: Callable[[str, int, Exception], object]
@@ -240,8 +241,6 @@ class ServiceAllocator:
     def _holding(self, entry: Entry) -> frozenset[Held]:
         known = self._holdings.get(entry.key)
         if known is None or known.revision != entry.revision:
-            if len(self._holdings) >= _REMEMBERED_MAX:
-                self._holdings.clear()
             spec = _decoder.decode(entry.value).spec
             held: list[Held] = [spec.cluster_ip] if spec.cluster_ip not in ("", HEADLESS) else []
             numbers = (spec.health_check_node_port, *(port.node_port for port in spec.ports))

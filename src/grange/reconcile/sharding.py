@@ -13,6 +13,7 @@ import msgspec
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Container, Pod, PodSpec, Scalar
+from grange.base.bounded import BoundedDict
 
 _PARTS_MAX = 2_000
 
@@ -28,8 +29,8 @@ class Sharing:
 
     def __init__(self) -> None:
         self.searches = 0
-        self._containers: dict[Hashable, tuple[Container, ...]] = {}
-        self._amounts: dict[Hashable, dict[str, Scalar]] = {}
+        self._containers: BoundedDict[Hashable, tuple[Container, ...]] = BoundedDict(_PARTS_MAX)
+        self._amounts: BoundedDict[Hashable, dict[str, Scalar]] = BoundedDict(_PARTS_MAX)
 
     def slim(self, obj: T, old: T | None = None) -> T:
         """An equal object that shares parts with earlier ones; what is no pod or node as it is.
@@ -101,7 +102,5 @@ def _kept(parts: dict[Hashable, T], key: Hashable, part: T) -> T:
     """The part that was first seen under the key."""
     known = parts.get(key)
     if known is None:
-        if len(parts) >= _PARTS_MAX:
-            parts.clear()
         known = parts[key] = part
     return known

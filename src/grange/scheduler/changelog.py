@@ -4,37 +4,44 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_KEPT = 8192
+_LIMIT = 8192
 
 
 class ChangeLog(Generic[T]):
-    """What changed, the newest last. It forgets its older half when it grows too long.
+    """What changed, the newest last. It drops its older half when it grows too long.
+
+    A reader remembers a position, and starts from scratch when it fell behind.
 
     Attributes:
         position: after the newest entry; what a reader remembers.
+        limit: the largest number of entries to keep.
     """
 
-    __slots__ = ("_entries", "position")
+    __slots__ = ("_entries", "limit", "position")
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = _LIMIT) -> None:
         self._entries: list[T] = []
         self.position = 0
+        self.limit = limit
 
     def note(self, item: T) -> None:
-        """This changed."""
+        """Add an entry."""
         self._entries.append(item)
         self.position += 1
-        if len(self._entries) > _KEPT:
-            del self._entries[: _KEPT // 2]
+        if len(self._entries) > self.limit:
+            self._trim()
 
     def since(self, position: int) -> list[T] | None:
-        """What changed after a position; None when that is forgotten."""
+        """The entries after a position; None when they are dropped."""
         count = self.position - position
         if not count:
             return []
         return self._entries[-count:] if 0 < count <= len(self._entries) else None
 
     def forget(self) -> None:
-        """Anything may have changed: every reader starts anew."""
+        """Anything may have changed: every reader starts from scratch."""
         self._entries.clear()
         self.position += 1
+
+    def _trim(self) -> None:
+        del self._entries[: len(self._entries) - self.limit // 2]

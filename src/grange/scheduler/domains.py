@@ -71,9 +71,9 @@ class Domains:
         counter = self._counter
         if self._nodes != self._index.nodes:
             self._build()
-        elif count := counter.position - self._position:
-            changes = counter.log[-count:]
-            if len(changes) < count:
+        elif counter.position != self._position:
+            changes = counter.since(self._position)
+            if changes is None:
                 self._build()
                 return
             self._position = counter.position
@@ -106,21 +106,8 @@ class Domains:
 
     def changes(self) -> list[int] | None:
         """Take in what changed, and tell the domains whose sum did; None for all."""
+        self.update()
         changed = self._changed
-        counter = self._counter
-        count = counter.position - self._position
-        if count == 1 and not changed and changed is not None and self._nodes == self._index.nodes:
-            # By far the most frequent case: one pod more or less.
-            self._position = counter.position
-            row, amount = counter.log[-1]
-            domain = self._domain[row]
-            if domain < 0:
-                return changed
-            self._add(domain, amount)
-            return [domain]
-        if count or self._nodes != self._index.nodes:
-            self.update()
-            changed = self._changed
         if changed is None or changed:
             self._changed = []
         return changed

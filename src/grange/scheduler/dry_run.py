@@ -4,12 +4,17 @@ A trial works on a copy of the node's entry. The snapshot's own entries and colu
 touched, so that nobody who keeps results by row has to look at a row again because of a trial. Only
 the counts of pods (``podindex``) are changed and changed back, and only when some rule about other
 nodes concerns the pod: they are what such rules look at.
+
+Most pods ask a node for amounts only. Then a pod more or less is a step from one load to another, and
+as equal loads are one object, each load is judged once (``LoadDryRun``), without copies of nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Self
 
+from grange.base.bounded import BoundedDict
+from grange.placement.loads import Load
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.framework import (
     SUCCESS,
@@ -20,8 +25,10 @@ from grange.scheduler.framework import (
     Scope,
     Status,
 )
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged
 from grange.scheduler.snapshot import NodeInfoSnapshot
+
+_KEPT = 10_000  # loads
 
 
 class DryRun:
@@ -166,4 +173,68 @@ class WhatIf:
                     hopeless = domain < 0 or not rule.resolvable
                     code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
                     return Status(code, (rule.reason(missing=domain < 0),), name)
+        return SUCCESS
+
+
+class LoadDryRun:
+    """What loads say to pods of one signature.
+
+    Args:
+        trial: of any pod of the signature; ``suits`` it.
+
+    Attributes:
+        asked: how many loads the filters were asked about (a work counter).
+    """
+
+    __slots__ = ("_filters", "_known", "_pod", "_refusals", "_state", "_stub", "asked")
+
+    def __init__(self, trial: DryRun) -> None:
+        self._pod = trial.pod
+        self._state = trial.state
+        self._filters = trial.by_usage
+        self._known: BoundedDict[Load, Status] = BoundedDict(_KEPT)
+        self._refusals: BoundedDict[Status, Status] = BoundedDict(
+            _KEPT
+        )  # equal ones are one object
+        self._stub = NodeInfo("")
+        self.asked = 0
+
+    @staticmethod
+    def suits(trial: DryRun) -> bool:
+        """Whether node objects and loads decide alone, and node objects first."""
+        scopes = [item.scope for _, item in trial.filters]
+        first = len(scopes) - len(trial.by_usage)
+        return (
+            not trial.rules
+            and all(scope is Scope.NODE for scope in scopes[:first])
+            and all(scope is Scope.LOAD for scope in scopes[first:])
+        )
+
+    def status(self, load: Load) -> Status:
+        """What the pod is told by a load, on a node whose object lets it pass."""
+        found = self._known.get(load)
+        if found is None:
+            found = self._known[load] = self._ask(load)
+        return found
+
+    def beside(self, load: Load, nominated: Iterable[PodInfo]) -> Status:
+        """The same where it has to pass with these pods added, too."""
+        more = load
+        for info in nominated:
+            more = charged(more, info)
+        found = self.status(more)
+        return self.status(load) if found is SUCCESS and more is not load else found
+
+    def _ask(self, load: Load) -> Status:
+        self.asked += 1
+        stub = self._stub
+        stub.load = load
+        for name, plugin in self._filters:
+            status = plugin.filter(self._state, self._pod, stub)
+            if status is not SUCCESS and not status.ok:
+                refusal = Status(status.code, status.reasons, name)
+                known = self._refusals.get(refusal)
+                if known is None:
+                    known = self._refusals[refusal] = refusal
+                return known
         return SUCCESS

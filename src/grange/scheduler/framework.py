@@ -16,6 +16,7 @@ import msgspec
 
 from grange.api.pod_requests import Resources
 from grange.api.status import ApiError
+from grange.base.bounded import BoundedDict
 from grange.client.client import Client
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.placement.spread import DefaultConstraint
@@ -485,7 +486,7 @@ class Profile:
         self.queue_sort = sorts[0]
         self.bind = binds[0]
         self._fragments = [item.signature for item in plugins if item.signature]
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: BoundedDict[Hashable, int] = BoundedDict(_REGISTER_MAX)
         self._next_numbers = numbers or count()
         for item in plugins:
             if (item.filter or item.score or item.topology) and item.signature is None:
@@ -513,8 +514,6 @@ class Profile:
             fragments = tuple(fragment(pod) for fragment in self._fragments)
             number = self._numbers.get(fragments)
             if number is None:
-                if len(self._numbers) >= _REGISTER_MAX:
-                    self._numbers.clear()
                 number = self._numbers[fragments] = next(self._next_numbers)
             pod.signature = number
         return pod.signature

@@ -1,6 +1,7 @@
 """Pods that selectors cannot tell apart: equal namespace, equal labels."""
 
 from grange.api.meta import ObjectMeta
+from grange.base.bounded import BoundedDict
 
 _REGISTER_MAX = 50_000
 
@@ -23,7 +24,7 @@ class LabelSet:
         self.labels = labels
 
 
-_register: dict[tuple[object, ...], LabelSet] = {}
+_register: BoundedDict[tuple[object, ...], LabelSet] = BoundedDict(_REGISTER_MAX)
 
 
 def of(meta: ObjectMeta) -> LabelSet:
@@ -31,7 +32,5 @@ def of(meta: ObjectMeta) -> LabelSet:
     key: tuple[object, ...] = (meta.namespace, *meta.labels.items())
     found = _register.get(key)
     if found is None:
-        if len(_register) >= _REGISTER_MAX:
-            _register.clear()
         found = _register[key] = LabelSet(meta.namespace, dict(meta.labels))
     return found

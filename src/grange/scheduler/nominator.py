@@ -9,6 +9,7 @@ taken in when it changes, and for pods that we know nothing else about.
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from grange.base.bounded import BoundedDict
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.nodeinfo import PodInfo
 
@@ -65,7 +66,7 @@ class Nominator:
         self._pods: dict[str, PodInfo] = {}
         self._on: dict[str, dict[str, None]] = {}  # UIDs by node
         # By priority, the pods of that priority or above by node; for priorities that were asked.
-        self._levels: dict[int, dict[str, _Pods]] = {}
+        self._levels: BoundedDict[int, dict[str, _Pods]] = BoundedDict(_LEVELS_MAX)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -158,8 +159,6 @@ class Nominator:
     def _level(self, priority: int) -> dict[str, _Pods]:
         found = self._levels.get(priority)
         if found is None:
-            if len(self._levels) >= _LEVELS_MAX:
-                self._levels.clear()
             found = self._levels[priority] = {}
             for uid, node_name in self._nodes.items():
                 info = self._pods[uid]

@@ -11,6 +11,7 @@ import msgspec
 
 from grange.api.kinds.pod import Pod
 from grange.api.meta import controller_of
+from grange.base.bounded import BoundedDict
 from grange.scheduler.nodeinfo import PodInfo
 
 _MOST = 1024  # of some kilobytes each; a cluster with more templates computes some of them again
@@ -32,7 +33,7 @@ class PodInfoCache:
     def __init__(self, compute: Callable[[Pod], PodInfo]) -> None:
         self.computed = 0
         self._compute = compute
-        self._known: dict[bytes, PodInfo] = {}
+        self._known: BoundedDict[bytes, PodInfo] = BoundedDict(_MOST)
 
     def info(self, pod: Pod) -> PodInfo:
         """What ``compute`` gives for the pod; what it raises is raised for every pod alike."""
@@ -44,8 +45,6 @@ class PodInfoCache:
             return msgspec.structs.replace(alike, pod=pod, uid=meta.uid)
         self.computed += 1
         info = self._compute(pod)
-        if len(self._known) >= _MOST:
-            self._known.clear()
         self._known[key] = info
         return info
 

@@ -3,7 +3,7 @@
 Two questions come up: how many pods on a node does a *query* choose (spread constraints, the terms of
 the pod being placed), and how many pods on a node hold a *term* (the terms of pods that are already
 placed, which may concern the pod being placed). Each gets a ``Counter``: a number by row and a log
-of changes that readers follow at their own pace, as with ``snapshot.Changes``.
+of its changes.
 
 The snapshot reports every change of a node's pods as the tuple before and the tuple after. The
 counters are a function of those tuples alone, so they cannot drift: whatever order events come in,
@@ -21,12 +21,13 @@ import msgspec
 import numpy as np
 
 from grange.api.selectors import IN
+from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.podaffinity import Namespaces, PodSelector, Term, Terms
+from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 
-_LOG_MAX = 8192
 _QUERIES_MAX = 2_000  # of 8 bytes a row each
 _TERMS_MAX = 10_000
 _MATCHES_MAX = 20_000
@@ -52,35 +53,33 @@ class Query(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return all(item.matches(meta.namespace, meta.labels, known) for item in self.selectors)
 
 
-class Counter:
-    """A number by row, and its changes; the numbers are written when somebody reads them.
+class Counter(ChangeLog[tuple[int, int]]):
+    """A number by row, and a log of its changes: row and amount.
 
-    Attributes:
-        log: the latest changes, as row and amount.
-        position: after the newest change.
+    The numbers are written when they are read, or when the log is trimmed.
     """
 
-    __slots__ = ("_by_row", "_written", "log", "position")
+    __slots__ = ("_by_row", "_written")
 
     def __init__(self, capacity: int) -> None:
+        super().__init__()
         self._by_row: Integers = np.zeros(capacity, np.int64)
         self._written = 0
-        self.log: list[tuple[int, int]] = []
-        self.position = 0
 
-    def add(self, row: int, amount: int) -> None:
-        """Change a row's number."""
-        log = self.log
-        log.append((row, amount))
-        self.position += 1
-        if len(log) > _LOG_MAX:
-            self._write()
-            del log[: _LOG_MAX // 2]
+    def rows(self, size: int) -> Integers:
+        """The numbers of the first ``size`` rows."""
+        self._write()
+        self._reach(size)
+        return self._by_row[:size]
+
+    def _trim(self) -> None:
+        self._write()
+        super()._trim()
 
     def _write(self) -> None:
-        count, self._written = self.position - self._written, self.position
-        if count:
-            rows, amounts = zip(*self.log[-count:], strict=True)
+        changes, self._written = self.since(self._written), self.position
+        if changes:
+            rows, amounts = zip(*changes, strict=True)
             self._reach(max(rows) + 1)
             np.add.at(self._by_row, [*rows], amounts)
 
@@ -89,12 +88,6 @@ class Counter:
         if have < size:
             extra = np.zeros(max(size, 2 * have) - have, np.int64)
             self._by_row = np.concatenate([self._by_row, extra])
-
-    def rows(self, size: int) -> Integers:
-        """The numbers of the first ``size`` rows."""
-        self._write()
-        self._reach(size)
-        return self._by_row[:size]
 
 
 class PodIndex:
@@ -130,9 +123,11 @@ class PodIndex:
         self._terms: list[Term] = []
         self._holders: list[Counter] = []
         # By kin: which terms are about it, of how many; which queries choose it while it stays.
-        self._matches: dict[LabelSet, tuple[int, tuple[int, ...]]] = {}
-        self._chosen_by: dict[LabelSet, list[Counter]] = {}
-        self._held: dict[Terms, list[Counter]] = {}
+        self._matches: BoundedDict[LabelSet, tuple[int, tuple[int, ...]]] = BoundedDict(
+            _MATCHES_MAX
+        )
+        self._chosen_by: BoundedDict[LabelSet, list[Counter]] = BoundedDict(_MATCHES_MAX)
+        self._held: BoundedDict[Terms, list[Counter]] = BoundedDict(_MATCHES_MAX)
 
     # --- asking ------------------------------------------------------------------------------
 
@@ -159,7 +154,7 @@ class PodIndex:
                     if label is None or info.pod.metadata.labels.get(label[0]) == label[1]:
                         chosen += self._chosen(query, info, alike)
                 if chosen:
-                    found.add(self._table.rows[name], chosen)
+                    found.note((self._table.rows[name], chosen))
         return found
 
     def concerning(self, info: PodInfo) -> tuple[int, ...]:
@@ -178,8 +173,6 @@ class PodIndex:
                 for number in range(seen, known)
                 if self._terms[number].selector.matches(kin.namespace, kin.labels, self.namespaces)
             )
-            if len(self._matches) >= _MATCHES_MAX:
-                self._matches.clear()
             self._matches[kin] = (known, found)
         return found
 
@@ -242,23 +235,19 @@ class PodIndex:
                 kin = info.kin or info.kinship()
                 known = self._chosen_by.get(kin)
                 if known is None:
-                    if len(self._chosen_by) >= _MATCHES_MAX:
-                        self._chosen_by.clear()
                     known = self._chosen_by[kin] = self._choosing(info)
                 chosen = known
             for counter in chosen:
-                counter.add(row, amount)
+                counter.note((row, amount))
         if info.has_affinity:
             terms = info.terms
             for counter in self._held.get(terms) or self._holding(terms):
-                counter.add(row, amount)
+                counter.note((row, amount))
 
     # --- inside ------------------------------------------------------------------------------
 
     def _holding(self, terms: Terms) -> list[Counter]:
         """The counters of a pod's own terms, one for each."""
-        if len(self._held) >= _MATCHES_MAX:
-            self._held.clear()
         held = self._held[terms] = [self._holder(term) for term in terms.all]
         return held
 

@@ -12,13 +12,14 @@ that is otherwise up to date, and the next update finds nothing left to do.
 things out; they leave the generations as they are, and the next update takes leftovers back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from grange.api.kinds.node import Node
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.podaffinity import Namespaces
+from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nodetree import NodeTree
@@ -31,57 +32,8 @@ TIE_MAX = (1 << TIE_BITS) - 1
 LOG_MIN = 4096
 
 
-class Changes:
-    """Which rows changed, as a log that readers follow at their own pace.
-
-    A reader remembers a position. The log forgets its older half when it grows past a few times
-    the number of rows; a reader that fell behind then starts from scratch.
-
-    Attributes:
-        entries: twice the row, and one more if its node object changed; newest last.
-        position: after the newest entry.
-        limit: keep at most so many entries.
-    """
-
-    def __init__(self) -> None:
-        self.entries: list[int] = []
-        self.position = 0
-        self.limit = LOG_MIN
-
-    def note(self, row: int, *, node: bool = False) -> None:
-        """A row changed: what its pods use, or its node object too."""
-        self.entries.append(row * 2 + node)
-        self.position += 1
-        if len(self.entries) > self.limit:
-            self._trim()
-
-    def tail(self, position: int) -> list[int] | None:
-        """The entries after a position: twice the row, and one more if its node object changed.
-
-        Returns:
-            Oldest first; None when the position is too long ago.
-        """
-        count = self.position - position
-        if count > len(self.entries):
-            return None
-        return self.entries[-count:] if count else []
-
-    def since(self, position: int) -> dict[int, bool] | None:
-        """The rows that changed after a position and whether their node object did.
-
-        Returns:
-            Rows in order of their first change; None when the position is too long ago.
-        """
-        entries = self.tail(position)
-        return None if entries is None else merged(entries)
-
-    def _trim(self) -> None:
-        gone = len(self.entries) - self.limit // 2
-        del self.entries[:gone]
-
-
-def merged(entries: list[int]) -> dict[int, bool]:
-    """Log entries by row: whether its node object changed."""
+def merged(entries: Iterable[int]) -> dict[int, bool]:
+    """Entries of ``changes`` by row, in order: whether its node object changed."""
     found: dict[int, bool] = {}
     for entry in entries:
         row = entry >> 1
@@ -99,9 +51,8 @@ class NodeInfoSnapshot:
         generation: of the newest entry that it has seen.
         table: the same entries as columns.
         by_row: the same entries by row of the table; one without pods or node in an unused row.
-        changes: rows of the table that changed, in order.
-        versions: rows whose pods changed without changing what they need, once somebody asked
-            (``follow_versions``).
+        changes: rows of the table that changed: twice the row, and one more if its node object did.
+        versions: rows with another version of a pod, whatever changed of it.
         layout: grows whenever rows or order change; results by row are void then.
         ties: by row, larger for nodes earlier in the list; unique.
         tie: the same, for single elements.
@@ -119,8 +70,8 @@ class NodeInfoSnapshot:
         self.generation = 0
         self.table = NodeTable()
         self.by_row: list[NodeInfo] = []
-        self.changes = Changes()
-        self.versions: Changes | None = None
+        self.changes: ChangeLog[int] = ChangeLog(LOG_MIN)
+        self.versions: ChangeLog[int] = ChangeLog(LOG_MIN)
         self.layout = 0
         self.ties: Integers = np.zeros(0, np.int64)
         self.tie = self.ties.data
@@ -212,7 +163,7 @@ class NodeInfoSnapshot:
         row = self.table.rows[name]
         load = entry.load
         if mine.load is not load and self.table.put_usage(row, load.usage):
-            self.changes.note(row)
+            self.changes.note(row * 2)
         self.generation = entry.generation
         if info.has_affinity:
             self._affinity_flipped = True
@@ -247,11 +198,10 @@ class NodeInfoSnapshot:
         row = self.table.rows[entry.name]
         self.generation = entry.generation
         if self.table.put_usage(row, entry.load.usage):
-            self.changes.note(row)
+            self.changes.note(row * 2)
         if neighbourly or self.index.counting:
             self.index.change(row, (old,), (new,))
-        if self.versions is not None:
-            self.versions.note(row)
+        self.versions.note(row)
 
     def put(self, entry: NodeInfo) -> None:
         """Copy one entry that changed; it has a node object."""
@@ -282,14 +232,7 @@ class NodeInfoSnapshot:
             row = self.table.rows[mine.name]
             if near or self.index.counting:
                 self.index.change(row, pods, mine.pods)
-            if self.versions is not None:
-                self.versions.note(row)
-
-    def follow_versions(self) -> Changes:
-        """The log of rows whose pods were exchanged; kept from the first call on."""
-        if self.versions is None:
-            self.versions = Changes()
-        return self.versions
+            self.versions.note(row)
 
     def keep(self, live: Callable[[str], bool]) -> None:
         """Drop the entries whose node is gone."""
@@ -314,7 +257,7 @@ class NodeInfoSnapshot:
             self.used_claims = frozenset(
                 claim for info in self.node_info_list for claim in info.claims
             )
-        self.changes.limit = max(LOG_MIN, 4 * self.table.size)
+        self.changes.limit = self.versions.limit = max(LOG_MIN, 4 * self.table.size)
         if not len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes:
             counts = (len(self.node_info_list), len(self.node_info_map), tree.num_nodes)
             self._reset()
@@ -367,12 +310,12 @@ class NodeInfoSnapshot:
         if node is not None and node is not before and (before is None or _matters(before, node)):
             row = self.table.put_node(node, mine.allocatable)
             self.table.put_usage(row, mine.usage)
-            self.changes.note(row, node=True)
+            self.changes.note(row * 2 + 1)
             self.index.node_changed()
             return
         row = self.table.rows[mine.name]
         if self.table.put_usage(row, mine.usage):
-            self.changes.note(row)
+            self.changes.note(row * 2)
 
     # --- trials ------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ pure, so what was faultless once is faultless whenever it comes again.
 """
 
 from grange.api import codec
+from grange.base.bounded import BoundedDict
 
 _PARTS_MAX = 256
 _PART_MAX_BYTES = 8_192  # with the number of parts: at most 2 MiB
@@ -19,7 +20,7 @@ class Faultless:
 
     def __init__(self) -> None:
         self.looks = 0
-        self._known: dict[bytes, None] = {}
+        self._known: BoundedDict[bytes, None] = BoundedDict(_PARTS_MAX)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -40,6 +41,4 @@ class Faultless:
         """Remember a part, by the bytes that ``unknown`` gave, as one without fault."""
         if len(body) > _PART_MAX_BYTES:
             return
-        if len(self._known) >= _PARTS_MAX:
-            self._known.clear()
         self._known[body] = None

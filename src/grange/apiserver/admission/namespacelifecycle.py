@@ -10,6 +10,7 @@ from grange.api.scheme import AnyKind
 from grange.api.status import Cause, Forbidden, InternalError, NotFound
 from grange.apiserver.admission import Attempt
 from grange.apiserver.deletion import is_namespace
+from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
 
 BUILT_IN = ("default", "kube-system", "kube-node-lease")
@@ -36,7 +37,9 @@ class NamespaceLifecycle:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._going: dict[str, tuple[int, bool]] = {}  # name → revision and whether it is going
+        self._going: BoundedDict[str, tuple[int, bool]] = BoundedDict(
+            _REMEMBERED_MAX
+        )  # name → revision and whether it is going
 
     def admit(self, attempt: Attempt) -> None:
         """Let the write pass.
@@ -62,8 +65,6 @@ class NamespaceLifecycle:
             raise NotFound(f'namespaces "{namespace}" not found', kind="namespaces", name=namespace)
         known = self._going.get(namespace)
         if known is None or known[0] != entry.revision:
-            if len(self._going) >= _REMEMBERED_MAX:
-                self._going.clear()
             try:
                 going = _decoder.decode(entry.value).metadata.deletion_timestamp is not None
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:

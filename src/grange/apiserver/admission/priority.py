@@ -16,6 +16,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Forbidden
 from grange.apiserver.admission import Attempt
+from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
 
 _GROUP = "scheduling.k8s.io"
@@ -52,7 +53,9 @@ class Priority:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: dict[str, tuple[int, PriorityClass]] = {}  # name → revision and class
+        self._read: BoundedDict[str, tuple[int, PriorityClass]] = BoundedDict(
+            _REMEMBERED_MAX
+        )  # name → revision and class
         self._defaults: dict[str, None] = {}  # names that were the default once
 
     async def load(self, skip: Callable[[str, int, Exception], object]) -> None:
@@ -177,8 +180,6 @@ class Priority:
             return None
         known = self._read.get(name)
         if known is None or known[0] != entry.revision:
-            if len(self._read) >= _REMEMBERED_MAX:
-                self._read.clear()
             try:
                 decoded = _decoder.decode(entry.value)
             except msgspec.MsgspecError:

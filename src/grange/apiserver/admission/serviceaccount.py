@@ -16,6 +16,7 @@ from grange.api.pod_fields import TOKEN_MOUNT
 from grange.api.status import Forbidden
 from grange.apiserver.account_tokens import MOUNTED_S
 from grange.apiserver.admission import Attempt
+from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
 
 VOLUME_PREFIX = "kube-api-access-"
@@ -62,7 +63,9 @@ class ServiceAccounts:
     def __init__(self, store: Store, *, has_ca: bool) -> None:
         self._store = store
         self._has_ca = has_ca
-        self._read: dict[str, tuple[int, _PodDefaults]] = {}  # key → revision and the account's
+        self._read: BoundedDict[str, tuple[int, _PodDefaults]] = BoundedDict(
+            _REMEMBERED_MAX
+        )  # key → revision and the account's
 
     def admit(self, attempt: Attempt) -> _PodDefaults | None:
         """Find a new pod's account.
@@ -98,8 +101,6 @@ class ServiceAccounts:
             return _PodDefaults(_NO_ACCOUNT, self._has_ca) if name == DEFAULT else None
         known = self._read.get(key)
         if known is None or known[0] != entry.revision:
-            if len(self._read) >= _REMEMBERED_MAX:
-                self._read.clear()
             found = _PodDefaults(_read(entry.value), self._has_ca)
             known = self._read[key] = (entry.revision, found)
         return known[1]

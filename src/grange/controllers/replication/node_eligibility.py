@@ -18,6 +18,7 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import drained_nodes
+from grange.base.bounded import BoundedDict
 from grange.base.errors import GrangeError
 from grange.controllers.shared import pod_identity
 from grange.placement import nodeaffinity, taints
@@ -159,7 +160,7 @@ class NodeSelectorScheduler:
 
     def __init__(self, nodes_: Callable[[], Iterable[Node]]) -> None:
         self._nodes = nodes_
-        self._answers: dict[bytes, tuple[str, ...]] = {}
+        self._answers: BoundedDict[bytes, tuple[str, ...]] = BoundedDict(_REMEMBERED)
 
     def nodes_changed(self) -> None:
         """Forget the answers; call when the placement facts of any node changed."""
@@ -183,8 +184,6 @@ class NodeSelectorScheduler:
         if answer is None:
             demand = Demand.of(controller)
             answer = tuple(sorted(n.metadata.name for n in self._nodes() if demand.accepts(n)))
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.clear()
             self._answers[question] = answer
         return answer
 

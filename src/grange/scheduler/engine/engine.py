@@ -24,6 +24,7 @@ the decision of a class that no rule about other nodes concerns.
 
 from collections import OrderedDict
 
+from grange.base.bounded import BoundedDict
 from grange.scheduler.diagnosis import Diagnosis, pre_filter
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.engine import reference
@@ -91,8 +92,8 @@ class Engine:
             self._rotation = rotation or Rotation()
             self._sampler = Sampler(profile, snapshot, self._rotation)
         self._classes: OrderedDict[_Key, EquivalenceClass] = OrderedDict()
-        self._keys: dict[tuple[int, LabelSet], _Key] = {}
-        self._concerned: dict[tuple[int, _Concerns], _Concerned] = {}
+        self._keys: BoundedDict[tuple[int, LabelSet], _Key] = BoundedDict(_KEYS_MAX)
+        self._concerned: BoundedDict[tuple[int, _Concerns], _Concerned] = BoundedDict(_KEYS_MAX)
         self._known = 0
         self._latest: EquivalenceClass | None = None
         self._unconcerned: _Concerns = tuple([()] * len(profile.topology))
@@ -185,16 +186,12 @@ class Engine:
         if key is None:
             concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.topology])
             key = self._together(number, concerns) if any(concerns) else number
-            if len(self._keys) >= _KEYS_MAX:
-                self._keys.clear()
             self._keys[of] = key
         return key
 
     def _together(self, number: int, concerns: _Concerns) -> _Concerned:
         found = self._concerned.get((number, concerns))
         if found is None:
-            if len(self._concerned) >= _KEYS_MAX:
-                self._concerned.clear()
             found = self._concerned[number, concerns] = _Concerned(concerns)
         return found
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grange.base.bounded import BoundedDict
 from grange.placement import kernels
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
@@ -84,16 +85,6 @@ class _Normalised:
         return self.weight * (100 - scaled if self.reverse else scaled)
 
 
-class _Views:
-    """Arrays of which one element at a time is read and written; quicker than by the arrays."""
-
-    __slots__ = ("allowed", "keys")
-
-    def __init__(self, allowed: Mask, keys: Integers) -> None:
-        self.allowed = allowed.data
-        self.keys = keys.data
-
-
 class EquivalenceClass:
     """What every row is worth to pods of one signature.
 
@@ -127,22 +118,18 @@ class EquivalenceClass:
         self._of_load = all(item.scope is Scope.LOAD for item in self._by_usage) and all(
             item.scope is Scope.LOAD for item, _ in self._plain
         )
-        self._judged: dict[Load, int] = {}
+        self._judged: BoundedDict[Load, int] = BoundedDict(_LOADS_MAX)
         self._nodes = -1
         self._layout = -1
         self._position = -1
         self._allowed: Mask = np.zeros(0, np.bool_)
         self._feasible: Mask = np.zeros(0, np.bool_)
         self._worth: Integers = np.zeros(0, np.int64)
-        self._behind = False  # these two are, and keys tell (``_settle``)
         self._extra: Integers | None = None  # what the fixed scores add
         self._normalised: list[_Normalised] = []
         self._flat = True
-        self._constant = 0  # what the normalised scores add when they are flat
         self._keys: Integers = np.zeros(0, np.int64)
-        self._views = _Views(self._allowed, self._keys)
         self._leaders: LazyHeap = LazyHeap(self._keys, self._keys.data)
-        self._alone = True  # one set of leaders for all rows
         self._barred: Integers | None = None  # rows where this is not 0 are not feasible
         self.each = False
         self.diagnosis: Diagnosis | None = None
@@ -158,13 +145,12 @@ class EquivalenceClass:
         return self._open_now(snapshot)
 
     def _open_now(self, snapshot: NodeInfoSnapshot) -> Mask:
-        self._settle()
         return self._feasible[snapshot.table.all].copy()
 
     def allows(self, snapshot: NodeInfoSnapshot, row: int) -> bool:
         """Whether the row's node object lets the pod in."""
         self._catch_up(snapshot)
-        return bool(self._views.allowed[row])
+        return bool(self._allowed[row])
 
     @property
     def flat(self) -> bool:
@@ -173,7 +159,6 @@ class EquivalenceClass:
 
     def totals(self, snapshot: NodeInfoSnapshot, feasible: Mask) -> Integers:
         """The score of every row if just these were feasible; anything for the others."""
-        self._settle()
         rows = snapshot.table.all
         total = self._worth[rows].copy()
         for score in self._normalised:
@@ -223,17 +208,9 @@ class EquivalenceClass:
             self._of_nodes and self._nodes != snapshot.index.nodes
         ):
             self._build(snapshot)
-        elif (count := changes.position - self._position) or also:
-            entries = changes.entries[-count:] if count else []
-            if count == 1 and not also and self._flat:
-                self._patch_flat(snapshot, entries)
-            elif len(entries) < count or count + len(also) > _FEW_LOADS or not self._flat:
-                self._patch(snapshot, changes.since(self._position), also)
-            else:
-                for row in also:
-                    if row * 2 not in entries:
-                        entries.append(row * 2)
-                self._patch_flat(snapshot, entries)
+        elif changes.position != self._position or also:
+            entries = changes.since(self._position)
+            self._patch(snapshot, None if entries is None else merged(entries), also)
         self._position = changes.position
 
     def _patch(
@@ -242,7 +219,6 @@ class EquivalenceClass:
         if rows is None:
             self._build(snapshot)
             return
-        self._settle()
         for row in also:
             rows.setdefault(row, False)
         if len(rows) > _MANY_ROWS * snapshot.table.size + _FEW_ROWS:
@@ -275,10 +251,7 @@ class EquivalenceClass:
             for plugin, weight in self._scaled
         ]
         self._flat = all(score.flat for score in self._normalised)
-        self._constant = sum(score.one(0) for score in self._normalised) if self._flat else 0
         self._keys = np.full(table.size, -1, np.int64)
-        self._views = _Views(self._allowed, self._keys)
-        self._behind = False
         self._find_maxima()
         self._rekey(snapshot)
 
@@ -331,41 +304,6 @@ class EquivalenceClass:
 
     # --- what changed ------------------------------------------------------------------------
 
-    def _patch_flat(self, snapshot: NodeInfoSnapshot, entries: list[int]) -> None:
-        """Rows whose usage changed, where no maximum enters a key."""
-        keys, allowed, judged = self._views.keys, self._views.allowed, self._judged
-        by_row, ties, barred, extra = snapshot.by_row, snapshot.tie, self._barred, self._extra
-        leaders = self._leaders if self._alone else None
-        self._statistics.patched += len(entries)
-        self.diagnosis = None
-        self._behind = True
-        for entry in entries:
-            if entry & 1:
-                self._patch(snapshot, merged(entries), ())
-                return
-            row = entry >> 1
-            before, load = keys[row], by_row[row].load
-            worth = judged.get(load)
-            if worth is None:
-                worth = self._judge(by_row[row])
-            if worth < 0 or not allowed[row] or (barred is not None and barred[row]):
-                keys[row] = key = -1
-            else:
-                if extra is not None:
-                    worth += int(extra[row])
-                keys[row] = key = ((worth + self._constant) << TIE_BITS) + ties[row]
-            if leaders is None:
-                self._moved(row, before, key)
-            else:
-                leaders.change(before, key)
-
-    def _settle(self) -> None:
-        """Read off the keys what is feasible and what it is worth, where they alone were kept."""
-        if self._behind:
-            self._behind = False
-            self._feasible = self._keys >= 0
-            self._worth = (self._keys >> TIE_BITS) - self._constant
-
     def _judge(self, info: NodeInfo) -> int:
         """What the node's load is worth; -1 where the pod does not fit."""
         judged, pod, state = self._judged, self.pod, self._state
@@ -378,8 +316,6 @@ class EquivalenceClass:
         if _passes(self._by_usage, state, pod, info):
             worth = sum(weight * plugin.score(state, pod, info) for plugin, weight in self._plain)
         if self._of_load:
-            if len(judged) >= _LOADS_MAX:
-                judged.clear()
             judged[info.load] = worth
         return worth
 
@@ -396,7 +332,7 @@ class EquivalenceClass:
             self._find_maxima()
             self._rekey(snapshot)
             return
-        keys = self._views.keys
+        keys = self._keys
         for row in rows:
             key = -1
             if self._feasible[row]:
@@ -404,7 +340,7 @@ class EquivalenceClass:
                 for score in self._normalised:
                     total += score.one(row)
                 key = (total << TIE_BITS) + snapshot.tie[row]
-            before, keys[row] = keys[row], key
+            before, keys[row] = int(keys[row]), key
             self._moved(row, before, key)
 
     def _patch_row(self, row: int, info: NodeInfo, *, node_changed: bool) -> bool:

@@ -17,11 +17,10 @@ import numpy as np
 
 from grange.placement.columns import Mask
 from grange.scheduler.diagnosis import Diagnosis
-from grange.scheduler.dry_run import DryRun
+from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.nominator_cache import NominatorCache
 from grange.scheduler.framework import CycleState, Profile, Status
-from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot

@@ -11,10 +11,9 @@ import numpy as np
 
 from grange.placement.columns import Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
-from grange.scheduler.dry_run import DryRun
+from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.engine.equivalence_class import EngineStatistics
 from grange.scheduler.framework import SUCCESS, Filter, Scope, Status
-from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -76,7 +75,7 @@ class NominatorCache:
             A row whose answer is for this pod alone, to be given back with ``release``.
         """
         snapshot, moves = self._snapshot, nominated.moves
-        entries = snapshot.changes.tail(self._position)
+        entries = snapshot.changes.since(self._position)
         moved = None if moves is None else moves.since(self._moves)
         if self._layout != snapshot.layout or entries is None or moved is None:
             self._layout = snapshot.layout

@@ -202,7 +202,6 @@ class TopologyClass(EquivalenceClass):
 
     def _lead(self, snapshot: NodeInfoSnapshot) -> None:
         cells = self._cells
-        self._alone = cells is None
         if cells is None:
             super()._lead(snapshot)
             return

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels
+from grange.base.bounded import BoundedDict
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.label_set import LabelSet
 from grange.scheduler.nodeinfo import PodInfo
@@ -51,7 +52,7 @@ class Budgets:
         self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
         self._by_namespace: dict[str, dict[str, Budget]] = {}
         # The names of those that cover pods of a label set, as long as no selector changes.
-        self._by_label_set: dict[LabelSet, tuple[str, ...]] = {}
+        self._by_label_set: BoundedDict[LabelSet, tuple[str, ...]] = BoundedDict(_LABEL_SETS_MAX)
         for budget in budgets:
             self.put(budget)
 
@@ -107,8 +108,6 @@ class Budgets:
         kin = info.kin or info.kinship()
         found = self._by_label_set.get(kin)
         if found is None:
-            if len(self._by_label_set) >= _LABEL_SETS_MAX:
-                self._by_label_set.clear()
             there = self.of(info.pod.metadata.namespace)
             found = tuple([budget.name for budget in there if budget.selects(info)])
             self._by_label_set[kin] = found

@@ -19,7 +19,7 @@ from grange.api import conditions
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.kinds.priorityclass import NEVER
 from grange.placement.columns import Integers, Mask
-from grange.scheduler.dry_run import DryRun
+from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -30,7 +30,6 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.label_set import LabelSet
-from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run

@@ -40,7 +40,7 @@ class LowerPriority:
 
     def __init__(self, snapshot: NodeInfoSnapshot) -> None:
         self._snapshot = snapshot
-        self._versions = snapshot.follow_versions()
+        self._versions = snapshot.versions
         self._levels: OrderedDict[int, _Level] = OrderedDict()
 
     def may_fit(self, request: Request, priority: int) -> Mask:
@@ -90,7 +90,7 @@ class LowerPriority:
             level.amounts = {name: np.zeros(size, np.int64) for name in _SUMMED}
             self._sum(level, range(size))
         else:
-            self._sum(level, {**changed, **exchanged})
+            self._sum(level, dict.fromkeys([*(entry >> 1 for entry in changed), *exchanged]))
         level.layout = snapshot.layout
         level.position, level.versions = snapshot.changes.position, self._versions.position
         return level

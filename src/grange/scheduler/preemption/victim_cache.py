@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.api.pod_requests import Request
+from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers
 from grange.placement.loads import Load
+from grange.scheduler.dry_run import LoadDryRun
 from grange.scheduler.framework import SUCCESS, Handle, Status
-from grange.scheduler.load_dry_run import LoadDryRun
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged, discharged
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.preemption.candidates import (
@@ -70,10 +71,12 @@ class VictimCache:
         # The victims, and how many of them violate a budget.
         self._victims: list[tuple[_Pods, int]] = [_NONE] * len(order)
         # By load, what the candidates ask and what the nominated ask: which candidates have to go.
-        self._patterns: dict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = {}
+        self._patterns: BoundedDict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = (
+            BoundedDict(_PATTERNS_MAX)
+        )
         self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget
         self._changes = handle.snapshot.changes
-        self._versions = handle.snapshot.follow_versions()
+        self._versions = handle.snapshot.versions
         self._moves = handle.nominator.moves
         self._allowances = handle.budgets.moves
         self._note_positions()
@@ -199,8 +202,6 @@ class VictimCache:
         )
         known = self._patterns.get(key)
         if known is None:
-            if len(self._patterns) >= _PATTERNS_MAX:
-                self._patterns.clear()
             at = self._reprieve(load, ordered, nominated)
             requests = [one[3].request for one in ordered] + [info.request for info in nominated]
             known = self._patterns[key] = (at, requests)
@@ -235,14 +236,14 @@ class VictimCache:
         """Forget the victims on nodes where something changed."""
         changes, versions, moves, allowances = self._seen
         self._note_positions()
-        changed, exchanged = self._changes.tail(changes), self._versions.tail(versions)
+        changed, exchanged = self._changes.since(changes), self._versions.since(versions)
         moved, allowed = self._moves.since(moves), self._allowances.since(allowances)
         states, places = self._states, self._places
         if changed is None or exchanged is None or moved is None or allowed is None:
             states[:] = bytes(len(states))
             self._covered.clear()
             return
-        rows = [entry >> 1 for entry in (*changed, *exchanged)]
+        rows = [*(entry >> 1 for entry in changed), *exchanged]
         known = self._handle.snapshot.table.rows
         rows += [known[name] for name in moved if name in known]
         for key in allowed:
