@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from grange.agent import states
+from grange.agent import transitions
 from grange.api import tables
 from grange.api.kinds import BUILT_IN
 from grange.api.meta import Document
@@ -167,7 +167,7 @@ PAGES: dict[str, Callable[[], str]] = {
         "docs/reference/compatibility.md", "pod fields", pod_fields()
     ),
     "docs/reference/kinds.md": kinds_page,
-    "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", states.diagrams()),
+    "docs/reference/agent.md": lambda: drawn("docs/reference/agent.md", transitions.diagrams()),
     "docs/reference/replication.md": lambda: drawn(
         "docs/reference/replication.md", {**rollout_phase.diagrams(), **node_transfer.diagrams()}
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     CommandResult,
     ContainerID,
     LogQuery,
@@ -22,7 +22,7 @@ from grange.agent.runtime import (
     RuntimeFailedError,
 )
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
-from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads

@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from grange.agent.runtime import ContainerID, PodSetup, Program
-from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.agent.container_runtime import ContainerID, PodSetup, Program
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.offload import Threads

@@ -22,10 +22,10 @@ from hypothesis import given, settings, strategies as st
 
 from grange.agent import grpc_health
 from grange.agent.config import NodeConfig
+from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program
 from grange.agent.probes import ProbeTarget, SystemProber
-from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
-from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.agent.service import NodeAgent
 from grange.api.http import ADMIN
 from grange.api.kinds import BUILT_IN, CONFIGMAP, POD, SECRET

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     ContainerID,
     LogQuery,
     Mount,
@@ -24,9 +24,9 @@ from grange.agent.runtime import (
     VolumeFile,
     VolumePlan,
 )
-from grange.agent.runtimes.process import attempts, orphans, shim
+from grange.agent.runtimes.process import orphans, shim, shim_connection
 from grange.agent.runtimes.process.files import Layout
-from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
@@ -692,7 +692,7 @@ async def test_stopped_shim_holds_up_nothing(
     async with left_behind(tmp_path, clock, log, offload) as shim_pid, AsyncExitStack() as stack:
         for _ in range(connections):
             with suppress(BlockingIOError):
-                made = attempts.connect(Layout(tmp_path).attempt(attempt()))
+                made = shim_connection.connect(Layout(tmp_path).attempt(attempt()))
                 assert made is not None
                 stack.callback(made.close)
         settings = {"answer_limit_s": 0.2}

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from tests.unit.agent import builders
 
 from grange.agent.config import NodeConfig, Timing
+from grange.agent.container_runtime import ContainerID
 from grange.agent.probes import Answer, ProbeTarget
-from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.service import NodeAgent
 from grange.api.http import ADMIN, Request, Response

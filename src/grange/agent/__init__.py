@@ -1,4 +1,4 @@
-"""The node agent: runs the pods that are bound to its node and says what became of them.
+"""The node agent: runs the pods that are bound to its node and reports their status.
 
 Owns: pod workers, the pod lifecycle, probes, container environment and volumes, logs, the Node
     object and its heartbeat, and the runtimes that really start programs.

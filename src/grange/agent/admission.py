@@ -8,7 +8,7 @@ from grange.api.pod_requests import Resources
 def refusal(
     wanted: Resources, held: Sequence[Resources], room: Resources
 ) -> tuple[str, str] | None:
-    """Reason and message when a pod does not fit beside the others; None when it does.
+    """Reason and message when a pod does not fit with the others; None when it does.
 
     Args:
         wanted: what the new one requests.

@@ -24,7 +24,7 @@ class Timing:
             these probes do not use up ``failureThreshold`` faster than the period would.
         vanished_grace_s: at most so long may a pod take to stop whose object is gone already.
         heartbeat_s: how often the node's Lease is renewed.
-        lease_duration_s: how long the Lease says that it is good for.
+        lease_duration_s: the duration that the Lease states.
         status_heartbeat_s: how often the node's status is written though nothing changed.
     """
 
@@ -64,14 +64,14 @@ class NodeConfig:
     Attributes:
         name: of the Node object.
         capacity: resource name to quantity, e.g. ``{"cpu": "2", "memory": "4Gi", "pods": "110"}``.
-        labels: beside ``kubernetes.io/hostname``, ``kubernetes.io/os`` and ``kubernetes.io/arch``.
+        labels: in addition to ``kubernetes.io/hostname``, ``kubernetes.io/os`` and ``kubernetes.io/arch``.
         host_ip: the machine's address, as ``status.hostIP`` and the node's InternalIP.
         environment: what every container starts with; the server's own environment, which may
             hold tokens, is never passed on.
         own_pods_only: watch only the pods of this node; False shares the process's one copy of
             all pods, which is cheaper where the scheduler keeps it anyway.
         timing: waits and intervals.
-        user, group: as whom the agent runs, and its pods' programs with it unless they ask for others.
+        user, group: of the agent, and of its pods' programs unless they ask for others.
     """
 
     name: str

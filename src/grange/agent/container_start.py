@@ -2,14 +2,21 @@
 
 import pwd
 
-from grange.agent import environment, lifecycle, service_account, users, volumes
+from grange.agent import container_env, lifecycle, service_account, users, volumes
 from grange.agent.config import NodeConfig
-from grange.agent.environment import Facts
+from grange.agent.container_env import EnvContext
+from grange.agent.container_runtime import (
+    PodRuntime,
+    PodSetup,
+    Program,
+    Run,
+    RuntimeFailedError,
+    Sandbox,
+)
 from grange.agent.errors import CREATE_ERROR, NotCreatableError
-from grange.agent.lifecycle import Track
+from grange.agent.lifecycle import ManagedContainer
 from grange.agent.references import Fetcher
-from grange.agent.runtime import PodRuntime, PodSetup, Program, Run, RuntimeFailedError, Sandbox
-from grange.agent.users import User
+from grange.agent.users import RunAsUser
 from grange.api.kinds.pod import Pod
 from grange.api.status import ApiError
 from grange.client.client import Client
@@ -23,7 +30,7 @@ def _primary_group(uid: int) -> int:
         return uid
 
 
-class Creator:
+class ContainerStarter:
     """Creates the containers of pods of one node.
 
     Args:
@@ -37,20 +44,22 @@ class Creator:
         self._runtime = runtime
         self._config = config
 
-    async def create(self, pod: Pod, track: Track) -> tuple[Sandbox, Run]:
+    async def create(self, pod: Pod, container: ManagedContainer) -> tuple[Sandbox, Run]:
         """Begin the container's next run; the pod is prepared (again) with what it refers to now.
 
         Raises:
             NotCreatableError: something is missing, or the runtime or the API cannot do it now.
         """
         meta = pod.metadata
-        environment.check_program(track.spec)
+        container_env.check_program(container.spec)
         config = self._config
         try:
-            user = users.user_of(pod, track.spec, User(config.user, config.group), _primary_group)
-            found = await self._fetcher.fetch(pod, track.spec)
+            user = users.user_of(
+                pod, container.spec, RunAsUser(config.user, config.group), _primary_group
+            )
+            found = await self._fetcher.fetch(pod, container.spec)
             plans = volumes.plan(pod, found, self._facts())
-            mounts = volumes.mounts(pod, track.spec)
+            mounts = volumes.mounts(pod, container.spec)
             sandbox = await self._runtime.prepare(
                 PodSetup(
                     meta.uid,
@@ -61,21 +70,21 @@ class Creator:
                     shared=config.user == 0 and users.asks_for_users(pod),
                 )
             )
-            root = sandbox.root(track.name)
+            root = sandbox.root(container.name)
             own = {"GRANGE_ROOT": root, "HOME": root, "TMPDIR": sandbox.tmp}
             own |= volumes.variables(sandbox.volumes, mounts)
-            own |= service_account.variables(track.spec, sandbox.volumes)
-            env = environment.build(pod, track.spec, found, self._facts(sandbox.address, own))
-            command = environment.command_of(track.spec, env)
+            own |= service_account.variables(container.spec, sandbox.volumes)
+            env = container_env.build(pod, container.spec, found, self._facts(sandbox.address, own))
+            command = container_env.command_of(container.spec, env)
             program = Program(
                 command,
                 env,
-                track.spec.working_dir,
-                written=environment.written_program(track.spec, command),
-                search=environment.written_path(track.spec, env, config.environment),
+                container.spec.working_dir,
+                written=container_env.written_program(container.spec, command),
+                search=container_env.written_path(container.spec, env, config.environment),
                 user=user,
             )
-            run = await self._runtime.start(lifecycle.next_id(meta.uid, track), program, mounts)
+            run = await self._runtime.start(lifecycle.next_id(meta.uid, container), program, mounts)
         except RuntimeFailedError as error:
             raise NotCreatableError(str(error), CREATE_ERROR) from error
         except ApiError as error:
@@ -86,8 +95,8 @@ class Creator:
         """The pod of this uid is over."""
         self._fetcher.forget(pod_uid)
 
-    def _facts(self, pod_ip: str = "", own: dict[str, str] | None = None) -> Facts:
-        return Facts(
+    def _facts(self, pod_ip: str = "", own: dict[str, str] | None = None) -> EnvContext:
+        return EnvContext(
             pod_ip=pod_ip,
             host_ip=self._config.host_ip,
             node_name=self._config.name,

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Reason(StrEnum):
+class AgentReason(StrEnum):
     """Why an Event was recorded."""
 
     STARTED = "Started"

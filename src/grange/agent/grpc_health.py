@@ -53,7 +53,7 @@ async def read_frame(reader: asyncio.StreamReader) -> Frame:
 
 
 def request(authority: str, service: str) -> bytes:
-    """Everything that the client says.
+    """Everything that the client sends.
 
     Args:
         authority: host and port.

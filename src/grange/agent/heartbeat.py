@@ -1,8 +1,8 @@
 """The Node object and its Lease: how the control plane knows that a node is there.
 
 The Lease is renewed often and is small, and the Node is read with it. The Node's status is written
-every few minutes, and as soon as the server says something else about the node than the agent does:
-a control plane that lost sight of it marks it Unknown, and only the agent can say that this is over.
+every few minutes, and as soon as the server's copy of the node differs from the agent's:
+a control plane that lost sight of it marks it Unknown, and only the agent can end that.
 A deleted Node is registered again. Conditions are patched by their type, so that those
 which others have set on the Node stay.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from grange.agent.config import NodeConfig
-from grange.agent.events import Reason
+from grange.agent.events import AgentReason
 from grange.api import timestamps
 from grange.api.kinds import LEASE, NODE
 from grange.api.kinds.lease import NODE_LEASES, OLD_STATUS_SYNCED_UNTIL, STATUS_SYNCED_UNTIL
@@ -99,22 +99,22 @@ def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
     }
 
 
-def _says(node: Node, config: NodeConfig) -> bool:
-    """Whether the Node says of conditions and capacity what the agent says."""
-    said = {item.type: item.status for item in node.status.conditions}
-    agrees = all(said.get(name) == value for name, value, _, _ in _CONDITIONS)
-    room = node.status.allocatable  # somebody may have added resources that we do not know
+def _is_current(node: Node, config: NodeConfig) -> bool:
+    """Whether the Node has the conditions and the capacity that the agent reports."""
+    known = {item.type: item.status for item in node.status.conditions}
+    agrees = all(known.get(name) == value for name, value, _, _ in _CONDITIONS)
+    room = node.status.allocatable  # others may have added resources that are unknown here
     return agrees and all(room.get(name) == value for name, value in config.capacity.items())
 
 
 class Heartbeat:
-    """Registers one node and keeps saying that it is alive.
+    """Registers one node and keeps its Lease renewed.
 
     Args:
         client: to the API.
         config: of the node.
         recorder: where the registration is recorded.
-        clock, log: as everywhere.
+        clock, log: time and the node's logger.
         has_synced_status: whether the status of all pods of the node is written. The Lease records
             until when that was so: no older change of a pod is still to come.
     """
@@ -176,7 +176,7 @@ class Heartbeat:
         await self._write_status(node)
         await self._renew()
         self._recorder.event(
-            node, NORMAL, Reason.REGISTERED.value, "The agent registered the node", kind=NODE
+            node, NORMAL, AgentReason.REGISTERED.value, "The agent registered the node", kind=NODE
         )
         self._log.info("node registered", capacity=dict(self._config.capacity))
 
@@ -188,7 +188,7 @@ class Heartbeat:
             self._log.warning("the node's object is gone; registering it again")
             await self._register()
             return
-        if self._clock.monotonic() >= self._status_due or not _says(node, self._config):
+        if self._clock.monotonic() >= self._status_due or not _is_current(node, self._config):
             await self._write_status(node)
 
     async def _write_status(self, node: Node) -> None:

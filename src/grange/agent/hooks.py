@@ -1,4 +1,4 @@
-"""Runs the lifecycle hooks of containers beside the worker, which they must not hold up.
+"""Runs the lifecycle hooks of containers concurrently with the worker, which they must not block.
 
 One task a hook, child of the pod's nursery; it ends with the run that it belongs to.
 """
@@ -61,11 +61,11 @@ class Hooks:
             await self._clock.sleep(float(handler.sleep.seconds))
             return ""
         if handler.exec is None and handler.http_get is None:
-            return "it says neither exec, httpGet nor sleep"
+            return "it has none of exec, httpGet and sleep"
         probe = Probe(exec=handler.exec, http_get=handler.http_get, timeout_seconds=_LIMIT_S)
         while True:
             answer = await self._prober.ask(probe, target)
             if answer.ok is not None:
-                # As in Kubernetes, a server that answers was told, whatever it answers.
+                # As in Kubernetes, any answer of the server is a success.
                 return "" if answer.ok or answer.code else answer.message
             await self._clock.sleep(_RETRY_S)  # it is the agent that lacks something

@@ -1,7 +1,7 @@
 """What to do next for a pod: pure decisions over what is known of its containers.
 
-``Track`` is what is known of one container; its methods take note of what happened, through the
-table of ``states``. ``decide`` reads the tracks and answers with actions and with the time at which
+``ManagedContainer`` is what is known of one container; its methods take note of what happened, through the
+table of ``transitions``. ``decide`` reads the containers and answers with actions and with the time at which
 to ask again. The worker performs the actions and feeds the outcome back; it decides nothing. Times
 to wait for come from a clock that does not step; only what people read is wall time.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
-from grange.agent import states
+from grange.agent import transitions
 from grange.agent.config import Timing
+from grange.agent.container_runtime import ContainerID, Run
 from grange.agent.probes import Record
-from grange.agent.runtime import ContainerID, Run
-from grange.agent.states import Event, State
+from grange.agent.transitions import ContainerEvent, ContainerPhase
 from grange.api.kinds.pod import Container, Pod
 from grange.base import statemachine
 
@@ -31,7 +31,7 @@ class Role(Enum):
     MAIN = "main"
 
 
-class Ending(Enum):
+class PodTermination(Enum):
     """Why a whole pod is brought to its end."""
 
     NONE = ""
@@ -42,14 +42,14 @@ class Ending(Enum):
 
 
 @dataclass(slots=True)
-class Track:
+class ManagedContainer:
     """What is known of one container.
 
     Attributes:
         spec: as the pod has it.
         role: what it is in the pod.
         policy: the restart policy that applies to it: Always, OnFailure or Never.
-        state: where it is.
+        phase: where it is in its life.
         attempt: number of the attempt that runs or ran last, or of the first one.
         latest: the newest run; None before the first.
         previous: the run before it.
@@ -57,7 +57,7 @@ class Track:
         tries: failed tries in a row to create it.
         due: when it may be created (again); None for at once.
         reason, message: why it is blocked, or why it is being restarted.
-        stopped_at: when it was told to stop.
+        stopped_at: when it was asked to stop.
         unhealthy: why a probe or a hook wants it restarted; empty for none.
         probe_grace_s: the grace of the probe that wants it restarted; None for the pod's.
         post_starting: its postStart hook has not come to its end.
@@ -70,7 +70,7 @@ class Track:
     spec: Container
     role: Role
     policy: str
-    state: State = State.WAITING
+    phase: ContainerPhase = ContainerPhase.WAITING
     attempt: int = 0
     latest: Run | None = None
     previous: Run | None = None
@@ -96,12 +96,16 @@ class Track:
     @property
     def succeeded(self) -> bool:
         """Whether it is done and its last run ended well."""
-        return self.state is State.DONE and self.latest is not None and self.latest.exit_code == 0
+        return (
+            self.phase is ContainerPhase.DONE
+            and self.latest is not None
+            and self.latest.exit_code == 0
+        )
 
     @property
     def failed(self) -> bool:
         """Whether it is done and did not end well; one that never ran counts as failed."""
-        return self.state is State.DONE and not self.succeeded
+        return self.phase is ContainerPhase.DONE and not self.succeeded
 
     def grace_of(self, spec_grace_s: float) -> float:
         """Seconds between SIGTERM and SIGKILL when this container alone is restarted."""
@@ -109,7 +113,7 @@ class Track:
 
     def on_created(self, run: Run) -> None:
         """A new run began; it may have ended already."""
-        self.state = statemachine.advance(states.CONTAINER, self.state, Event.CREATED)
+        self.phase = statemachine.advance(transitions.CONTAINER, self.phase, ContainerEvent.CREATED)
         self.previous, self.latest = self.latest, run
         self.attempt = run.id.attempt
         self.tries = 0
@@ -124,7 +128,7 @@ class Track:
         self, reason: str, message: str, now: datetime, timing: Timing, *, lasting: bool = False
     ) -> None:
         """It could not be created; it will be tried again, rarely if the cause is a lasting one."""
-        self.state = statemachine.advance(states.CONTAINER, self.state, Event.REFUSED)
+        self.phase = statemachine.advance(transitions.CONTAINER, self.phase, ContainerEvent.REFUSED)
         self.tries += 1
         self.reason, self.message = reason, message
         wait_s = timing.retry_lasting_s if lasting else timing.retries.delay(self.tries)
@@ -132,7 +136,7 @@ class Track:
 
     def on_stop(self, now: datetime) -> None:
         """It was sent SIGTERM."""
-        self.state = statemachine.advance(states.CONTAINER, self.state, Event.STOP)
+        self.phase = statemachine.advance(transitions.CONTAINER, self.phase, ContainerEvent.STOP)
         self.stopped_at = now
         self.ready = False
 
@@ -144,13 +148,15 @@ class Track:
 
     def on_kill(self) -> None:
         """It was sent SIGKILL."""
-        self.state = statemachine.advance(states.CONTAINER, self.state, Event.KILL)
+        self.phase = statemachine.advance(transitions.CONTAINER, self.phase, ContainerEvent.KILL)
         self.ready = False
         self.pre_stopping = False
 
     def on_abandoned(self) -> None:
         """It is not running and never will again."""
-        self.state = statemachine.advance(states.CONTAINER, self.state, Event.ABANDONED)
+        self.phase = statemachine.advance(
+            transitions.CONTAINER, self.phase, ContainerEvent.ABANDONED
+        )
 
     def on_ended(
         self, run: Run, now: datetime, timing: Timing, *, pod_ends: bool, cause: str = ""
@@ -170,9 +176,13 @@ class Track:
         self.probes.clear()
         self.stopped_at = None
         if pod_ends or not self.restarts(run):
-            self.state = statemachine.advance(states.CONTAINER, self.state, Event.ENDED)
+            self.phase = statemachine.advance(
+                transitions.CONTAINER, self.phase, ContainerEvent.ENDED
+            )
             return
-        self.state = statemachine.advance(states.CONTAINER, self.state, Event.ENDED_AGAIN)
+        self.phase = statemachine.advance(
+            transitions.CONTAINER, self.phase, ContainerEvent.ENDED_AGAIN
+        )
         self._back_off(run, now, timing)
         self.message = "; ".join(filter(None, (self.message, cause)))
 
@@ -229,181 +239,204 @@ Action = Start | Signal | Abandon | EndHook
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LifecycleDecision:
     """What to do now.
 
     Attributes:
         actions: in this order.
-        ending: why the pod is coming to its end, if it is.
+        termination: why the pod is coming to its end, if it is.
         wake_at: when to decide again though nothing happens; None for not at all.
     """
 
     actions: tuple[Action, ...] = ()
-    ending: Ending = Ending.NONE
+    termination: PodTermination = PodTermination.NONE
     wake_at: datetime | None = None
 
 
-def tracks_of(pod: Pod) -> list[Track]:
-    """A fresh track for every container: init containers and sidecars first, in their order."""
+def managed_containers(pod: Pod) -> list[ManagedContainer]:
+    """A fresh state for every container: init containers and sidecars first, in their order."""
     policy = pod.spec.restart_policy or "Always"
     inits = [
-        Track(item, Role.SIDECAR if item.restart_policy == "Always" else Role.INIT, policy)
+        ManagedContainer(
+            item, Role.SIDECAR if item.restart_policy == "Always" else Role.INIT, policy
+        )
         for item in pod.spec.init_containers
     ]
-    return inits + [Track(item, Role.MAIN, policy) for item in pod.spec.containers]
+    return inits + [ManagedContainer(item, Role.MAIN, policy) for item in pod.spec.containers]
 
 
-def ending_of(
-    pod: Pod, tracks: Sequence[Track], now: datetime, *, vanished: bool, expired_at: datetime | None
-) -> Ending:
+def termination_of(
+    pod: Pod,
+    containers: Sequence[ManagedContainer],
+    now: datetime,
+    *,
+    vanished: bool,
+    expired_at: datetime | None,
+) -> PodTermination:
     """Why the pod must come to its end, if it must.
 
     Args:
         pod: the newest object.
-        tracks: its containers.
+        containers: its containers.
         now: wall time.
         vanished: the object is gone.
         expired_at: when ``activeDeadlineSeconds`` is over; None for never.
     """
     if vanished:
-        return Ending.VANISHED
+        return PodTermination.VANISHED
     if pod.metadata.deletion_timestamp:
-        return Ending.DELETED
+        return PodTermination.DELETED
     if expired_at is not None and now >= expired_at:
-        return Ending.DEADLINE
-    mains = [track for track in tracks if track.role is Role.MAIN]
-    init_failed = any(track.role is Role.INIT and track.failed for track in tracks)
-    if init_failed or all(track.state is State.DONE for track in mains):
-        return Ending.FINISHED
-    return Ending.NONE
+        return PodTermination.DEADLINE
+    mains = [container for container in containers if container.role is Role.MAIN]
+    init_failed = any(container.role is Role.INIT and container.failed for container in containers)
+    if init_failed or all(container.phase is ContainerPhase.DONE for container in mains):
+        return PodTermination.FINISHED
+    return PodTermination.NONE
 
 
-def grace_of(pod: Pod, ending: Ending, timing: Timing, *, left_s: float | None = None) -> float:
+def grace_of(
+    pod: Pod, termination: PodTermination, timing: Timing, *, left_s: float | None = None
+) -> float:
     """Seconds between SIGTERM and SIGKILL.
 
     Args:
         pod: the newest object.
-        ending: why it ends.
+        termination: why it ends.
         timing: of the agent.
         left_s: until ``deletionTimestamp``, when an agent found the pod being deleted: the one
             before it has begun the grace. None where this agent saw the deletion itself.
     """
     grace = float(pod.spec.termination_grace_period_seconds)
     shortest = min(grace, timing.vanished_grace_s)
-    if ending is Ending.VANISHED:
+    if termination is PodTermination.VANISHED:
         return shortest
     asked = pod.metadata.deletion_grace_period_seconds
-    if ending is not Ending.DELETED or asked is None:
+    if termination is not PodTermination.DELETED or asked is None:
         return grace
     return float(asked) if left_s is None else min(float(asked), max(shortest, left_s))
 
 
 def decide(
-    tracks: Sequence[Track], now: datetime, *, ending: Ending, grace_s: float, spec_grace_s: float
-) -> Decision:
+    containers: Sequence[ManagedContainer],
+    now: datetime,
+    *,
+    termination: PodTermination,
+    grace_s: float,
+    spec_grace_s: float,
+) -> LifecycleDecision:
     """What to do now for a pod with these containers.
 
     Args:
-        tracks: in the order of ``tracks_of``.
+        containers: in the order of ``managed_containers``.
         now: wall time.
-        ending: from ``ending_of``.
+        termination: from ``termination_of``.
         grace_s: between SIGTERM and SIGKILL when the pod ends.
         spec_grace_s: the same when only one container is restarted.
     """
-    if ending is Ending.NONE:
-        actions, waits = _keep_running(tracks, now, spec_grace_s)
+    if termination is PodTermination.NONE:
+        actions, waits = _keep_running(containers, now, spec_grace_s)
     else:
-        actions, waits = _bring_to_end(tracks, now, grace_s)
+        actions, waits = _bring_to_end(containers, now, grace_s)
     future = [wait for wait in waits if wait > now]
-    return Decision(tuple(actions), ending, min(future, default=None))
+    return LifecycleDecision(tuple(actions), termination, min(future, default=None))
 
 
-def _overdue(track: Track, now: datetime, grace_s: float) -> tuple[list[Action], list[datetime]]:
-    """A container that was told to stop: kill it when its grace is over."""
-    limit = (track.stopped_at or now) + timedelta(seconds=grace_s)
+def _overdue(
+    container: ManagedContainer, now: datetime, grace_s: float
+) -> tuple[list[Action], list[datetime]]:
+    """A container that was asked to stop: kill it when its grace is over."""
+    limit = (container.stopped_at or now) + timedelta(seconds=grace_s)
     if now < limit:
         return [], [limit]
-    if track.pre_stopping:
-        return [EndHook(track.name)], []
-    return [Signal(track.name, signal.SIGKILL, f"still running {grace_s:g}s after SIGTERM")], []
+    if container.pre_stopping:
+        return [EndHook(container.name)], []
+    return [Signal(container.name, signal.SIGKILL, f"still running {grace_s:g}s after SIGTERM")], []
 
 
 def _keep_running(
-    tracks: Sequence[Track], now: datetime, grace_s: float
+    containers: Sequence[ManagedContainer], now: datetime, grace_s: float
 ) -> tuple[list[Action], list[datetime]]:
     actions: list[Action] = []
     waits: list[datetime] = []
     may_start = True
-    for track in tracks:
-        if track.state is State.STOPPING:
-            more, until = _overdue(track, now, track.grace_of(grace_s))
+    for container in containers:
+        if container.phase is ContainerPhase.STOPPING:
+            more, until = _overdue(container, now, container.grace_of(grace_s))
             actions += more
             waits += until
-        elif track.state is State.RUNNING and track.unhealthy:
-            actions.append(Signal(track.name, signal.SIGTERM, track.unhealthy))
-        elif track.state in states.STARTABLE and may_start:
-            if track.due is not None and now < track.due:
-                waits.append(track.due)
+        elif container.phase is ContainerPhase.RUNNING and container.unhealthy:
+            actions.append(Signal(container.name, signal.SIGTERM, container.unhealthy))
+        elif container.phase in transitions.STARTABLE and may_start:
+            if container.due is not None and now < container.due:
+                waits.append(container.due)
             else:
-                actions.append(Start(track.name))
+                actions.append(Start(container.name))
                 # As in Kubernetes: what comes after it starts when its hook is over.
-                may_start = track.spec.lifecycle is None or track.spec.lifecycle.post_start is None
-        may_start = may_start and _lets_others_start(track)
+                may_start = (
+                    container.spec.lifecycle is None or container.spec.lifecycle.post_start is None
+                )
+        may_start = may_start and _lets_others_start(container)
     return actions, waits
 
 
-def _lets_others_start(track: Track) -> bool:
+def _lets_others_start(container: ManagedContainer) -> bool:
     """Whether the containers after this one may start: init containers go one by one."""
-    match track.role:
+    match container.role:
         case Role.MAIN:
-            return not track.post_starting
+            return not container.post_starting
         case Role.SIDECAR:
-            return track.started
+            return container.started
         case Role.INIT:
-            return track.succeeded
+            return container.succeeded
 
 
 def _bring_to_end(
-    tracks: Sequence[Track], now: datetime, grace_s: float
+    containers: Sequence[ManagedContainer], now: datetime, grace_s: float
 ) -> tuple[list[Action], list[datetime]]:
     """Stop everything: sidecars last, because the others may still need them."""
     actions: list[Action] = []
     waits: list[datetime] = []
     others_alive = any(
-        track.role is not Role.SIDECAR and track.state in states.ALIVE for track in tracks
+        container.role is not Role.SIDECAR and container.phase in transitions.ALIVE
+        for container in containers
     )
-    for track in tracks:
-        if track.state in states.STARTABLE:
-            actions.append(Abandon(track.name))
-        elif track.state is State.STOPPING:
-            more, until = _overdue(track, now, grace_s)
+    for container in containers:
+        if container.phase in transitions.STARTABLE:
+            actions.append(Abandon(container.name))
+        elif container.phase is ContainerPhase.STOPPING:
+            more, until = _overdue(container, now, grace_s)
             actions += more
             waits += until
-        elif track.state is State.RUNNING and not (track.role is Role.SIDECAR and others_alive):
+        elif container.phase is ContainerPhase.RUNNING and not (
+            container.role is Role.SIDECAR and others_alive
+        ):
             number = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
-            actions.append(Signal(track.name, number, "the pod ends"))
+            actions.append(Signal(container.name, number, "the pod ends"))
     return actions, waits
 
 
-def adopt(track: Track, runs: Iterable[Run], now: datetime, timing: Timing) -> None:
-    """Let a fresh track take over what a runtime (or the last status) knows of the container.
+def adopt(container: ManagedContainer, runs: Iterable[Run], now: datetime, timing: Timing) -> None:
+    """Let a fresh state take over what a runtime (or the last status) knows of the container.
 
-    A run that ended while nobody looked counts as ended now; the restart comes at once, as after
+    A run that ended while no agent ran counts as ended now; the restart comes at once, as after
     a first crash, because how often it crashed before is not known.
     """
     known = sorted(runs, key=lambda run: run.id.attempt)
     if not known:
         return
     for run in known:
-        track.previous, track.latest = track.latest, run
+        container.previous, container.latest = container.latest, run
     newest = known[-1]
-    track.attempt = newest.id.attempt
+    container.attempt = newest.id.attempt
     if newest.running:
-        track.state = statemachine.advance(states.CONTAINER, track.state, Event.CREATED)
+        container.phase = statemachine.advance(
+            transitions.CONTAINER, container.phase, ContainerEvent.CREATED
+        )
     else:
-        track.on_ended(newest, now, timing, pod_ends=False)
+        container.on_ended(newest, now, timing, pod_ends=False)
 
 
-def next_id(pod_uid: str, track: Track) -> ContainerID:
+def next_id(pod_uid: str, container: ManagedContainer) -> ContainerID:
     """The attempt that ``Start`` would begin."""
-    return ContainerID(pod_uid, track.name, track.attempt)
+    return ContainerID(pod_uid, container.name, container.attempt)

@@ -1,4 +1,4 @@
-"""Container logs: the line format, and which part of it somebody asked for.
+"""Container logs: the line format, and which part of it is asked for.
 
 A stored line is ``<RFC 3339 time with nanoseconds> <stdout|stderr> <F|P> <text>``, the format of
 the container runtime interface. ``P`` marks a part of a line: the next line of the same stream
@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from grange.agent.runtime import ContainerID, LogQuery, PodRuntime
+from grange.agent.container_runtime import ContainerID, LogQuery, PodRuntime
 from grange.api import timestamps
 from grange.api.meta import Document
 from grange.api.status import BadRequest
@@ -96,7 +96,7 @@ class Renderer:
         return data
 
 
-class LogOptions(Protocol):
+class LogRequest(Protocol):
     """The query parameters of ``pods/log``, as the API server decodes them."""
 
     @property
@@ -144,11 +144,11 @@ class AgentLogs:
         self._runtime = runtime
         self._clock = clock
 
-    async def read(self, pod: Document, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        """The log that was asked for, in pieces; the first is empty and says that it is open.
+    async def read(self, pod: Document, options: LogRequest) -> AsyncGenerator[bytes, None]:
+        """The log that was asked for, in pieces; the first is empty and shows that it is open.
 
         Raises:
-            BadRequest: no such container, or which one is not said, or it has not started yet, or
+            BadRequest: no such container, or none is named, or it has not started yet, or
                 there is no earlier attempt.
         """
         target = self._target(pod, options)
@@ -170,7 +170,7 @@ class AgentLogs:
         finally:
             await pieces.aclose()
 
-    def _target(self, pod: Document, options: LogOptions) -> ContainerID:
+    def _target(self, pod: Document, options: LogRequest) -> ContainerID:
         name = str(pod["metadata"]["name"])
         container = container_of(pod, options.container)
         uid = str(pod["metadata"]["uid"])
@@ -230,7 +230,7 @@ def container_of(pod: Document, asked: str) -> str:
 
 
 def waiting_reason(pod: Document, container: str) -> str:
-    """Why a container has not started, as its status says."""
+    """Why a container has not started, from its status."""
     status = pod.get("status", {})
     for item in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
         if item.get("name") == container:

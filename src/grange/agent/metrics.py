@@ -5,7 +5,7 @@ from grange.base.metrics import CollectorRegistry, Counter, Histogram, once_per_
 _BUCKETS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 
 
-class Instruments:
+class AgentMetrics:
     """What the agents of a process count.
 
     Attributes:
@@ -50,5 +50,5 @@ class Instruments:
         )
 
 
-instruments = once_per_registry(Instruments)
+instruments = once_per_registry(AgentMetrics)
 """The instruments of a registry; the same object for the same registry."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     ERROR,
-    Listener,
+    ListeningSocket,
     LogQuery,
     PodRecord,
     PodRuntime,
@@ -30,7 +30,7 @@ def wants_output(container: Container) -> bool:
 
 
 async def explain(runtime: PodRuntime, run: Run, container: Container) -> tuple[Run, str]:
-    """The run with a message, where its output gives one, and what to tell of a port.
+    """The run with a message, where its output gives one, and the explanation of a port in use.
 
     Args:
         runtime: that ran it.
@@ -69,14 +69,14 @@ def port_taken(
     run: Run,
     container: Container,
     output: str,
-    listeners: Sequence[Listener],
+    listeners: Sequence[ListeningSocket],
     pods: Iterable[PodRecord],
 ) -> str:
-    """What to tell of an address that is in use: who holds it, and the remedy.
+    """The explanation of an address in use: which pod holds it, and the remedy.
 
     Args:
         run: that failed.
-        container: its ports, probes and command say which port it may have wanted.
+        container: its ports, probes and command show which port it may have wanted.
         output: the last of what it wrote; ports are named there as well.
         listeners: of all pods.
         pods: for their names.

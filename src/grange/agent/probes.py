@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from grange.agent import grpc_health
-from grange.agent.runtime import ContainerID, PodRuntime, RuntimeFailedError
+from grange.agent.container_runtime import ContainerID, PodRuntime, RuntimeFailedError
 from grange.api.kinds.pod import Container, GRPCAction, HTTPGetAction, Probe
 from grange.base.clock import Clock
 
@@ -24,7 +24,7 @@ _MESSAGE_CHARS = 300
 _HEAD_LIMIT = 16384  # bytes of an HTTP answer that are looked at
 _STATUS_LINE = re.compile(rb"HTTP/\d(?:\.\d)? +([1-9]\d\d)(?:\s|$)")
 _PORT = re.compile(r"[0-9]{1,5}")
-# What the agent or its machine lacks: it says nothing of the container.
+# What the agent or its machine lacks: no statement about the container.
 _OURS = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL, errno.EAGAIN}
 )
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
     """One answer of a probe.
 
     Attributes:
-        ok: whether it passed; None when it could not be asked, which says nothing of the container.
+        ok: whether it passed; None when it could not be asked, which is no statement about the container.
         message: what was found, or why it could not be asked.
         code: status of an HTTP answer; zero where there was none.
     """
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 class ProbeTarget(NamedTuple):
-    """Whom to ask.
+    """What to ask.
 
     Attributes:
         address: the pod's own address.
@@ -91,7 +91,7 @@ class Record:
         fast_s: the first wait of the quick succession; zero for none.
         passing: the verdict: None until there is one.
         failures: counted failures in a row.
-        message: what the last failure said; empty after a success.
+        message: message of the last failure; empty after a success.
         unknown: why the probe could not be asked the last time; empty where it could.
     """
 
@@ -158,7 +158,7 @@ class Prober(Protocol):
 
 
 class SystemProber:
-    """Asks over sockets, and runs commands beside the container.
+    """Asks over sockets, and runs commands in the container.
 
     Args:
         runtime: for commands.
@@ -189,9 +189,9 @@ class SystemProber:
             return Answer(ok=False, message=f"no answer within {limit_s:g}s")
         except OSError as error:
             return _unasked(error) or Answer(ok=False, message=_words(error))
-        except Exception as error:  # noqa: BLE001  whatever a manifest or a program says
+        except Exception as error:  # noqa: BLE001  any manifest and any program
             return Answer(ok=False, message=f"the probe cannot be asked: {_words(error)}")
-        return Answer(ok=False, message="the probe says neither httpGet, tcpSocket, grpc nor exec")
+        return Answer(ok=False, message="the probe has none of httpGet, tcpSocket, grpc and exec")
 
     async def _command(
         self, command: tuple[str, ...], target: ProbeTarget, limit_s: float
@@ -205,8 +205,8 @@ class SystemProber:
         if result.timed_out:
             return Answer(ok=False, message=f"command took longer than {limit_s:g}s")
         output = result.output.strip()
-        said = f": {output}" if output else ""
-        return Answer(result.exit_code == 0, f"command exited with {result.exit_code}{said}")
+        suffix = f": {output}" if output else ""
+        return Answer(result.exit_code == 0, f"command exited with {result.exit_code}{suffix}")
 
     async def _tcp(self, host: str, port: int | str, target: ProbeTarget) -> Answer:
         number = port_of(port, target.container)
@@ -312,13 +312,13 @@ def request(action: HTTPGetAction, address: str, port: int) -> bytes:
     path = action.path if action.path.startswith("/") else "/" + action.path
     lines = [f"GET {path} HTTP/1.1"]
     lines += [f"{key}: {value}" for key, value in {**headers, **given}.items()]
-    # Whatever a manifest holds, it cannot add a line of its own.
+    # No value of a manifest can add a header line.
     safe = [line.replace("\r", " ").replace("\n", " ") for line in lines]
     return "\r\n".join([*safe, "Connection: close", "", ""]).encode()
 
 
 def http_answer(line: bytes) -> Answer:
-    """What a status line says: 2xx and 3xx are success."""
+    """The answer of a status line: 2xx and 3xx are success."""
     found = _STATUS_LINE.match(line)
     if found is None:
         return Answer(ok=False, message="the answer is not HTTP")
@@ -327,5 +327,5 @@ def http_answer(line: bytes) -> Answer:
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
-    """Close at once: what the server still says is of no interest."""
+    """Close at once: the rest of the answer is not needed."""
     writer.transport.abort()

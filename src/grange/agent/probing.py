@@ -9,9 +9,9 @@ from typing import Protocol
 
 from grange.agent import probes
 from grange.agent.config import NodeConfig
-from grange.agent.events import Reason
-from grange.agent.lifecycle import Track
-from grange.agent.metrics import Instruments
+from grange.agent.events import AgentReason
+from grange.agent.lifecycle import ManagedContainer
+from grange.agent.metrics import AgentMetrics
 from grange.agent.probes import Kind, Prober, ProbeTarget, Record
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, Probe
@@ -42,7 +42,7 @@ class ProbingTools(Protocol):
         """Of the node."""
 
     @property
-    def metrics(self) -> Instruments:
+    def metrics(self) -> AgentMetrics:
         """What is counted."""
 
 
@@ -52,7 +52,7 @@ class Probing:
     Args:
         nursery: owns the tasks.
         tools: prober, recorder, clock, configuration.
-        changed: called after a verdict that the worker must hear of.
+        changed: called after a change of the result.
     """
 
     def __init__(self, nursery: Nursery, tools: ProbingTools, changed: Callable[[], None]) -> None:
@@ -61,21 +61,23 @@ class Probing:
         self._changed = changed
         self._tasks: dict[str, list[Child[None]]] = {}
 
-    def start(self, track: Track, target: ProbeTarget, pod: Pod) -> None:
-        """A run began (or goes on, if ``track.started`` says so): start asking."""
-        found = probes.of(track.spec)
+    def start(self, container: ManagedContainer, target: ProbeTarget, pod: Pod) -> None:
+        """A run began (or goes on, if ``container.started`` says so): start asking."""
+        found = probes.of(container.spec)
         kinds = {kind for kind, _ in found}
         started = asyncio.Event()
-        if Kind.STARTUP not in kinds or track.started:
-            track.started = True
+        if Kind.STARTUP not in kinds or container.started:
+            container.started = True
             started.set()
         if Kind.READINESS not in kinds:
-            track.ready = track.started
+            container.ready = container.started
         began = self._tools.clock.monotonic()
-        self._tasks[track.name] = [
+        self._tasks[container.name] = [
             self._nursery.start(
-                self._ask(track, self._record(kind, probe, track), target, pod, started, began),
-                name=f"probe {kind.value} {track.name}",
+                self._ask(
+                    container, self._record(kind, probe, container), target, pod, started, began
+                ),
+                name=f"probe {kind.value} {container.name}",
             )
             for kind, probe in found
             if not (kind is Kind.STARTUP and started.is_set())
@@ -86,19 +88,19 @@ class Probing:
         for task in self._tasks.pop(container, ()):
             task.cancel()
 
-    def _record(self, kind: Kind, probe: Probe, track: Track) -> Record:
+    def _record(self, kind: Kind, probe: Probe, container: ManagedContainer) -> Record:
         fast_s = self._tools.config.timing.probe_fast_s
         if probe.exec is not None:
             fast_s = max(fast_s, _FAST_COMMAND_S)
         record = Record(kind, probe, fast_s=fast_s)
-        if kind is Kind.READINESS and track.ready:
+        if kind is Kind.READINESS and container.ready:
             record.passing = True
-        track.probes[kind.value] = record
+        container.probes[kind.value] = record
         return record
 
     async def _ask(
         self,
-        track: Track,
+        container: ManagedContainer,
         record: Record,
         target: ProbeTarget,
         pod: Pod,
@@ -116,44 +118,46 @@ class Probing:
             self._tools.metrics.probes.labels(record.kind.value, outcome).inc()
             verdict = record.take(answer, clock.monotonic())
             if answer.ok is False and record.failures != before[0]:
-                self._tell(record, pod)
+                self._record_failure(record, pod)
             if record.unknown and not before[2]:
                 message = f"{record.kind.value} probe could not be asked: {record.unknown}"
-                self._tools.recorder.event(pod, WARNING, Reason.PROBE_UNKNOWN, message, kind=POD)
+                self._tools.recorder.event(
+                    pod, WARNING, AgentReason.PROBE_UNKNOWN, message, kind=POD
+                )
             if verdict or (record.passing is False and record.message != before[1]):
-                self._apply(track, record, started)
+                self._apply(container, record, started)
                 self._changed()
             if record.kind is Kind.STARTUP and record.passing:
                 return
             await clock.sleep(record.next_wait())
 
-    def _apply(self, track: Track, record: Record, started: asyncio.Event) -> None:
+    def _apply(self, container: ManagedContainer, record: Record, started: asyncio.Event) -> None:
         match record.kind:
             case Kind.READINESS:
-                track.ready = bool(record.passing)
+                container.ready = bool(record.passing)
             case Kind.STARTUP if record.passing:
-                track.started = True
+                container.started = True
                 started.set()
-                if all(kind is not Kind.READINESS for kind, _ in probes.of(track.spec)):
-                    track.ready = True
+                if all(kind is not Kind.READINESS for kind, _ in probes.of(container.spec)):
+                    container.ready = True
             case _:
                 if record.passing is False:
-                    track.probe_grace_s = record.probe.termination_grace_period_seconds
-                    track.unhealthy = f"{record.kind.value} probe failed: {record.message}"
+                    container.probe_grace_s = record.probe.termination_grace_period_seconds
+                    container.unhealthy = f"{record.kind.value} probe failed: {record.message}"
 
-    def _tell(self, record: Record, pod: Pod) -> None:
+    def _record_failure(self, record: Record, pod: Pod) -> None:
         """An Event when the threshold is reached, and then ever more rarely: 2, 4, 8 … times it."""
         times, rest = divmod(record.failures, max(1, record.probe.failure_threshold))
         if rest == 0 and times & (times - 1) == 0:
             message = f"{record.kind.value} probe failed: {record.message}"
-            self._tools.recorder.event(pod, WARNING, Reason.UNHEALTHY.value, message, kind=POD)
+            self._tools.recorder.event(pod, WARNING, AgentReason.UNHEALTHY.value, message, kind=POD)
 
 
-def troubles(tracks: Sequence[Track]) -> dict[str, str]:
-    """Container name to what its failing startup or readiness probe says."""
+def troubles(containers: Sequence[ManagedContainer]) -> dict[str, str]:
+    """Container name to what its failing startup or readiness probe reports."""
     found: dict[str, str] = {}
-    for track in tracks:
-        for record in track.probes.values():
+    for container in containers:
+        for record in container.probes.values():
             if record.passing is False and record.kind is not Kind.LIVENESS:
-                found[track.name] = f"{record.kind.value} probe failed: {record.message}"
+                found[container.name] = f"{record.kind.value} probe failed: {record.message}"
     return found

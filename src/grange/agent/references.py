@@ -1,7 +1,7 @@
 """The ConfigMaps and Secrets that a pod refers to: which they are, and what they hold.
 
 They are fetched when a container is about to be created, not watched: a thousand pods then cost no
-copy of anybody's secrets.
+copy of any secret.
 """
 
 import base64

@@ -5,11 +5,11 @@ import signal
 
 from grange.agent import admission
 from grange.agent.config import NodeConfig
-from grange.agent.container_start import Creator
+from grange.agent.container_runtime import PodRecord, PodRuntime, RuntimeFailedError
+from grange.agent.container_start import ContainerStarter
 from grange.agent.heartbeat import Heartbeat
 from grange.agent.metrics import instruments
 from grange.agent.probes import Prober, SystemProber
-from grange.agent.runtime import PodRecord, PodRuntime, RuntimeFailedError
 from grange.agent.worker import PodWorker, Tools
 from grange.api import pod_requests
 from grange.api.kinds import POD
@@ -57,7 +57,7 @@ class NodeAgent:
         self._tools = Tools(
             client=deps.client,
             runtime=runtime,
-            creator=Creator(deps.client, runtime, config),
+            starter=ContainerStarter(deps.client, runtime, config),
             prober=prober or SystemProber(runtime, deps.clock),
             recorder=self._recorder,
             clock=deps.clock,
@@ -131,7 +131,7 @@ class NodeAgent:
             worker.vanish()
 
     async def _work(self, uid: str, first: PodWorker) -> None:
-        """Run the pod's worker; one that crashes is made anew from what the runtime knows."""
+        """Run the pod's worker; one that crashes is replaced, from what the runtime knows."""
         worker: PodWorker | None = first
 
         async def attempt() -> None:
@@ -199,7 +199,7 @@ async def end_other_nodes(runtime: PodRuntime, nodes: frozenset[str], log: Logge
     Args:
         runtime: opened.
         nodes: names of the nodes that are.
-        log: where that is told.
+        log: where that is logged.
     """
     async with Nursery("pods of other nodes") as nursery:
         for record in runtime.pods():

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from grange.agent import states
-from grange.agent.lifecycle import Ending, Role, Track
-from grange.agent.runtime import ContainerID, Run
-from grange.agent.states import Phase, PhaseEvent, State
+from grange.agent import transitions
+from grange.agent.container_runtime import ContainerID, Run
+from grange.agent.lifecycle import ManagedContainer, PodTermination, Role
+from grange.agent.transitions import ContainerPhase, PodPhase, PodPhaseEvent
 from grange.api import conditions, quantity, timestamps
 from grange.api.kinds.pod import Container, Pod
 from grange.api.meta import Condition, Document
@@ -22,7 +22,7 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodAddresses:
     """Where the pod runs.
 
     Attributes:
@@ -39,40 +39,48 @@ def container_id(target: ContainerID) -> str:
     return f"process://{target}"
 
 
-def phase_of(current: str, tracks: Sequence[Track], ending: Ending) -> Phase:
+def phase_of(
+    current: str, containers: Sequence[ManagedContainer], termination: PodTermination
+) -> PodPhase:
     """The pod's phase; it never goes back.
 
     Args:
         current: the phase so far; empty for none.
-        tracks: the containers.
-        ending: why the pod is coming to its end, if it is.
+        containers: the containers.
+        termination: why the pod is coming to its end, if it is.
     """
-    known = {item.value for item in Phase}
-    phase = Phase(current) if current in known else Phase.PENDING
-    event = _phase_event(tracks, ending)
-    if event is None or phase in states.FINISHED:
+    known = {item.value for item in PodPhase}
+    phase = PodPhase(current) if current in known else PodPhase.PENDING
+    event = _phase_event(containers, termination)
+    if event is None or phase in transitions.FINISHED:
         return phase
-    return statemachine.advance(states.POD, phase, event)
+    return statemachine.advance(transitions.POD, phase, event)
 
 
-def _phase_event(tracks: Sequence[Track], ending: Ending) -> PhaseEvent | None:
-    mains = [track for track in tracks if track.role is Role.MAIN]
-    others = [track for track in tracks if track.role is not Role.SIDECAR]
+def _phase_event(
+    containers: Sequence[ManagedContainer], termination: PodTermination
+) -> PodPhaseEvent | None:
+    mains = [container for container in containers if container.role is Role.MAIN]
+    others = [container for container in containers if container.role is not Role.SIDECAR]
     # Sidecars included: a finished pod is one of which nothing runs any more.
-    alive = any(track.state in states.ALIVE for track in tracks)
-    if not alive and all(track.state is State.DONE for track in mains):
-        failed = ending is Ending.DEADLINE or any(track.failed for track in others)
-        return PhaseEvent.FAILED if failed else PhaseEvent.SUCCEEDED
-    return PhaseEvent.STARTED if all(track.latest is not None for track in mains) else None
+    alive = any(container.phase in transitions.ALIVE for container in containers)
+    if not alive and all(container.phase is ContainerPhase.DONE for container in mains):
+        failed = termination is PodTermination.DEADLINE or any(
+            container.failed for container in others
+        )
+        return PodPhaseEvent.FAILED if failed else PodPhaseEvent.SUCCEEDED
+    return (
+        PodPhaseEvent.STARTED if all(container.latest is not None for container in mains) else None
+    )
 
 
 def build(
     pod: Pod,
-    tracks: Sequence[Track],
-    place: Place,
+    containers: Sequence[ManagedContainer],
+    place: PodAddresses,
     troubles: Mapping[str, str],
     *,
-    ending: Ending,
+    termination: PodTermination,
     now: datetime,
 ) -> Document:
     """The whole status that this agent is responsible for.
@@ -81,34 +89,38 @@ def build(
 
     Args:
         pod: the newest object.
-        tracks: its containers.
+        containers: its containers.
         place: where it runs.
-        troubles: container name to what its failing probe says.
-        ending: why the pod is coming to its end, if it is.
+        troubles: container name to the message of its failing probe.
+        termination: why the pod is coming to its end, if it is.
         now: wall time.
     """
     stamp = timestamps.rfc3339(now)
-    phase = phase_of(pod.status.phase, tracks, ending)
+    phase = phase_of(pod.status.phase, containers, termination)
     status: Document = {
         "phase": phase.value,
         "hostIP": place.host_ip,
         "startTime": pod.status.start_time or stamp,
         "qosClass": qos_class(pod),
-        "conditions": _conditions(pod, tracks, troubles, phase, stamp),
+        "conditions": _conditions(pod, containers, troubles, phase, stamp),
         "containerStatuses": [
-            _container_status(track, pod) for track in tracks if track.role is Role.MAIN
+            _container_status(container, pod)
+            for container in containers
+            if container.role is Role.MAIN
         ],
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [
-            _container_status(track, pod) for track in tracks if track.role is not Role.MAIN
+            _container_status(container, pod)
+            for container in containers
+            if container.role is not Role.MAIN
         ]
     if place.pod_ip:
         status["podIP"] = place.pod_ip
         status["podIPs"] = [{"ip": place.pod_ip}]
         status["hostIPs"] = [{"ip": place.host_ip}]
-    if ending is Ending.DEADLINE:
-        status["reason"] = ending.value
+    if termination is PodTermination.DEADLINE:
+        status["reason"] = termination.value
         status["message"] = DEADLINE_MESSAGE
     return status
 
@@ -117,7 +129,7 @@ def rejected(pod: Pod, reason: str, message: str, *, host_ip: str, now: datetime
     """The status of a pod that the node does not take."""
     stamp = timestamps.rfc3339(now)
     return {
-        "phase": Phase.FAILED.value,
+        "phase": PodPhase.FAILED.value,
         "reason": reason,
         "message": message,
         "hostIP": host_ip,
@@ -127,14 +139,18 @@ def rejected(pod: Pod, reason: str, message: str, *, host_ip: str, now: datetime
 
 
 def _conditions(
-    pod: Pod, tracks: Sequence[Track], troubles: Mapping[str, str], phase: Phase, stamp: str
+    pod: Pod,
+    containers: Sequence[ManagedContainer],
+    troubles: Mapping[str, str],
+    phase: PodPhase,
+    stamp: str,
 ) -> list[Document]:
-    serving = [track for track in tracks if track.role is not Role.INIT]
-    inits = [track for track in tracks if track.role is Role.INIT]
+    serving = [container for container in containers if container.role is not Role.INIT]
+    inits = [container for container in containers if container.role is Role.INIT]
     result = pod.status.conditions
     if conditions.find(result, "PodScheduled") is None:
         result = conditions.set_condition(result, Condition("PodScheduled", "True"), stamp)
-    incomplete = [track.name for track in inits if not track.succeeded]
+    incomplete = [container.name for container in inits if not container.succeeded]
     result = conditions.set_condition(result, _initialized(incomplete, phase), stamp)
     containers_ready = _containers_ready(serving, troubles, phase)
     for wanted in (containers_ready, _ready(containers_ready, pod)):
@@ -158,7 +174,7 @@ def _ready(containers_ready: Condition, pod: Pod) -> Condition:
 
 
 def _closed(gate: str, pod: Pod) -> str:
-    """Why a readiness gate keeps the pod from being ready, as Kubernetes says it; else empty."""
+    """Why a readiness gate keeps the pod from being ready, in Kubernetes' words; else empty."""
     found = conditions.find(pod.status.conditions, gate)
     if found is None:
         return f'corresponding condition of pod readiness gate "{gate}" does not exist.'
@@ -167,75 +183,85 @@ def _closed(gate: str, pod: Pod) -> str:
     return ""
 
 
-def _has_restarted(known: Condition | None, serving: Sequence[Track], stamp: str) -> bool:
-    """Whether a container began after the time since which the condition says that all is well.
+def _has_restarted(
+    known: Condition | None, serving: Sequence[ManagedContainer], stamp: str
+) -> bool:
+    """Whether a container began after the time since which the condition is True.
 
-    It ended and began again while nobody looked, or while nothing could be written: the pod was
+    It ended and began again while no agent ran, or while nothing could be written: the pod was
     not ready in between.
     """
     if known is None or known.status != "True" or not known.last_transition_time:
         return False
-    begun = [timestamps.rfc3339(track.latest.started_at) for track in serving if track.latest]
+    begun = [
+        timestamps.rfc3339(container.latest.started_at) for container in serving if container.latest
+    ]
     return any(known.last_transition_time < since <= stamp for since in begun)
 
 
-def _initialized(incomplete: Sequence[str], phase: Phase) -> Condition:
+def _initialized(incomplete: Sequence[str], phase: PodPhase) -> Condition:
     if not incomplete:
-        reason = "PodCompleted" if phase is Phase.SUCCEEDED else ""
+        reason = "PodCompleted" if phase is PodPhase.SUCCEEDED else ""
         return Condition("Initialized", "True", reason)
     message = f"containers with incomplete status: [{' '.join(incomplete)}]"
     return Condition("Initialized", "False", "ContainersNotInitialized", message)
 
 
 def _containers_ready(
-    serving: Sequence[Track], troubles: Mapping[str, str], phase: Phase
+    serving: Sequence[ManagedContainer], troubles: Mapping[str, str], phase: PodPhase
 ) -> Condition:
-    if phase is Phase.SUCCEEDED:
+    if phase is PodPhase.SUCCEEDED:
         return Condition("ContainersReady", "False", "PodCompleted")
-    if phase is Phase.FAILED:
+    if phase is PodPhase.FAILED:
         return Condition("ContainersReady", "False", "PodFailed")
-    unready = [track.name for track in serving if not track.ready]
+    unready = [container.name for container in serving if not container.ready]
     if not unready:
         return Condition("ContainersReady", "True")
     message = f"containers with unready status: [{' '.join(unready)}]"
-    blocked = {track.name: track.message for track in serving if track.state is State.BLOCKED}
+    blocked = {
+        container.name: container.message
+        for container in serving
+        if container.phase is ContainerPhase.BLOCKED
+    }
     causes = {**blocked, **troubles}
-    said = [f"{name}: {causes[name]}" for name in unready if causes.get(name)]
-    return Condition("ContainersReady", "False", "ContainersNotReady", "; ".join([message, *said]))
+    details = [f"{name}: {causes[name]}" for name in unready if causes.get(name)]
+    return Condition(
+        "ContainersReady", "False", "ContainersNotReady", "; ".join([message, *details])
+    )
 
 
-def _container_status(track: Track, pod: Pod) -> Document:
-    latest, previous = track.latest, track.previous
+def _container_status(container: ManagedContainer, pod: Pod) -> Document:
+    latest, previous = container.latest, container.previous
     status: Document = {
-        "name": track.name,
-        "image": track.spec.image,
+        "name": container.name,
+        "image": container.spec.image,
         "imageID": "",
-        "ready": track.ready,
-        "started": track.started,
-        "restartCount": latest.id.attempt if latest is not None else track.attempt,
+        "ready": container.ready,
+        "started": container.started,
+        "restartCount": latest.id.attempt if latest is not None else container.attempt,
         "lastState": {},
     }
     if latest is not None:
         status["containerID"] = container_id(latest.id)
-    if track.state in states.ALIVE and latest is not None:
+    if container.phase in transitions.ALIVE and latest is not None:
         status["state"] = {"running": {"startedAt": timestamps.rfc3339(latest.started_at)}}
-    elif track.state is State.DONE and latest is not None:
+    elif container.phase is ContainerPhase.DONE and latest is not None:
         status["state"] = {"terminated": _terminated(latest)}
     else:
         previous = latest
-        status["state"] = {"waiting": _waiting(track, pod)}
+        status["state"] = {"waiting": _waiting(container, pod)}
     if previous is not None and not previous.running:
         status["lastState"] = {"terminated": _terminated(previous)}
     return status
 
 
-def _waiting(track: Track, pod: Pod) -> Document:
-    if track.reason:
-        waiting: Document = {"reason": track.reason}
-        if track.message:
-            waiting["message"] = track.message
+def _waiting(container: ManagedContainer, pod: Pod) -> Document:
+    if container.reason:
+        waiting: Document = {"reason": container.reason}
+        if container.message:
+            waiting["message"] = container.message
         return waiting
-    first = track.role is not Role.MAIN or not pod.spec.init_containers
+    first = container.role is not Role.MAIN or not pod.spec.init_containers
     return {"reason": "ContainerCreating" if first else "PodInitializing"}
 
 

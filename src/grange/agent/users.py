@@ -1,7 +1,7 @@
-"""As whom a container runs, from its security context; pure.
+"""The user that a container runs as, from its security context; pure.
 
 An agent that is root runs programs as any user. Another one runs them as itself only, and a container
-that asks for somebody else is not created, rather than run with other rights than it asks for.
+that asks for another user is not created, rather than run with other rights than it asks for.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from grange.agent.errors import NotCreatableError
 from grange.api.kinds.pod import Container, Pod
 
 
-class User(NamedTuple):
+class RunAsUser(NamedTuple):
     """A user and a group of the machine, by number."""
 
     uid: int
@@ -38,9 +38,9 @@ def asks_for_users(pod: Pod) -> bool:
 
 
 def user_of(
-    pod: Pod, container: Container, own: User, group_of: Callable[[int], int]
-) -> User | None:
-    """As whom the container runs; None for the agent's own user.
+    pod: Pod, container: Container, own: RunAsUser, group_of: Callable[[int], int]
+) -> RunAsUser | None:
+    """The user that the container runs as; None for the agent's own user.
 
     Args:
         pod: whose security context holds where the container has none.
@@ -67,4 +67,4 @@ def user_of(
             f"{where}: {field} cannot be given: programs run as the agent's own user {own.uid} "
             f"and group {own.gid} here; leave the field out, or run the agent as root"
         )
-    return User(wanted, group)
+    return RunAsUser(wanted, group)

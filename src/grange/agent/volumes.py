@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from grange.agent import environment, service_account
-from grange.agent.environment import Facts
+from grange.agent import container_env, service_account
+from grange.agent.container_env import EnvContext
+from grange.agent.container_runtime import Mount, VolumeFile, VolumePlan
 from grange.agent.errors import NotCreatableError
 from grange.agent.references import Reference, Sources
-from grange.agent.runtime import Mount, VolumeFile, VolumePlan
 from grange.api.kinds.pod import Container, Pod, Volume
 from grange.api.meta import Document
 from grange.api.pod_fields import TOKEN_MOUNT
@@ -24,7 +24,7 @@ _SECRET_MODE = 0o600
 _VARIABLE = re.compile(r"[^A-Z0-9_]")
 
 
-def plan(pod: Pod, sources: Sources, facts: Facts) -> tuple[VolumePlan, ...]:
+def plan(pod: Pod, sources: Sources, facts: EnvContext) -> tuple[VolumePlan, ...]:
     """Every volume of the pod.
 
     Raises:
@@ -34,7 +34,7 @@ def plan(pod: Pod, sources: Sources, facts: Facts) -> tuple[VolumePlan, ...]:
     return tuple(_plan(pod, volume, sources, facts) for volume in pod.spec.volumes)
 
 
-def _plan(pod: Pod, volume: Volume, sources: Sources, facts: Facts) -> VolumePlan:
+def _plan(pod: Pod, volume: Volume, sources: Sources, facts: EnvContext) -> VolumePlan:
     where = f'volume "{volume.name}"'
     if volume.empty_dir is not None:
         return VolumePlan(volume.name)
@@ -94,22 +94,24 @@ def _keys(
     return files
 
 
-def _downward(pod: Pod, source: Document, facts: Facts, mode: int, where: str) -> list[VolumeFile]:
+def _downward(
+    pod: Pod, source: Document, facts: EnvContext, mode: int, where: str
+) -> list[VolumeFile]:
     files = []
     for item in source.get("items") or []:
         path = _relative(str(item.get("path", "")), where)
         if "fieldRef" in item:
             field = str(item["fieldRef"].get("fieldPath", ""))
-            text = environment.field_value(pod, facts, field, where)
+            text = container_env.field_value(pod, facts, field, where)
         else:
             selector = item.get("resourceFieldRef") or {}
-            text = environment.resource_value(pod, pod.spec.containers[0], selector, facts, where)
+            text = container_env.resource_value(pod, pod.spec.containers[0], selector, facts, where)
         files.append(VolumeFile(path, text.encode(), int(item.get("mode") or mode)))
     return files
 
 
 def _projected(
-    pod: Pod, source: Document, sources: Sources, facts: Facts, where: str
+    pod: Pod, source: Document, sources: Sources, facts: EnvContext, where: str
 ) -> list[VolumeFile]:
     mode = _mode(source, _PLAIN_MODE)
     files: list[VolumeFile] = []
@@ -137,7 +139,7 @@ def _token(projection: Document, sources: Sources, mode: int, where: str) -> Vol
     return VolumeFile(path, token.encode(), mode)
 
 
-def _with_kubeconfig(files: list[VolumeFile], pod: Pod, facts: Facts) -> list[VolumeFile]:
+def _with_kubeconfig(files: list[VolumeFile], pod: Pod, facts: EnvContext) -> list[VolumeFile]:
     """The files, and a kubeconfig if they are what a client needs in a cluster."""
     content = {file.path: file.content for file in files}
     modes = {file.path: file.mode for file in files}

@@ -12,18 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from grange.agent import lifecycle, postmortem, probing, states, status
+from grange.agent import lifecycle, postmortem, probing, status, transitions
 from grange.agent.config import NodeConfig
-from grange.agent.container_start import Creator
-from grange.agent.errors import NotCreatableError
-from grange.agent.events import Reason
-from grange.agent.hooks import Hooks
-from grange.agent.lifecycle import Abandon, Decision, EndHook, Ending, Signal, Start, Track
-from grange.agent.metrics import Instruments
-from grange.agent.probes import Prober, ProbeTarget
-from grange.agent.probing import Probing
-from grange.agent.reporting import Outcome, Reporter
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     ERROR,
     EXIT_KILLED,
     STATUS_UNKNOWN,
@@ -33,8 +24,25 @@ from grange.agent.runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.states import State
-from grange.agent.status import Place
+from grange.agent.container_start import ContainerStarter
+from grange.agent.errors import NotCreatableError
+from grange.agent.events import AgentReason
+from grange.agent.hooks import Hooks
+from grange.agent.lifecycle import (
+    Abandon,
+    EndHook,
+    LifecycleDecision,
+    ManagedContainer,
+    PodTermination,
+    Signal,
+    Start,
+)
+from grange.agent.metrics import AgentMetrics
+from grange.agent.probes import Prober, ProbeTarget
+from grange.agent.probing import Probing
+from grange.agent.status import PodAddresses
+from grange.agent.status_writer import PodStatusWriter, WriteOutcome
+from grange.agent.transitions import ContainerPhase
 from grange.api import pod_requests, timestamps
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, is_finished
@@ -57,10 +65,10 @@ class Tools:
     Attributes:
         client: where status goes.
         runtime: what runs containers.
-        creator: what brings them there.
+        starter: what brings them there.
         prober: what asks probes.
         recorder: where Events go.
-        clock, log: as everywhere.
+        clock, log: time and the node's logger.
         config: of the node.
         metrics: what is counted.
         admit: reason and message when the node cannot take a pod.
@@ -68,18 +76,18 @@ class Tools:
 
     client: Client
     runtime: PodRuntime
-    creator: Creator
+    starter: ContainerStarter
     prober: Prober
     recorder: Recorder
     clock: Clock
     log: Logger
     config: NodeConfig
-    metrics: Instruments
+    metrics: AgentMetrics
     admit: Callable[[Pod], tuple[str, str] | None]
 
 
 class _Tasks(NamedTuple):
-    """What runs beside the worker, as children of its nursery."""
+    """What runs concurrently with the worker, as children of its nursery."""
 
     probing: Probing
     hooks: Hooks
@@ -105,14 +113,16 @@ class PodWorker:
         self._log = tools.log.bind(pod=str(pod.key), uid=self._uid)
         self._timing = tools.config.timing
         self._wake = asyncio.Event()
-        self._vanished = False  # says the informer
-        self._gone = False  # says an answer of the API; the informer will say so, too
-        self._tracks = lifecycle.tracks_of(pod)
-        self._by_name = {track.name: track for track in self._tracks}
+        self._vanished = False  # from the informer
+        self._gone = False  # from an answer of the API; the informer follows
+        self._containers = lifecycle.managed_containers(pod)
+        self._by_name = {container.name: container for container in self._containers}
         self._sandbox: Sandbox | None = None
         self._unwatch: Callable[[], None] | None = None
-        self._ending = Ending.NONE
-        self._reporter = Reporter(pod, client=tools.client, metrics=tools.metrics, log=self._log)
+        self._termination = PodTermination.NONE
+        self._reporter = PodStatusWriter(
+            pod, client=tools.client, metrics=tools.metrics, log=self._log
+        )
         self._was_finished = is_finished(pod)
         self._rejection: tuple[str, str] | None = None
         self._released = False
@@ -146,7 +156,7 @@ class PodWorker:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something was judged that the API does not know (yet)."""
+        """Whether the status has changed and is not written yet."""
         return self._reporter.is_behind
 
     def again(self) -> "PodWorker":
@@ -175,7 +185,7 @@ class PodWorker:
                 while not await self._round(tasks):
                     await self._wait()
             finally:
-                self._tools.creator.forget(self._uid)
+                self._tools.starter.forget(self._uid)
                 if self._unwatch is not None:
                     self._unwatch()
             nursery.cancel()
@@ -183,14 +193,14 @@ class PodWorker:
     # --- beginning -----------------------------------------------------------------------------
 
     def _take_over(self, tasks: _Tasks) -> None:
-        """Pick up what the runtime knows of the pod, or what the status says if it knows nothing."""
+        """Pick up what the runtime knows of the pod, or what the status records if it knows nothing."""
         record = self._record()
         if record is not None:
             self._use(record.sandbox)
             runs: dict[str, list[Run]] = {}
-            told = _messages(self.pod)
+            recorded = _messages(self.pod)
             for run in record.runs:
-                message = run.message or told.get(status.container_id(run.id), "")
+                message = run.message or recorded.get(status.container_id(run.id), "")
                 found = run if run.running else replace(run, message=message)
                 runs.setdefault(run.id.container, []).append(found)
         else:
@@ -200,24 +210,28 @@ class PodWorker:
             }
         if not runs and not self._was_finished:
             self._rejection = self._tools.admit(self.pod)
-        for track in self._tracks:
-            lifecycle.adopt(track, runs.get(track.name, ()), self._now(), self._timing)
-            if track.state is State.RUNNING:
-                self._resume(track, tasks)
-            if track.latest is not None and track.latest.running and track.latest.message:
-                message = f"container {track.name}: {track.latest.message}"
-                self._event(WARNING, Reason.SUPERVISOR_UNRESPONSIVE, message)
+        for container in self._containers:
+            lifecycle.adopt(container, runs.get(container.name, ()), self._now(), self._timing)
+            if container.phase is ContainerPhase.RUNNING:
+                self._resume(container, tasks)
+            if (
+                container.latest is not None
+                and container.latest.running
+                and container.latest.message
+            ):
+                message = f"container {container.name}: {container.latest.message}"
+                self._event(WARNING, AgentReason.SUPERVISOR_UNRESPONSIVE, message)
 
-    def _resume(self, track: Track, tasks: _Tasks) -> None:
+    def _resume(self, container: ManagedContainer, tasks: _Tasks) -> None:
         """A container that goes on: what its probes had found still holds until they ask again."""
         for item in (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses):
-            if item.name == track.name and item.restart_count == track.attempt:
-                track.started = bool(item.started)
-                track.ready = item.ready
-        self._probe(track, tasks)
+            if item.name == container.name and item.restart_count == container.attempt:
+                container.started = bool(item.started)
+                container.ready = item.ready
+        self._probe(container, tasks)
 
     def _lost(self, run: Run) -> Run:
-        """A run that the status speaks of and the runtime does not know."""
+        """A run that the status records and the runtime does not know."""
         if not run.running:
             return run
         return Run(
@@ -246,7 +260,7 @@ class PodWorker:
         self._retry_at = None
         if self._rejection is not None:
             return await self._reject(self._rejection)
-        decision = Decision()
+        decision = LifecycleDecision()
         for _ in range(_ROUNDS):
             now = self._now()
             await self._collect(now, tasks)
@@ -256,7 +270,10 @@ class PodWorker:
             if not decision.actions:
                 break
         await self._report()
-        if self._ending in {Ending.DELETED, Ending.VANISHED} and self._all_done():
+        if (
+            self._termination in {PodTermination.DELETED, PodTermination.VANISHED}
+            and self._all_done()
+        ):
             return await self._release()
         self._retry_at = _earlier(self._retry_at, decision.wake_at)
         return False
@@ -265,60 +282,75 @@ class PodWorker:
         """Take note of runs that have ended."""
         record = self._record()
         known = {run.id: run for run in record.runs} if record is not None else {}
-        for track in self._tracks:
-            if track.state not in states.ALIVE or track.latest is None:
+        for container in self._containers:
+            if container.phase not in transitions.ALIVE or container.latest is None:
                 continue
-            run = known.get(track.latest.id) or self._lost(track.latest)
+            run = known.get(container.latest.id) or self._lost(container.latest)
             if not run.running:
                 cause = ""
-                if track.state is State.RUNNING or postmortem.wants_output(track.spec):
-                    run, cause = await postmortem.explain(self._tools.runtime, run, track.spec)
-                self._on_ended(track, run, now, tasks, cause)
+                if container.phase is ContainerPhase.RUNNING or postmortem.wants_output(
+                    container.spec
+                ):
+                    run, cause = await postmortem.explain(self._tools.runtime, run, container.spec)
+                self._on_ended(container, run, now, tasks, cause)
                 if cause:
-                    message = f"container {track.name}: {cause}"
-                    self._event(WARNING, Reason.ADDRESS_IN_USE, message)
+                    message = f"container {container.name}: {cause}"
+                    self._event(WARNING, AgentReason.ADDRESS_IN_USE, message)
 
     def _on_ended(
-        self, track: Track, run: Run, now: datetime, tasks: _Tasks, cause: str = ""
+        self, container: ManagedContainer, run: Run, now: datetime, tasks: _Tasks, cause: str = ""
     ) -> None:
-        tasks.probing.stop(track.name)
-        tasks.hooks.stop(track.name)
-        ends = self._ending is not Ending.NONE
-        track.on_ended(run, now, self._timing, pod_ends=ends, cause=cause)
+        tasks.probing.stop(container.name)
+        tasks.hooks.stop(container.name)
+        ends = self._termination is not PodTermination.NONE
+        container.on_ended(run, now, self._timing, pod_ends=ends, cause=cause)
         self._tools.metrics.ends.labels(run.reason).inc()
         self._log.info(
             "container ended",
-            container=track.name,
+            container=container.name,
             attempt=run.id.attempt,
             exit_code=run.exit_code,
             reason=run.reason,
         )
         if run.message and run.reason != ERROR:  # an error's message is the program's own words
-            kind = Reason.STATUS_UNKNOWN if run.reason == STATUS_UNKNOWN else Reason.FAILED
-            self._event(WARNING, kind, f"container {track.name}: {run.message}")
-        if track.state is State.BACKOFF and track.due is not None:
-            self._event(WARNING, Reason.BACK_OFF, track.message)
+            kind = (
+                AgentReason.STATUS_UNKNOWN if run.reason == STATUS_UNKNOWN else AgentReason.FAILED
+            )
+            self._event(WARNING, kind, f"container {container.name}: {run.message}")
+        if container.phase is ContainerPhase.BACKOFF and container.due is not None:
+            self._event(WARNING, AgentReason.BACK_OFF, container.message)
 
-    def _decide(self, now: datetime) -> Decision:
+    def _decide(self, now: datetime) -> LifecycleDecision:
         expires = self._expires_at()
-        found = lifecycle.ending_of(
-            self.pod, self._tracks, now, vanished=self._vanished or self._gone, expired_at=expires
+        found = lifecycle.termination_of(
+            self.pod,
+            self._containers,
+            now,
+            vanished=self._vanished or self._gone,
+            expired_at=expires,
         )
-        if self._was_finished and found is Ending.NONE:
-            found = Ending.FINISHED
-        if found in {Ending.DELETED, Ending.VANISHED} or self._ending is Ending.NONE:
-            if found is Ending.DEADLINE:
-                self._event(NORMAL, Reason.DEADLINE_EXCEEDED, status.DEADLINE_MESSAGE)
-            self._ending = found
-        grace_s = lifecycle.grace_of(self.pod, self._ending, self._timing, left_s=self._left_s)
+        if self._was_finished and found is PodTermination.NONE:
+            found = PodTermination.FINISHED
+        if (
+            found in {PodTermination.DELETED, PodTermination.VANISHED}
+            or self._termination is PodTermination.NONE
+        ):
+            if found is PodTermination.DEADLINE:
+                self._event(NORMAL, AgentReason.DEADLINE_EXCEEDED, status.DEADLINE_MESSAGE)
+            self._termination = found
+        grace_s = lifecycle.grace_of(self.pod, self._termination, self._timing, left_s=self._left_s)
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
-        self._grace_s = grace_s if self._ending is not Ending.NONE else None
+        self._grace_s = grace_s if self._termination is not PodTermination.NONE else None
         decision = lifecycle.decide(
-            self._tracks, now, ending=self._ending, grace_s=grace_s, spec_grace_s=own_grace_s
+            self._containers,
+            now,
+            termination=self._termination,
+            grace_s=grace_s,
+            spec_grace_s=own_grace_s,
         )
-        if self._ending is Ending.NONE and expires is not None:
+        if self._termination is PodTermination.NONE and expires is not None:
             wake_at = _earlier(decision.wake_at, expires)
-            decision = Decision(decision.actions, decision.ending, wake_at)
+            decision = LifecycleDecision(decision.actions, decision.termination, wake_at)
         return decision
 
     def _expires_at(self) -> datetime | None:
@@ -329,7 +361,7 @@ class PodWorker:
         return timestamps.shift(began, limit)
 
     def _all_done(self) -> bool:
-        return all(track.state is State.DONE for track in self._tracks)
+        return all(container.phase is ContainerPhase.DONE for container in self._containers)
 
     async def _wait(self) -> None:
         delay = None
@@ -344,103 +376,113 @@ class PodWorker:
     # --- acting --------------------------------------------------------------------------------
 
     async def _perform(self, action: lifecycle.Action, tasks: _Tasks) -> None:
-        track = self._by_name[action.container]
+        container = self._by_name[action.container]
         match action:
             case Start():
-                await self._start(track, tasks)
+                await self._start(container, tasks)
             case Abandon():
-                track.on_abandoned()
+                container.on_abandoned()
             case EndHook():
-                tasks.hooks.stop(track.name)
-                await self._pre_stopped(track, "it did not come to its end within the grace period")
+                tasks.hooks.stop(container.name)
+                await self._pre_stopped(
+                    container, "it did not come to its end within the grace period"
+                )
             case Signal(number=number, why=why):
-                tasks.probing.stop(track.name)
-                tasks.hooks.stop(track.name)
+                tasks.probing.stop(container.name)
+                tasks.hooks.stop(container.name)
                 if number == signal.SIGKILL:
-                    track.on_kill()
+                    container.on_kill()
                 else:
-                    track.on_stop(self._now())
-                    self._event(NORMAL, Reason.KILLING, f"Stopping container {track.name}: {why}")
-                    if self._pre_stop(track, tasks):
+                    container.on_stop(self._now())
+                    self._event(
+                        NORMAL, AgentReason.KILLING, f"Stopping container {container.name}: {why}"
+                    )
+                    if self._pre_stop(container, tasks):
                         return
-                if track.latest is not None:
-                    await self._tools.runtime.signal(track.latest.id, number)
+                if container.latest is not None:
+                    await self._tools.runtime.signal(container.latest.id, number)
 
-    def _target(self, track: Track) -> ProbeTarget | None:
-        if self._sandbox is None or track.latest is None:
+    def _target(self, container: ManagedContainer) -> ProbeTarget | None:
+        if self._sandbox is None or container.latest is None:
             return None
-        return ProbeTarget(self._sandbox.address, track.spec, track.latest.id)
+        return ProbeTarget(self._sandbox.address, container.spec, container.latest.id)
 
-    def _pre_stop(self, track: Track, tasks: _Tasks) -> bool:
+    def _pre_stop(self, container: ManagedContainer, tasks: _Tasks) -> bool:
         """Run the container's preStop hook, if it has one: SIGTERM comes at its end."""
-        handler = track.spec.lifecycle.pre_stop if track.spec.lifecycle is not None else None
-        target = self._target(track)
+        handler = (
+            container.spec.lifecycle.pre_stop if container.spec.lifecycle is not None else None
+        )
+        target = self._target(container)
         if handler is None or target is None:
             return False
-        track.pre_stopping = True
-        tasks.hooks.start(handler, target, lambda why: self._pre_stopped(track, why))
+        container.pre_stopping = True
+        tasks.hooks.start(handler, target, lambda why: self._pre_stopped(container, why))
         return True
 
-    async def _pre_stopped(self, track: Track, why: str) -> None:
+    async def _pre_stopped(self, container: ManagedContainer, why: str) -> None:
         if why:
-            message = f"PreStopHook of container {track.name} failed: {why}"
-            self._event(WARNING, Reason.FAILED_PRE_STOP_HOOK, message)
+            message = f"PreStopHook of container {container.name} failed: {why}"
+            self._event(WARNING, AgentReason.FAILED_PRE_STOP_HOOK, message)
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
-        grace_s = track.grace_of(own_grace_s) if self._grace_s is None else self._grace_s
-        track.on_pre_stopped(self._now(), grace_s)
+        grace_s = container.grace_of(own_grace_s) if self._grace_s is None else self._grace_s
+        container.on_pre_stopped(self._now(), grace_s)
         self._wake.set()
-        if track.latest is not None:
-            await self._tools.runtime.signal(track.latest.id, signal.SIGTERM)
+        if container.latest is not None:
+            await self._tools.runtime.signal(container.latest.id, signal.SIGTERM)
 
-    def _post_start(self, track: Track, tasks: _Tasks) -> bool:
+    def _post_start(self, container: ManagedContainer, tasks: _Tasks) -> bool:
         """Run the container's postStart hook, if it has one; its probes begin at the end."""
-        handler = track.spec.lifecycle.post_start if track.spec.lifecycle is not None else None
-        target = self._target(track)
+        handler = (
+            container.spec.lifecycle.post_start if container.spec.lifecycle is not None else None
+        )
+        target = self._target(container)
         if handler is None or target is None:
             return False
 
         async def done(why: str) -> None:
-            track.post_starting = False
+            container.post_starting = False
             if why:
-                message = f"PostStartHook of container {track.name} failed: {why}"
-                self._event(WARNING, Reason.FAILED_POST_START_HOOK, message)
-                track.unhealthy = "FailedPostStartHook"
+                message = f"PostStartHook of container {container.name} failed: {why}"
+                self._event(WARNING, AgentReason.FAILED_POST_START_HOOK, message)
+                container.unhealthy = "FailedPostStartHook"
             else:
-                self._probe(track, tasks)
+                self._probe(container, tasks)
             self._wake.set()
 
-        track.post_starting = True
+        container.post_starting = True
         tasks.hooks.start(handler, target, done)
         return True
 
-    async def _start(self, track: Track, tasks: _Tasks) -> None:
+    async def _start(self, container: ManagedContainer, tasks: _Tasks) -> None:
         now, began = self._now(), self._tools.clock.monotonic()
         try:
-            sandbox, run = await self._tools.creator.create(self.pod, track)
+            sandbox, run = await self._tools.starter.create(self.pod, container)
         except NotCreatableError as error:
-            track.on_refused(error.reason, error.message, now, self._timing, lasting=error.lasting)
+            container.on_refused(
+                error.reason, error.message, now, self._timing, lasting=error.lasting
+            )
             self._tools.metrics.starts.labels("refused").inc()
-            self._event(WARNING, Reason.FAILED, error.message)
+            self._event(WARNING, AgentReason.FAILED, error.message)
         else:
             self._use(sandbox)
             self._tools.metrics.start_seconds.observe(self._tools.clock.monotonic() - began)
             self._tools.metrics.starts.labels("started" if run.running else "not_executable").inc()
-            track.on_created(run)
+            container.on_created(run)
             if run.running:
-                self._event(NORMAL, Reason.STARTED, f"Started container {track.name}")
-                if not self._post_start(track, tasks):
-                    self._probe(track, tasks)
+                self._event(NORMAL, AgentReason.STARTED, f"Started container {container.name}")
+                if not self._post_start(container, tasks):
+                    self._probe(container, tasks)
             else:
-                self._on_ended(track, run, self._now(), tasks)
+                self._on_ended(container, run, self._now(), tasks)
 
-    def _probe(self, track: Track, tasks: _Tasks) -> None:
-        target = self._target(track)
+    def _probe(self, container: ManagedContainer, tasks: _Tasks) -> None:
+        target = self._target(container)
         if target is not None:
-            tasks.probing.start(track, target, self.pod)
+            tasks.probing.start(container, target, self.pod)
 
     # --- reporting -----------------------------------------------------------------------------
 
-    def _event(self, kind: str, reason: Reason, message: str) -> None:
+    def _event(self, kind: str, reason: AgentReason, message: str) -> None:
         self._tools.recorder.event(self.pod, kind, reason.value, message, kind=POD)
 
     async def _report(self) -> None:
@@ -449,22 +491,22 @@ class PodWorker:
         address = self._sandbox.address if self._sandbox is not None else ""
         document = status.build(
             self._reporter.merged(self.pod),
-            self._tracks,
-            Place(self._tools.config.host_ip, address),
-            probing.troubles(self._tracks),
-            ending=self._ending,
+            self._containers,
+            PodAddresses(self._tools.config.host_ip, address),
+            probing.troubles(self._containers),
+            termination=self._termination,
             now=self._tools.clock.now(),
         )
         await self._write(document)
 
     async def _write(self, document: Document) -> None:
         match await self._reporter.write(self.pod, document):
-            case Outcome.GONE:
+            case WriteOutcome.GONE:
                 self._gone = True  # or another of the same name is in its place
                 self._wake.set()
-            case Outcome.FAILED:
+            case WriteOutcome.FAILED:
                 self._try_again()
-            case Outcome.WRITTEN | Outcome.UNCHANGED:
+            case WriteOutcome.WRITTEN | WriteOutcome.UNCHANGED:
                 self._failures = 0
 
     def _try_again(self) -> None:
@@ -478,7 +520,7 @@ class PodWorker:
     async def _reject(self, rejection: tuple[str, str]) -> bool:
         if self._vanished:
             return True
-        if self.pod.metadata.deletion_timestamp:  # it was deleted before anybody here saw it
+        if self.pod.metadata.deletion_timestamp:  # it was deleted before this agent saw it
             return await self._release()
         reason, message = rejection
         first = not self._reporter.has_written
@@ -487,7 +529,7 @@ class PodWorker:
         pod = self._reporter.merged(self.pod)
         await self._write(status.rejected(pod, reason, message, host_ip=host_ip, now=now))
         if first:
-            self._event(WARNING, Reason.FAILED, message)
+            self._event(WARNING, AgentReason.FAILED, message)
         return False
 
     async def _release(self) -> bool:
@@ -512,7 +554,7 @@ class PodWorker:
 
 
 def _messages(pod: Pod) -> dict[str, str]:
-    """By ``containerID``, what the status says of runs, which only an agent before this one knew."""
+    """By ``containerID``, the messages of runs in the status; only an earlier agent knew these runs."""
     items = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     ended = (state.terminated for item in items for state in (item.state, item.last_state))
     return {run.container_id: run.message for run in ended if run is not None and run.message}

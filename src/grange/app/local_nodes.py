@@ -9,7 +9,7 @@ from typing import Self
 from grange.agent import service_account
 from grange.agent.config import NodeConfig
 from grange.agent.logs import AgentLogs
-from grange.agent.runtimes.process.runtime import ProcessConfig, ProcessRuntime
+from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.api.kinds import NODE
 from grange.api.status import NotFound

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from grange.agent.runtime import ContainerID, Run
+from grange.agent.container_runtime import ContainerID, Run
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 

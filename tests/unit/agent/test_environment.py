@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.unit.agent.builders import container, pod
 
-from grange.agent import environment, references
-from grange.agent.environment import Facts, expand
+from grange.agent import container_env, references
+from grange.agent.container_env import EnvContext, expand
 from grange.agent.errors import NotCreatableError
 from grange.agent.references import Sources
 
-FACTS = Facts(
+FACTS = EnvContext(
     pod_ip="127.1.2.3",
     host_ip="127.0.0.1",
     node_name="node-1",
@@ -36,7 +36,7 @@ def build(*env: dict[str, Any], found: Sources = FOUND, **fields: Any) -> dict[s
         meta={"labels": {"app": "web", "b": "2"}, "annotations": {"note": 'say "hi"'}},
         serviceAccountName="robot",
     )
-    return environment.build(view, view.spec.containers[0], found, FACTS)
+    return container_env.build(view, view.spec.containers[0], found, FACTS)
 
 
 def ref(kind: str, name: str, key: str, **fields: Any) -> dict[str, Any]:
@@ -100,17 +100,17 @@ def test_only_what_was_defined_before_is_known() -> None:
 
 def test_program_and_arguments_are_expanded() -> None:
     view = pod(container(program="run", args=["--ip=$(POD_IP)", "$$(X)"])).spec.containers[0]
-    assert environment.command_of(view, {"POD_IP": "1"}) == ("run", "--ip=1", "$(X)")
+    assert container_env.command_of(view, {"POD_IP": "1"}) == ("run", "--ip=1", "$(X)")
     empty = pod({"name": "main", "command": [""]}).spec.containers[0]
     with pytest.raises(NotCreatableError, match=r'container "main" names no program'):
-        environment.command_of(empty, {})
+        container_env.command_of(empty, {})
 
 
 @pytest.mark.parametrize("image", ["", "nginx:1.27"])
 def test_container_without_command_needs_an_image_runtime(image: str) -> None:
     view = pod({"name": "main", "image": image, "args": ["x"]}).spec.containers[0]
     with pytest.raises(NotCreatableError, match=r"set command to a program") as raised:
-        environment.command_of(view, {})
+        container_env.command_of(view, {})
     assert (raised.value.reason, raised.value.lasting) == ("ImageRuntimeUnavailable", True)
 
 

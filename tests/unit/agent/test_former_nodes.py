@@ -1,6 +1,6 @@
 """Pods of nodes that an earlier run of the server had."""
 
-from grange.agent.runtime import PodSetup, RuntimeFailedError
+from grange.agent.container_runtime import PodSetup, RuntimeFailedError
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.agent.service import end_other_nodes
 from grange.base.clock import Clock

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from grange.agent.runtimes.process.logs import LogFiles
-from grange.agent.runtimes.process.logwriter import LogWriter
+from grange.agent.runtimes.process.log_reader import LogFiles
+from grange.agent.runtimes.process.log_writer import LogWriter
 
 
 class Racing(LogFiles):

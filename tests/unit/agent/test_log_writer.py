@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grange.agent.runtimes.process import shim
-from grange.agent.runtimes.process.logwriter import NEW_LOG_FILE, LogWriter
+from grange.agent.runtimes.process.log_writer import NEW_LOG_FILE, LogWriter
 
 
 @pytest.fixture

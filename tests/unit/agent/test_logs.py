@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from tests.unit.agent.builders import NOW, UID, document
 
 from grange.agent import logs
+from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program
 from grange.agent.logs import AgentLogs, Renderer
-from grange.agent.runtime import ContainerID, LogQuery, PodSetup, Program
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.api.meta import Document
 from grange.api.status import BadRequest

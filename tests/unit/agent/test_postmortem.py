@@ -7,7 +7,7 @@ from tests.support.agent_world import World, world
 from tests.unit.agent.builders import UID, container, document, pod, run
 
 from grange.agent import postmortem
-from grange.agent.runtime import Listener, PodRecord, PodSetup, Sandbox
+from grange.agent.container_runtime import ListeningSocket, PodRecord, PodSetup, Sandbox
 from grange.agent.runtimes.fake import Script
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -25,14 +25,14 @@ NGINX = "nginx: [emerg] bind() to 0.0.0.0:8080 failed (98: Address already in us
 GUNICORN = "[1] [ERROR] Connection in use: ('0.0.0.0', 8080)"
 
 
-def taken(output: str, *listeners: Listener, **fields: Any) -> str:
+def taken(output: str, *listeners: ListeningSocket, **fields: Any) -> str:
     spec = pod(container(**fields)).spec.containers[0]
     return postmortem.port_taken(run(code=1), spec, output, listeners, PODS)
 
 
 @pytest.mark.parametrize("output", [NODE, GO, NGINX, GUNICORN])
 def test_holder_is_found_by_the_port_in_the_output(output: str) -> None:
-    held = [Listener(OTHER, "main", EVERYWHERE, port) for port in (8080, 9090)]
+    held = [ListeningSocket(OTHER, "main", EVERYWHERE, port) for port in (8080, 9090)]
     found = taken(output, *held)
     assert "port 8080 is held by pod shop/web-2, which listens on 0.0.0.0" in found
     assert "$(POD_IP)" in found
@@ -47,17 +47,19 @@ def test_holder_is_found_by_the_port_in_the_output(output: str) -> None:
     ],
 )
 def test_holder_is_found_by_the_port_in_the_manifest(fields: dict[str, object]) -> None:
-    found = taken(PYTHON, Listener(OTHER, "main", "127.1.0.2", 8080), **fields)
+    found = taken(PYTHON, ListeningSocket(OTHER, "main", "127.1.0.2", 8080), **fields)
     assert "port 8080 is held by pod shop/web-2" in found
 
 
 def test_container_of_the_same_pod_is_named() -> None:
-    found = taken(NODE, Listener(UID, "main", "::", 8080), Listener(UID, "side", "::", 8080))
+    found = taken(
+        NODE, ListeningSocket(UID, "main", "::", 8080), ListeningSocket(UID, "side", "::", 8080)
+    )
     assert "held by container side of this pod" in found
 
 
 def test_remedy_is_given_without_a_holder() -> None:
-    found = taken(PYTHON, Listener(OTHER, "main", "::", 8080))
+    found = taken(PYTHON, ListeningSocket(OTHER, "main", "::", 8080))
     assert found.startswith("address already in use; ")
     assert "$(POD_IP)" in found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grange.agent.runtime import ContainerID, Mount, PodSetup, VolumeFile, VolumePlan
+from grange.agent.container_runtime import ContainerID, Mount, PodSetup, VolumeFile, VolumePlan
 from grange.agent.runtimes.process.files import Layout
 
 UID = "8a1c2f0e-0000-4000-8000-000000000001"

@@ -6,7 +6,7 @@ from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
 
 from grange.agent.metrics import instruments
-from grange.agent.reporting import Outcome, Reporter
+from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.api import conditions
 from grange.api.kinds import NODE, POD, pod as pods
 from grange.api.kinds.pod import Pod
@@ -45,9 +45,9 @@ async def stored(there: World) -> list[Document]:
     return found
 
 
-def reporter(there: World, pod: Pod) -> Reporter:
+def reporter(there: World, pod: Pod) -> PodStatusWriter:
     metrics = instruments(registry())
-    return Reporter(pod, client=there.client, metrics=metrics, log=there.log)
+    return PodStatusWriter(pod, client=there.client, metrics=metrics, log=there.log)
 
 
 def status_with(*found: Condition, **fields: object) -> Document:
@@ -58,7 +58,7 @@ async def test_write_keeps_conditions_not_seen_yet(clock: Clock, rng: Stream, lo
     async with world(clock, rng, log, agent=False) as there:
         stale = await there.create(document(container()))
         await add_gate(there)
-        assert await reporter(there, stale).write(stale, status_with(READY)) is Outcome.WRITTEN
+        assert await reporter(there, stale).write(stale, status_with(READY)) is WriteOutcome.WRITTEN
         assert GATE in await stored(there)
 
 
@@ -142,6 +142,6 @@ async def test_stale_view_of_a_status_is_not_written_over(
         writer = reporter(there, stale)
         for _ in range(2):
             await writer.write(stale, status_with(READY))
-        assert await writer.write(stale, status_with(READY)) is Outcome.UNCHANGED
+        assert await writer.write(stale, status_with(READY)) is WriteOutcome.UNCHANGED
         await add_gate(there)
-        assert await writer.write(await there.pod(), status_with(READY)) is Outcome.UNCHANGED
+        assert await writer.write(await there.pod(), status_with(READY)) is WriteOutcome.UNCHANGED

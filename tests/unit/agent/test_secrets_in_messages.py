@@ -6,7 +6,7 @@ import pytest
 from tests.support.agent_world import world
 from tests.unit.agent.builders import container, document, pod
 
-from grange.agent import environment
+from grange.agent import container_env
 from grange.api.kinds import POD, SECRET
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -45,5 +45,5 @@ async def test_secret_in_a_command_stays_out_of_status_and_events(
 def test_path_is_shown_as_it_is_written(env: Any, path: str) -> None:
     spec = pod(container(env=env)).spec.containers[0]
     built = {"PATH": "/s3cr3t" if env else "/usr/bin"}
-    assert environment.written_path(spec, built, {"PATH": "/usr/bin"}) == path
-    assert environment.written_path(spec, {"PATH": "/s3cr3t"}, {"PATH": "/usr/bin"}) != "/s3cr3t"
+    assert container_env.written_path(spec, built, {"PATH": "/usr/bin"}) == path
+    assert container_env.written_path(spec, {"PATH": "/s3cr3t"}, {"PATH": "/usr/bin"}) != "/s3cr3t"

@@ -8,8 +8,8 @@ import pytest
 from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
 
+from grange.agent.container_runtime import ContainerID
 from grange.agent.probes import Answer
-from grange.agent.runtime import ContainerID
 from grange.agent.runtimes.fake import Script
 from grange.api import timestamps
 from grange.api.kinds import CONFIGMAP, EVENT, LEASE, NODE, POD, SECRET

@@ -9,9 +9,9 @@ from tests.support.agent_world import world
 from tests.unit.agent.builders import NODE, container, document, pod
 
 from grange.agent import service_account, volumes
-from grange.agent.environment import Facts
+from grange.agent.container_env import EnvContext
+from grange.agent.container_runtime import Mount, VolumePlan
 from grange.agent.references import Fetcher, Sources
-from grange.agent.runtime import Mount, VolumePlan
 from grange.api.http import ADMIN
 from grange.api.kinds import CONFIGMAP, POD, SERVICEACCOUNT
 from grange.api.pod_fields import TOKEN_MOUNT
@@ -38,14 +38,14 @@ FOUND = Sources(
 )
 
 
-def planned(facts: Facts, *mounts: Any) -> VolumePlan:
+def planned(facts: EnvContext, *mounts: Any) -> VolumePlan:
     view = pod(container(volumeMounts=list(mounts)), volumes=[VOLUME])
     [made] = volumes.plan(view, FOUND, facts)
     return made
 
 
 def test_token_and_kubeconfig_are_files_of_the_volume() -> None:
-    facts = Facts(base=service_account.api_variables("127.0.0.1", 6443))
+    facts = EnvContext(base=service_account.api_variables("127.0.0.1", 6443))
     made = {file.path: file for file in planned(facts, MOUNT).files}
     assert (made["token"].content, made["token"].mode) == (b"t.o.k", 0o640)
     config = json.loads(made["kubeconfig"].content)
@@ -60,9 +60,9 @@ def test_token_and_kubeconfig_are_files_of_the_volume() -> None:
 
 
 def test_kubeconfig_is_for_the_known_place_alone() -> None:
-    facts = Facts(base=service_account.api_variables("::1", 6443))
+    facts = EnvContext(base=service_account.api_variables("::1", 6443))
     elsewhere = {**MOUNT, "mountPath": "/tokens"}
-    for plan in (planned(facts, elsewhere), planned(Facts(), MOUNT)):
+    for plan in (planned(facts, elsewhere), planned(EnvContext(), MOUNT)):
         assert [file.path for file in plan.files] == ["token", "ca.crt"]
     [made] = [file for file in planned(facts, MOUNT).files if file.path == "kubeconfig"]
     assert b"https://[::1]:6443" in made.content

@@ -6,55 +6,55 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grange.agent import states
-from grange.agent.states import Event, Phase, PhaseEvent, State
+from grange.agent import transitions
+from grange.agent.transitions import ContainerEvent, ContainerPhase, PodPhase, PodPhaseEvent
 from grange.base import statemachine
 from grange.base.errors import InvariantError
 
 
-def following(state: State) -> set[State]:
-    return {after for (before, _), after in states.CONTAINER.items() if before is state}
+def following(state: ContainerPhase) -> set[ContainerPhase]:
+    return {after for (before, _), after in transitions.CONTAINER.items() if before is state}
 
 
 def test_every_state_is_reached_and_only_done_is_the_end() -> None:
-    reached = {State.WAITING}
-    for _ in State:
+    reached = {ContainerPhase.WAITING}
+    for _ in ContainerPhase:
         reached |= {after for before in reached for after in following(before)}
-    assert reached == set(State)
-    assert [state for state in State if not following(state)] == [State.DONE]
+    assert reached == set(ContainerPhase)
+    assert [state for state in ContainerPhase if not following(state)] == [ContainerPhase.DONE]
 
 
 def test_every_state_has_a_way_to_the_end() -> None:
-    ending = {State.DONE}
-    for _ in State:
-        ending |= {state for state in State if following(state) & ending}
-    assert ending == set(State)
+    ending = {ContainerPhase.DONE}
+    for _ in ContainerPhase:
+        ending |= {state for state in ContainerPhase if following(state) & ending}
+    assert ending == set(ContainerPhase)
 
 
 def test_what_is_alive_ends_only_by_ending() -> None:
-    for (before, event), after in states.CONTAINER.items():
-        if before in states.ALIVE and after not in states.ALIVE:
-            assert event in {Event.ENDED, Event.ENDED_AGAIN}
+    for (before, event), after in transitions.CONTAINER.items():
+        if before in transitions.ALIVE and after not in transitions.ALIVE:
+            assert event in {ContainerEvent.ENDED, ContainerEvent.ENDED_AGAIN}
 
 
 def test_a_running_container_is_never_created_again() -> None:
-    for state in states.ALIVE | {State.DONE}:
+    for state in transitions.ALIVE | {ContainerPhase.DONE}:
         with pytest.raises(InvariantError, match=r"CREATED.*" + state.name):
-            statemachine.advance(states.CONTAINER, state, Event.CREATED)
+            statemachine.advance(transitions.CONTAINER, state, ContainerEvent.CREATED)
 
 
-@given(st.lists(st.sampled_from(list(PhaseEvent)), max_size=8))
+@given(st.lists(st.sampled_from(list(PodPhaseEvent)), max_size=8))
 @settings(max_examples=100, deadline=None)
-def test_a_phase_never_goes_back(events: list[PhaseEvent]) -> None:
-    order = [Phase.PENDING, Phase.RUNNING]
-    phase = Phase.PENDING
+def test_a_phase_never_goes_back(events: list[PodPhaseEvent]) -> None:
+    order = [PodPhase.PENDING, PodPhase.RUNNING]
+    phase = PodPhase.PENDING
     for event in events:
-        if phase in states.FINISHED:
+        if phase in transitions.FINISHED:
             with pytest.raises(InvariantError):
-                statemachine.advance(states.POD, phase, event)
+                statemachine.advance(transitions.POD, phase, event)
             return
-        after = statemachine.advance(states.POD, phase, event)
-        assert after in states.FINISHED or order.index(after) >= order.index(phase)
+        after = statemachine.advance(transitions.POD, phase, event)
+        assert after in transitions.FINISHED or order.index(after) >= order.index(phase)
         phase = after
 
 
@@ -86,5 +86,5 @@ def test_a_diagram_draws_each_pair_once() -> None:
 
 def test_the_documentation_shows_the_tables_as_they_are() -> None:
     page = (Path(__file__).parents[3] / "docs" / "reference" / "agent.md").read_text()
-    for name, diagram in states.diagrams().items():
+    for name, diagram in transitions.diagrams().items():
         assert f"<!-- {name} -->\n```mermaid\n{diagram}```\n" in page, "run make update"

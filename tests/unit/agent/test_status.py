@@ -7,38 +7,42 @@ from tests.unit.agent.builders import at, container, pod, run
 
 from grange.agent import admission, lifecycle, status
 from grange.agent.config import Timing
-from grange.agent.lifecycle import Ending, Track
-from grange.agent.status import Place
+from grange.agent.lifecycle import ManagedContainer, PodTermination
+from grange.agent.status import PodAddresses
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.api.pod_requests import Resources, allocatable, pod_request
 
 TIMING = Timing()
-PLACE = Place("127.0.0.1", "127.1.2.3")
+PLACE = PodAddresses("127.0.0.1", "127.1.2.3")
 
 
 def build(
-    view: Pod, tracks: list[Track], *, ending: Ending = Ending.NONE, seconds: float = 0
+    view: Pod,
+    states: list[ManagedContainer],
+    *,
+    termination: PodTermination = PodTermination.NONE,
+    seconds: float = 0,
 ) -> Document:
-    return status.build(view, tracks, PLACE, {}, ending=ending, now=at(seconds))
+    return status.build(view, states, PLACE, {}, termination=termination, now=at(seconds))
 
 
 def conditions(document: Document) -> dict[str, str]:
     return {item["type"]: item["status"] for item in document["conditions"]}
 
 
-def ended(*codes: int, policy: str = "Never") -> tuple[Pod, list[Track]]:
+def ended(*codes: int, policy: str = "Never") -> tuple[Pod, list[ManagedContainer]]:
     view = pod(*[container(f"c{n}") for n in range(len(codes))], restartPolicy=policy)
-    tracks = lifecycle.tracks_of(view)
-    for track, code in zip(tracks, codes, strict=True):
-        track.on_created(run(track.name))
-        track.on_ended(run(track.name, end=1, code=code), at(1), TIMING, pod_ends=False)
-    return view, tracks
+    states = lifecycle.managed_containers(view)
+    for state, code in zip(states, codes, strict=True):
+        state.on_created(run(state.name))
+        state.on_ended(run(state.name, end=1, code=code), at(1), TIMING, pod_ends=False)
+    return view, states
 
 
 def test_nothing_has_happened_yet() -> None:
     view = pod()
-    made = build(view, lifecycle.tracks_of(view))
+    made = build(view, lifecycle.managed_containers(view))
     assert made["phase"] == "Pending"
     waiting = made["containerStatuses"][0]["state"]
     assert waiting == {"waiting": {"reason": "ContainerCreating"}}
@@ -55,8 +59,8 @@ def test_all_must_succeed(codes: tuple[int, ...], phase: str) -> None:
 
 
 def test_a_restarting_pod_is_running() -> None:
-    view, tracks = ended(1, policy="Always")
-    made = build(view, tracks)
+    view, states = ended(1, policy="Always")
+    made = build(view, states)
     assert made["phase"] == "Running"
     state = made["containerStatuses"][0]
     assert state["state"]["waiting"]["reason"] == "CrashLoopBackOff"
@@ -64,21 +68,21 @@ def test_a_restarting_pod_is_running() -> None:
 
 
 def test_a_finished_phase_stays() -> None:
-    view, tracks = ended(0)
+    view, states = ended(0)
     finished = pod(status={"phase": "Failed"})
-    assert build(finished, tracks)["phase"] == "Failed"
+    assert build(finished, states)["phase"] == "Failed"
     del view
 
 
 def test_times_move_only_with_their_status() -> None:
     view = pod()
-    tracks = lifecycle.tracks_of(view)
-    first = build(view, tracks)
-    later = build(pod(status=first), tracks, seconds=60)
+    states = lifecycle.managed_containers(view)
+    first = build(view, states)
+    later = build(pod(status=first), states, seconds=60)
     assert later == first
-    tracks[0].on_created(run())
-    tracks[0].started = tracks[0].ready = True
-    ready = build(pod(status=first), tracks, seconds=60)
+    states[0].on_created(run())
+    states[0].started = states[0].ready = True
+    ready = build(pod(status=first), states, seconds=60)
     times = {item["type"]: item["lastTransitionTime"] for item in ready["conditions"]}
     assert times["Ready"] == "2026-01-01T12:01:00Z"
     assert times["Initialized"] == "2026-01-01T12:00:00Z"
@@ -86,15 +90,15 @@ def test_times_move_only_with_their_status() -> None:
 
 def test_a_restart_that_nobody_saw_ends_the_time_of_being_ready() -> None:
     view = pod()
-    tracks = lifecycle.tracks_of(view)
-    tracks[0].on_created(run(start=5))
-    tracks[0].started = tracks[0].ready = True
-    first = build(view, tracks, seconds=6)
-    tracks = lifecycle.tracks_of(view)  # by the next agent
-    tracks[0].on_created(run(attempt=1, start=30.5))
-    tracks[0].started = tracks[0].ready = True
-    second = build(pod(status=first), tracks, seconds=31)
-    third = build(pod(status=second), tracks, seconds=90)
+    states = lifecycle.managed_containers(view)
+    states[0].on_created(run(start=5))
+    states[0].started = states[0].ready = True
+    first = build(view, states, seconds=6)
+    states = lifecycle.managed_containers(view)  # by the next agent
+    states[0].on_created(run(attempt=1, start=30.5))
+    states[0].started = states[0].ready = True
+    second = build(pod(status=first), states, seconds=31)
+    third = build(pod(status=second), states, seconds=90)
     for made, since in ((first, "06"), (second, "31"), (third, "31")):
         times = {item["type"]: item["lastTransitionTime"] for item in made["conditions"]}
         assert times["Ready"] == f"2026-01-01T12:00:{since}Z"
@@ -104,7 +108,7 @@ def test_conditions_of_others_are_not_written() -> None:
     """Patched by type, a condition that is not sent stays; one that is sent may be outdated."""
     gate = {"type": "example.com/gate", "status": "True", "lastTransitionTime": "x"}
     view = pod(status={"conditions": [gate]})
-    assert gate["type"] not in conditions(build(view, lifecycle.tracks_of(view)))
+    assert gate["type"] not in conditions(build(view, lifecycle.managed_containers(view)))
 
 
 GATES = [{"conditionType": "example.com/lb"}, {"conditionType": "example.com/dns"}]
@@ -122,13 +126,13 @@ GATES = [{"conditionType": "example.com/lb"}, {"conditionType": "example.com/dns
 def test_readiness_gates_hold_the_pod_back(found: dict[str, str], ready: str, says: str) -> None:
     gates = [{"type": f"example.com/{name}", "status": value} for name, value in found.items()]
     view = pod(readinessGates=GATES, status={"conditions": gates})
-    tracks = lifecycle.tracks_of(view)
-    tracks[0].on_created(run())
-    assert {item["reason"] for item in build(view, tracks)["conditions"][-2:]} == {
+    states = lifecycle.managed_containers(view)
+    states[0].on_created(run())
+    assert {item["reason"] for item in build(view, states)["conditions"][-2:]} == {
         "ContainersNotReady"
     }
-    tracks[0].started = tracks[0].ready = True
-    made = build(view, tracks)
+    states[0].started = states[0].ready = True
+    made = build(view, states)
     assert conditions(made)["ContainersReady"] == "True"
     told = made["conditions"][-1]
     assert (told["type"], told["status"]) == ("Ready", ready)
@@ -137,27 +141,27 @@ def test_readiness_gates_hold_the_pod_back(found: dict[str, str], ready: str, sa
 
 
 def test_a_missed_deadline_is_explained() -> None:
-    view, tracks = ended(0)
-    made = build(view, tracks, ending=Ending.DEADLINE)
+    view, states = ended(0)
+    made = build(view, states, termination=PodTermination.DEADLINE)
     assert (made["phase"], made["reason"]) == ("Failed", "DeadlineExceeded")
 
 
 def test_a_terminated_container_says_when_and_why() -> None:
-    view, tracks = ended(3)
-    terminated = build(view, tracks)["containerStatuses"][0]["state"]["terminated"]
+    view, states = ended(3)
+    terminated = build(view, states)["containerStatuses"][0]["state"]["terminated"]
     assert terminated["startedAt"] == "2026-01-01T12:00:00Z"
     assert terminated["finishedAt"] == "2026-01-01T12:00:01Z"
     assert (terminated["exitCode"], terminated["reason"]) == (3, "Error")
 
 
 def test_the_last_runs_can_be_read_back_from_a_status() -> None:
-    view, tracks = ended(3)
-    found = status.runs_of(pod(container("c0"), status=build(view, tracks)))
+    view, states = ended(3)
+    found = status.runs_of(pod(container("c0"), status=build(view, states)))
     (back,) = found["c0"]
     assert (back.exit_code, back.finished_at, back.id.attempt) == (3, at(1), 0)
-    (track,) = lifecycle.tracks_of(view)
-    track.on_created(run("c0", attempt=2))
-    running = status.runs_of(pod(container("c0"), status=build(view, [track])))
+    (state,) = lifecycle.managed_containers(view)
+    state.on_created(run("c0", attempt=2))
+    running = status.runs_of(pod(container("c0"), status=build(view, [state])))
     assert running["c0"][0].running
     assert running["c0"][0].id.attempt == 2
 

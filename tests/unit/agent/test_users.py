@@ -8,15 +8,15 @@ from tests.unit.agent.builders import container, document, pod
 
 from grange.agent import users
 from grange.agent.errors import NotCreatableError
-from grange.agent.users import User
+from grange.agent.users import RunAsUser
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 
-ROOT, JANE = User(0, 0), User(1000, 100)
+ROOT, JANE = RunAsUser(0, 0), RunAsUser(1000, 100)
 
 
-def user(own: User, of_container: Any = None, of_pod: Any = None) -> User | None:
+def user(own: RunAsUser, of_container: Any = None, of_pod: Any = None) -> RunAsUser | None:
     view = pod(container(securityContext=of_container or {}), securityContext=of_pod or {})
     return users.user_of(view, view.spec.containers[0], own, lambda uid: uid + 1)
 
@@ -26,18 +26,18 @@ def user(own: User, of_container: Any = None, of_pod: Any = None) -> User | None
     [
         (ROOT, {}, {}, None),
         (JANE, {}, {}, None),
-        (ROOT, {"runAsUser": 7}, {}, User(7, 8)),
-        (ROOT, {}, {"runAsUser": 7, "runAsGroup": 9}, User(7, 9)),
-        (ROOT, {"runAsUser": 5}, {"runAsUser": 7, "runAsGroup": 9}, User(5, 9)),
-        (ROOT, {"runAsGroup": 9}, {}, User(0, 9)),
+        (ROOT, {"runAsUser": 7}, {}, RunAsUser(7, 8)),
+        (ROOT, {}, {"runAsUser": 7, "runAsGroup": 9}, RunAsUser(7, 9)),
+        (ROOT, {"runAsUser": 5}, {"runAsUser": 7, "runAsGroup": 9}, RunAsUser(5, 9)),
+        (ROOT, {"runAsGroup": 9}, {}, RunAsUser(0, 9)),
         (ROOT, {"runAsUser": 0}, {"runAsUser": 7}, None),
-        (ROOT, {"runAsUser": 7}, {"runAsNonRoot": True}, User(7, 8)),
+        (ROOT, {"runAsUser": 7}, {"runAsNonRoot": True}, RunAsUser(7, 8)),
         (JANE, {"runAsUser": 1000, "runAsNonRoot": True}, {}, None),
         (JANE, {"runAsUser": 1000, "runAsGroup": 100}, {}, None),
     ],
 )
 def test_user_is_the_one_that_is_asked_for(
-    own: User, of_container: Any, of_pod: Any, expected: User | None
+    own: RunAsUser, of_container: Any, of_pod: Any, expected: RunAsUser | None
 ) -> None:
     assert user(own, of_container, of_pod) == expected
 
@@ -52,7 +52,7 @@ def test_user_is_the_one_that_is_asked_for(
         (JANE, {"runAsGroup": 7}, "runAsGroup 7 cannot be given"),
     ],
 )
-def test_what_cannot_be_given_is_refused(own: User, context: Any, says: str) -> None:
+def test_what_cannot_be_given_is_refused(own: RunAsUser, context: Any, says: str) -> None:
     with pytest.raises(NotCreatableError, match=says) as found:
         user(own, context)
     assert found.value.reason == "CreateContainerConfigError"

@@ -6,10 +6,10 @@ import pytest
 from tests.unit.agent.builders import container, pod
 
 from grange.agent import volumes
-from grange.agent.environment import Facts
+from grange.agent.container_env import EnvContext
+from grange.agent.container_runtime import Mount, VolumePlan
 from grange.agent.errors import NotCreatableError
 from grange.agent.references import Sources
-from grange.agent.runtime import Mount, VolumePlan
 
 FOUND = Sources(
     "default",
@@ -22,7 +22,7 @@ FOUND = Sources(
 
 def plan(volume: dict[str, Any]) -> VolumePlan:
     view = pod(volumes=[{"name": "v", **volume}], meta={"labels": {"app": "web"}})
-    (made,) = volumes.plan(view, FOUND, Facts(pod_ip="127.1.2.3"))
+    (made,) = volumes.plan(view, FOUND, EnvContext(pod_ip="127.1.2.3"))
     return made
 
 

@@ -13,7 +13,7 @@ from ipaddress import IPv4Network
 
 from grange.agent import logs
 from grange.agent.addresses import AddressPool
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     COMPLETED,
     ERROR,
     EXIT_NOT_FOUND,
@@ -21,7 +21,7 @@ from grange.agent.runtime import (
     STATUS_UNKNOWN,
     CommandResult,
     ContainerID,
-    Listener,
+    ListeningSocket,
     LogQuery,
     Mount,
     PodRecord,
@@ -99,18 +99,18 @@ class FakeMachine:
         self.environments: dict[ContainerID, Mapping[str, str]] = {}
 
     def lose(self, target: ContainerID, now: datetime) -> None:
-        """The run ends without anybody knowing how."""
+        """The run ends for an unknown reason."""
         self.end(target, now, 137, signals.SIGKILL, STATUS_UNKNOWN)
 
     def silence(self, target: ContainerID, message: str) -> None:
-        """Nothing more is heard of the run, though it goes on."""
+        """The run goes on and is not reported on any more."""
         live = self.pods[target.pod_uid].runs[target]
         live.run = replace(live.run, message=message)
 
     def end(
         self, target: ContainerID, now: datetime, exit_code: int, number: int = 0, reason: str = ""
     ) -> None:
-        """The run ends now, if it has not ended; watchers are told."""
+        """The run ends now, if it has not ended; watchers are called."""
         pod = self.pods.get(target.pod_uid)
         live = pod.runs.get(target) if pod is not None else None
         if live is None or not live.run.running:
@@ -226,7 +226,7 @@ class FakeRuntime:
         return pod.runs[target].run
 
     async def signal(self, target: ContainerID, number: int) -> None:
-        """Do what the script says about the signal; see ``PodRuntime``."""
+        """Handle the signal as scripted; see ``PodRuntime``."""
         pod = self._machine.pods.get(target.pod_uid)
         live = pod.runs.get(target) if pod is not None else None
         if live is None or not live.run.running:
@@ -243,7 +243,7 @@ class FakeRuntime:
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:
-        """Answer as the machine was told to; see ``PodRuntime``."""
+        """Answer as configured; see ``PodRuntime``."""
         pod = self._machine.pods.get(target.pod_uid)
         live = pod.runs.get(target) if pod is not None else None
         if live is None or not live.run.running:
@@ -274,10 +274,10 @@ class FakeRuntime:
             if uid is None or pod.setup.uid == uid
         ]
 
-    async def listeners(self) -> list[Listener]:
+    async def listeners(self) -> list[ListeningSocket]:
         """What the scripts of running programs listen on; see ``PodRuntime``."""
         return [
-            Listener(target.pod_uid, target.container, address, port)
+            ListeningSocket(target.pod_uid, target.container, address, port)
             for pod in self._machine.pods.values()
             for target, live in pod.runs.items()
             if live.run.running

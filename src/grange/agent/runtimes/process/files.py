@@ -22,7 +22,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from grange.agent.runtime import ContainerID, Mount, PodSetup, RuntimeFailedError, VolumePlan
+from grange.agent.container_runtime import (
+    ContainerID,
+    Mount,
+    PodSetup,
+    RuntimeFailedError,
+    VolumePlan,
+)
 from grange.agent.runtimes.process import shim
 
 _POD_FILE = "pod.json"
@@ -98,7 +104,7 @@ class Layout:
     ) -> Path:
         """Make a container's root with its mounts and the attempt's directory.
 
-        Attempts that nobody can ask for any more are deleted. A root for another user is that
+        Attempts that cannot be queried any more are deleted. A root for another user is that
         user's.
 
         Raises:
@@ -195,7 +201,7 @@ def _numbers(container: Path) -> list[int]:
 
 
 def _leftovers(container: Path) -> list[Path]:
-    """Attempts that nobody can ask for any more, and roots that could not be deleted."""
+    """Attempts that cannot be queried any more, and roots that could not be deleted."""
     old = [container / str(number) for number in _numbers(container)[:-_KEPT_ATTEMPTS]]
     return old + sorted(container.glob(f"*{_ASIDE}*"))
 

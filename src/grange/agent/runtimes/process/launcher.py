@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from grange.agent.runtime import RuntimeFailedError
+from grange.agent.container_runtime import RuntimeFailedError
 from grange.agent.runtimes.process import shim
 
 # Isolated, so that nothing of the environment or of the directory that it runs in is imported; our
@@ -106,7 +106,7 @@ class Launcher:
         if self._process is not None:
             try:
                 self._process.wait(_END_LIMIT_S)
-            except subprocess.TimeoutExpired:  # stopped: it never sees that nobody asks any more
+            except subprocess.TimeoutExpired:  # stopped: it never notices that its input is closed
                 self._process.kill()
                 self._process.wait()
             self._process = None

@@ -4,13 +4,13 @@ import os
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from grange.agent.runtime import Listener
+from grange.agent.container_runtime import ListeningSocket
 from grange.agent.runtimes.process.orphans import MARK
 
 _LISTEN = "0A"  # the state in the kernel's tables
 
 
-def find(pods: Path) -> list[Listener]:
+def find(pods: Path) -> list[ListeningSocket]:
     """The listening sockets of the processes of all containers.
 
     Args:
@@ -22,7 +22,7 @@ def find(pods: Path) -> list[Listener]:
     }
     prefix = f"{MARK}={pods}/".encode()
     found = {
-        Listener(*owner, *sockets[inode])
+        ListeningSocket(*owner, *sockets[inode])
         for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
         if (owner := _owner(pid, prefix)) is not None
         for inode in _inodes(pid)

@@ -7,8 +7,8 @@ import os
 import signal
 from collections.abc import Collection, Sequence
 
-from grange.agent.runtime import ContainerID
-from grange.agent.runtimes.process import attempts, shim
+from grange.agent.container_runtime import ContainerID
+from grange.agent.runtimes.process import shim, shim_connection
 from grange.agent.runtimes.process.files import Layout
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -17,12 +17,12 @@ MARK = "GRANGE_RUN"
 
 
 class Undertaker:
-    """Ends what lost shims left running, and records that nobody knows how it ended.
+    """Ends what lost shims left running, and records that the cause of its end is unknown.
 
     Args:
         layout: where attempts are.
         clock: for the time of the end.
-        log: where kills are told.
+        log: where kills are logged.
     """
 
     def __init__(self, layout: Layout, *, clock: Clock, log: Logger) -> None:
@@ -38,10 +38,13 @@ class Undertaker:
             state: what its shim last wrote; empty for nothing.
         """
         if state.get("boot") == shim.boot_id():
-            pid, started = attempts.number_of(state, "pid"), attempts.number_of(state, "pid_start")
+            pid, started = (
+                shim_connection.number_of(state, "pid"),
+                shim_connection.number_of(state, "pid_start"),
+            )
             kill_exact(pid, started)
         self.kill([target])
-        final = attempts.lost(state, self._clock.now())
+        final = shim_connection.lost(state, self._clock.now())
         try:
             self._layout.write_state(target, final)
         except OSError as error:
@@ -93,7 +96,7 @@ def _is_marked(pid: int, wanted: Collection[bytes]) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as source:
             return any(item in wanted for item in source.read().split(b"\0"))
-    except OSError:  # ended, or somebody else's
+    except OSError:  # ended, or of another user
         return False
 
 

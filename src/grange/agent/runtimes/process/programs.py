@@ -1,9 +1,9 @@
-"""Which file a command means, and what a shim is told about it."""
+"""Which file a command means, and what a shim receives about it."""
 
 import os
 from pathlib import Path
 
-from grange.agent.runtime import Program
+from grange.agent.container_runtime import Program
 from grange.agent.runtimes.process.orphans import MARK
 
 

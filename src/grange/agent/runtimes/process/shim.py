@@ -1,9 +1,9 @@
 """The launcher and the shim: a tiny program that owns every process a container starts.
 
 Run by ``launcher.Launcher`` with the interpreter's site packages off; it must import nothing but
-``logwriter`` and the standard library, and little of that, because its memory is paid per container.
+``log_writer`` and the standard library, and little of that, because its memory is paid per container.
 
-Theory of operation. The *launcher* is one process beside the server. For each run it forks a
+Theory of operation. The *launcher* is one process next to the server. For each run it forks a
 *shim* (a fork shares the interpreter's memory, so a shim costs a megabyte or two and starts in a
 millisecond). The shim leads a session of its own, so nothing that happens to the server or its
 terminal reaches it, and is a *child subreaper*: whatever the program leaves behind becomes a child
@@ -11,7 +11,7 @@ of the shim instead of the machine's first process. The program gets a session a
 its own. Its output comes to the shim through pipes and goes to log files with rotation; because
 the reader is the shim, the death of the server breaks no pipe. When the program ends, the shim
 kills what is left until it has no child, writes how the program ended to ``state.json`` (fsync,
-then rename) and ends as well. The end of the shim closes its sockets: that is how a server hears
+then rename) and ends as well. The end of the shim closes its sockets: that is how a server learns
 of it, without polling.
 
 A server talks to the shim over one ``SOCK_SEQPACKET`` connection, one JSON object a message:
@@ -34,7 +34,7 @@ import socket
 import sys
 import time
 
-from grange.agent.runtimes.process.logwriter import LogWriter
+from grange.agent.runtimes.process.log_writer import LogWriter
 
 STATE_FILE = "state.json"
 CONTROL_SOCKET = "ctl"
@@ -173,7 +173,7 @@ def _spawn(spec: dict[str, object], stdout: int, stderr: int) -> tuple[int, str,
                 uid, gid = json.loads(json.dumps(spec["user"]))
                 _become(uid, gid, str(spec["pod"]))
                 stage = "prepare"
-            # Without its shim it is nobody's. Forgotten by the kernel when the user changes.
+            # Without its shim it must not run. Forgotten by the kernel when the user changes.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             stage = "chdir"
             os.chdir(str(spec["cwd"]))
@@ -434,7 +434,7 @@ class _Shim:
         elif fd == self._listener.fileno():
             self._take_over()
         elif fd in self._connections:
-            self._obey(self._connections[fd])
+            self._execute(self._connections[fd])
 
     def _copy(self, fd: int) -> bool:
         stream = self._process.pipes[fd]
@@ -443,7 +443,7 @@ class _Shim:
             self._logs.feed(stream, data)
         return data is not None
 
-    def _obey(self, connection: socket.socket) -> None:
+    def _execute(self, connection: socket.socket) -> None:
         try:
             message = connection.recv(_MESSAGE_LIMIT)
         except BlockingIOError:
@@ -469,13 +469,13 @@ class _Shim:
         try:
             write_state(self._directory, self._state, durable=durable)
         except OSError:
-            # A broken disk: whoever is connected hears it all the same, and a server that comes
+            # A broken disk: connected servers receive it all the same, and a server that comes
             # later finds the socket while the program runs, and "lost" after its end.
             return
 
 
 def _run_command(spec: dict[str, object], connection: socket.socket) -> None:
-    """Run a command to its end or its deadline and answer with what it said.
+    """Run a command to its end or its deadline and answer with its output.
 
     A closed connection is a server that no longer wants to know: the command is killed.
     """
@@ -545,7 +545,7 @@ def launch(control: socket.socket, lock_fd: int) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Nothing that was passed to this program may go on to the programs of containers: one that
-    # outlives its shim would hold the shim's connection open, and nobody would hear of its end.
+    # outlives its shim would hold the shim's connection open, and its end would not be noticed.
     os.set_inheritable(control.fileno(), False)  # noqa: FBT003  positional only
     os.set_inheritable(lock_fd, False)  # noqa: FBT003  positional only
     _libc.prctl(_PR_SET_NAME, b"grange-launcher")

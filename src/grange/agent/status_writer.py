@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from grange.agent.metrics import Instruments
+from grange.agent.metrics import AgentMetrics
 from grange.agent.status import OWN_CONDITIONS
 from grange.api import conditions
 from grange.api.kinds import POD
@@ -24,7 +24,7 @@ from grange.client.client import Client
 _FOR_GOOD = frozenset({400, 403, 413, 422})  # asking again changes nothing
 
 
-class Outcome(Enum):
+class WriteOutcome(Enum):
     """What became of a write."""
 
     WRITTEN = "written"
@@ -33,7 +33,7 @@ class Outcome(Enum):
     FAILED = "failed"
 
 
-class Reporter:
+class PodStatusWriter:
     """The status of one pod, as it was written last.
 
     Args:
@@ -47,7 +47,7 @@ class Reporter:
         is_behind: whether something was judged that is not written yet, and may be.
     """
 
-    def __init__(self, pod: Pod, *, client: Client, metrics: Instruments, log: Logger) -> None:
+    def __init__(self, pod: Pod, *, client: Client, metrics: AgentMetrics, log: Logger) -> None:
         self.status: PodStatus = pod.status
         self.is_behind = False
         self._client = client
@@ -55,7 +55,7 @@ class Reporter:
         self._log = log
         self._written: Document | None = None
         self._version = ""  # of the object that the last write was answered with
-        self._judged: tuple[Condition, ...] | None = None  # our conditions, written or not
+        self._conditions: tuple[Condition, ...] | None = None  # our conditions, written or not
 
     @property
     def has_written(self) -> bool:
@@ -69,22 +69,22 @@ class Reporter:
         recovered meanwhile has been ready since it recovered.
         """
         theirs = [item for item in pod.status.conditions if item.type not in OWN_CONDITIONS]
-        ours = self._judged
+        ours = self._conditions
         if ours is None:
             ours = tuple(item for item in self.status.conditions if item.type in OWN_CONDITIONS)
         status = msgspec.structs.replace(self.status, conditions=(*theirs, *ours))
         return msgspec.structs.replace(pod, status=status)
 
-    async def write(self, pod: Pod, document: Document) -> Outcome:
+    async def write(self, pod: Pod, document: Document) -> WriteOutcome:
         """Write a status unless it is what was written last and nothing else is there.
 
         The patch is fenced by the UID: a status never reaches another pod of the same name.
         """
         judged = [item for item in document.get("conditions", ()) if item["type"] in OWN_CONDITIONS]
-        self._judged = msgspec.convert(judged, tuple[Condition, ...])
+        self._conditions = msgspec.convert(judged, tuple[Condition, ...])
         self.is_behind = document != self._written or self._is_overwritten(pod)
         if not self.is_behind:
-            return Outcome.UNCHANGED
+            return WriteOutcome.UNCHANGED
         meta = pod.metadata
         patch: Document = {"metadata": {"uid": meta.uid}, "status": self._status_patch(document)}
         try:
@@ -93,16 +93,16 @@ class Reporter:
             )
         except (NotFound, Conflict):
             self.is_behind = False
-            outcome = Outcome.GONE
+            outcome = WriteOutcome.GONE
         except ApiError as error:
             self._log.warning("status not written", error=error)
-            outcome = Outcome.FAILED
+            outcome = WriteOutcome.FAILED
             self.is_behind = error.code not in _FOR_GOOD
         else:
             self.is_behind = False
             self._written = document
             self.status, self._version = answer.status, answer.metadata.resource_version
-            outcome = Outcome.WRITTEN
+            outcome = WriteOutcome.WRITTEN
         self._metrics.status_writes.labels(outcome.value).inc()
         return outcome
 
@@ -115,8 +115,8 @@ class Reporter:
 
     def _status_patch(self, document: Document) -> Document:
         patch = dict(document)
-        if self._judged:
-            patch["conditions"] = [conditions.patch_item(item) for item in self._judged]
+        if self._conditions:
+            patch["conditions"] = [conditions.patch_item(item) for item in self._conditions]
         for field in ("podIPs", "hostIPs"):
             if field in patch:  # these merge by address: an earlier one would stay
                 patch[field] = [{"$patch": "replace"}, *patch[field]]

@@ -20,8 +20,8 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the agent knows and the pod's object may not say yet.
+class EnvContext:
+    """What the agent knows and the pod's object may not have yet.
 
     Attributes:
         pod_ip, host_ip, node_name: addresses and the node.
@@ -97,7 +97,7 @@ def written_path(container: Container, env: Mapping[str, str], base: Mapping[str
     return given if given == base.get("PATH", "") else "(from a reference)"
 
 
-def build(pod: Pod, container: Container, sources: Sources, facts: Facts) -> dict[str, str]:
+def build(pod: Pod, container: Container, sources: Sources, facts: EnvContext) -> dict[str, str]:
     """The whole environment.
 
     Raises:
@@ -136,7 +136,7 @@ def _value(
     container: Container,
     item: EnvVar,
     sources: Sources,
-    facts: Facts,
+    facts: EnvContext,
     before: Mapping[str, str],
 ) -> str | None:
     if item.value_from is None:
@@ -178,7 +178,7 @@ def _text(content: bytes, reference: Reference, key: str, where: str) -> str:
     return text
 
 
-def field_value(pod: Pod, facts: Facts, path: str, where: str) -> str:
+def field_value(pod: Pod, facts: EnvContext, path: str, where: str) -> str:
     """A field of the pod as text (``fieldRef``).
 
     Raises:
@@ -218,7 +218,7 @@ def _lines(mapping: Mapping[str, str]) -> str:
 
 
 def resource_value(
-    pod: Pod, container: Container, selector: Document, facts: Facts, where: str
+    pod: Pod, container: Container, selector: Document, facts: EnvContext, where: str
 ) -> str:
     """A request or limit as a number (``resourceFieldRef``), in units of the divisor, rounded up.
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Self
 
 from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     EXIT_NOT_FOUND,
     CommandResult,
     ContainerID,
-    Listener,
+    ListeningSocket,
     Mount,
     PodRecord,
     PodSetup,
@@ -31,12 +31,12 @@ from grange.agent.runtime import (
     RuntimeFailedError,
     Sandbox,
 )
-from grange.agent.runtimes.process import attempts, listeners, programs
-from grange.agent.runtimes.process.attempts import Attempt, Connection
+from grange.agent.runtimes.process import listeners, programs, shim_connection
 from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
-from grange.agent.runtimes.process.logs import ProcessLogs
+from grange.agent.runtimes.process.log_reader import ProcessLogs
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
+from grange.agent.runtimes.process.shim_connection import Attempt, Connection
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -99,7 +99,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
 
     Args:
         config: where and how.
-        clock, log: as everywhere.
+        clock, log: time and the agent's logger.
         offload: for the disk.
     """
 
@@ -206,7 +206,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     async def _adopt_attempt(self, pod: _Pod, target: ContainerID) -> None:
         attempt = Attempt(target)
         try:
-            connection = attempts.connect(self._layout.attempt(target))
+            connection = shim_connection.connect(self._layout.attempt(target))
         except OSError:
             pod.attempts.setdefault(target.container, []).append(attempt)
             self._reconnect_later(pod, attempt)
@@ -253,7 +253,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             attempt.disconnect()
             attempt.finish()
             return
-        attempt.take(attempts.unanswered(state, self._clock.now()))
+        attempt.take(shim_connection.unanswered(state, self._clock.now()))
         self._log.warning(
             "a container's supervisor does not answer",
             target=str(target),
@@ -269,7 +269,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         """Reach a shim that could not be reached; it may have ended meanwhile."""
         attempt.reconnect = None
         try:
-            connection = attempts.connect(self._layout.attempt(attempt.target))
+            connection = shim_connection.connect(self._layout.attempt(attempt.target))
         except OSError:
             self._reconnect_later(pod, attempt)
             return
@@ -343,7 +343,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:
-        """Run a command beside a running container; see ``PodRuntime``."""
+        """Run a command in a running container; see ``PodRuntime``."""
         pod, attempt = self._pods.get(target.pod_uid), self._attempt(target)
         if pod is None or attempt is None or attempt.ended.is_set() or attempt.program is None:
             raise RuntimeFailedError(f"{target} is not running")
@@ -357,7 +357,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         spec["output_limit"] = self._config.command_output_bytes
         answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
 
-        def answered(state: dict[str, object], told: Program | None = None) -> None:
+        def answered(state: dict[str, object], program: Program | None = None) -> None:
             if not answer.done():
                 answer.set_result(state)
 
@@ -372,14 +372,14 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         finally:
             connection.close()
         if "unforked" in state:
-            why = os.strerror(attempts.number_of(state, "unforked"))
+            why = os.strerror(shim_connection.number_of(state, "unforked"))
             raise RuntimeFailedError(f"{target}: cannot start a process: {why}")
         if "stage" in state:
-            return CommandResult(*attempts.start_failure({**state, **spec}))
+            return CommandResult(*shim_connection.start_failure({**state, **spec}))
         if "exit_code" not in state:
             raise RuntimeFailedError(f"{target}: the command could not be run")
         return CommandResult(
-            attempts.number_of(state, "exit_code"),
+            shim_connection.number_of(state, "exit_code"),
             str(state.get("output", "")),
             timed_out=bool(state.get("timed_out")),
         )
@@ -408,7 +408,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         found = self._pods.get(uid)
         return [found.record()] if found is not None else []
 
-    async def listeners(self) -> list[Listener]:
+    async def listeners(self) -> list[ListeningSocket]:
         """The TCP ports that containers listen on; see ``PodRuntime``."""
         return await self._offload.run(lambda: listeners.find(self._layout.root))
 
@@ -467,7 +467,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         found = programs.locate(program, cwd)
         if isinstance(found, str):
             now = self._clock.now().timestamp()
-            state = attempts.refused({"started_at": now, "finished_at": now}, EXIT_NOT_FOUND, found)
+            state = shim_connection.refused(
+                {"started_at": now, "finished_at": now}, EXIT_NOT_FOUND, found
+            )
             try:
                 await self._offload.run(lambda: self._layout.write_state(target, state))
             except OSError as error:
@@ -493,7 +495,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         attempt.connection = Connection(connection, attempt.take, lambda: self._ended(pod, attempt))
 
     def _ended(self, pod: _Pod, attempt: Attempt) -> None:
-        """The shim is gone: it has said how its program ended, or it was killed.
+        """The shim is gone: it has reported how its program ended, or it was killed.
 
         The disk is read on the loop: a few hundred bytes that were written a moment ago.
         """
@@ -502,7 +504,9 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
                 state = self._layout.read_state(attempt.target) or {}
                 if "finished_at" not in state:
                     state = self._undertaker.bury(attempt.target, state)
-            except OSError:  # no descriptor left, say: how it ended is on record, so look again
+            except (
+                OSError
+            ):  # for example, no descriptor left: how it ended is on record, so look again
                 attempt.connection = None
                 self._reconnect_later(pod, attempt)
                 return

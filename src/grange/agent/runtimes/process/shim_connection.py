@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from grange.agent.runtime import (
+from grange.agent.container_runtime import (
     COMPLETED,
     ERROR,
     EXIT_KILLED,
@@ -67,7 +67,7 @@ def start_failure(state: Mapping[str, object]) -> tuple[int, str]:
 
 
 def run_of(target: ContainerID, state: Mapping[str, object]) -> Run:
-    """What a state says about an attempt."""
+    """The run that a state describes."""
     started = _instant(state, "started_at")
     if "finished_at" not in state:
         message = str(state.get("message", ""))
@@ -99,7 +99,7 @@ def explained(state: dict[str, object]) -> dict[str, object]:
 
 
 def lost(state: Mapping[str, object], now: datetime) -> dict[str, object]:
-    """The state of an attempt whose shim is gone without a word."""
+    """The state of an attempt whose shim is gone without a report."""
     return {
         **state,
         "exit_code": EXIT_KILLED,
@@ -147,7 +147,7 @@ def unanswered(state: Mapping[str, object], now: datetime) -> dict[str, object]:
 
 
 def program_from(memory: int) -> Program:
-    """What a shim runs, from the memory that it was told in; closes the descriptor."""
+    """What a shim runs, from the memory that it was passed in; closes the descriptor."""
     try:
         spec = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
     finally:
@@ -168,7 +168,7 @@ class Connection:
     Args:
         connection: non-blocking; owned from here on.
         on_message: called with every state that the shim sends, and with what it runs where it
-            says that.
+            reports that.
         on_end: called once, when the shim has closed the connection.
     """
 
@@ -226,7 +226,7 @@ class Attempt:
         connection: to its shim, while there is one.
         reconnect: the next try to connect, where the last one could not be made.
         shim: process id and start time of its shim; zeros where they are not known.
-        changed: set when ``run`` or ``refusal`` says something.
+        changed: set when ``run`` or ``refusal`` has changed.
         ended: set when nothing of it is left.
     """
 
@@ -242,7 +242,7 @@ class Attempt:
         self.ended = asyncio.Event()
 
     def take(self, state: dict[str, object], program: Program | None = None) -> None:
-        """Note what a shim or a file says."""
+        """Apply the state from a shim or a file."""
         self.program = program or self.program
         self.shim = number_of(state, "shim"), number_of(state, "shim_start")
         if "unforked" in state:

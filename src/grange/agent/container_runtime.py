@@ -165,7 +165,7 @@ class Run:
         exit_code: as a shell reports it (128 + signal for a killed program).
         signal: the signal that ended it; zero for none.
         reason: Completed, Error, StartError or ContainerStatusUnknown; empty while it runs.
-        message: for people; empty where the reason says it all. Of a running one: why nothing
+        message: for people; empty where the reason suffices. Of a running one: why nothing
             newer is known of it.
         pid: process id, for messages; zero where there is none.
     """
@@ -235,7 +235,7 @@ class LogQuery:
     limit_bytes: int | None = None
 
 
-class Listener(NamedTuple):
+class ListeningSocket(NamedTuple):
     """A TCP port that a container listens on.
 
     Attributes:
@@ -268,7 +268,7 @@ class PodRuntime(Protocol):
         """Give the pod its address and directories; again for the same UID answers the same.
 
         Raises:
-            RuntimeFailedError: it cannot be done now; the message says why.
+            RuntimeFailedError: it cannot be done now; the message has the reason.
         """
 
     async def start(self, target: ContainerID, program: Program, mounts: tuple[Mount, ...]) -> Run:
@@ -284,7 +284,7 @@ class PodRuntime(Protocol):
     async def run(
         self, target: ContainerID, command: tuple[str, ...], timeout_s: float
     ) -> CommandResult:
-        """Run a command beside a running container, in its place and with its environment.
+        """Run a command in a running container, in its directory and with its environment.
 
         Cancellation kills the command.
 
@@ -302,7 +302,7 @@ class PodRuntime(Protocol):
             uid: only this one, so that asking for one does not cost as much as asking for all.
         """
 
-    async def listeners(self) -> list[Listener]:
+    async def listeners(self) -> list[ListeningSocket]:
         """The TCP ports that containers listen on, as far as it can be found out."""
 
     def watch(self, pod_uid: str, changed: Callable[[], None]) -> Callable[[], None]:

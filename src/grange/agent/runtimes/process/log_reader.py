@@ -6,8 +6,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from grange.agent import logs
-from grange.agent.runtime import ContainerID, LogQuery
-from grange.agent.runtimes.process.logwriter import LOG_FILE
+from grange.agent.container_runtime import ContainerID, LogQuery
+from grange.agent.runtimes.process.log_writer import LOG_FILE
 from grange.base.clock import Clock
 from grange.base.offload import Offload
 
