@@ -13,6 +13,7 @@ from grange.scheduler.dry_run import DryRun
 from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import Code, CycleState, Status
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugins.defaultpreemption import Args as PreemptionArgs
 from grange.scheduler.preemption.budgets import Budget, Budgets
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
@@ -270,7 +271,9 @@ def test_check_109_how_many_candidates_are_enough() -> None:
     assert CandidateSettings(50, 1).wanted(9) == 4
     for wrong in ((-1, 0), (101, 0), (10, -1), (0, 0)):
         with pytest.raises(ValueError, match="minCandidateNodes"):
-            CandidateSettings(*wrong)
+            PreemptionArgs(
+                min_candidate_nodes_percentage=wrong[0], min_candidate_nodes_absolute=wrong[1]
+            )
 
 
 def on(node: str, violations: int = 0, *pods: Pod) -> Victims:

@@ -69,6 +69,8 @@ def test_a_charge_counts_once_and_goes_with_its_pod() -> None:
     quotas.release("u")
     quotas.release("u")
     assert quotas.used("y") == {}
+    assert not quotas._used  # nothing is kept of queues that pods named once
+    assert not quotas._charged
     assert quotas.take_freed() == ("y",)
 
 

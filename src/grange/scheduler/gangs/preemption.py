@@ -246,7 +246,7 @@ class GangPreemption:
         for peer in quotas.peers(queue):
             if peer == queue or not quotas.borrowed(peer):
                 continue
-            for uid, held in quotas.charged(peer):
+            for uid, held in quotas.charged(peer).items():
                 pod = self._info(uid)
                 if pod is not None and pod.pod.metadata.deletion_timestamp:
                     short = _less(short, held)

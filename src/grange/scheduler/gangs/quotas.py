@@ -94,9 +94,6 @@ class QuotaClaim:
     rank: Rank
 
 
-_Shortfall = tuple[str, int, int]  # resource, wanted in all, allowed
-
-
 class Quotas:
     """What all queues may use and use.
 
@@ -107,9 +104,9 @@ class Quotas:
     def __init__(self) -> None:
         self.freed: dict[str, None] = {}
         self._grants: dict[str, Grant] = {}
-        self._used: dict[str, dict[str, int]] = {}
-        self._charged: dict[str, tuple[str, Amounts]] = {}  # by UID
-        self._counts: dict[str, int] = {}
+        self._used: dict[str, dict[str, int]] = {}  # by queue and resource
+        self._charged: dict[str, dict[str, Amounts]] = {}  # by queue and UID
+        self._queues: dict[str, str] = {}  # by UID
         self._claims: dict[str, QuotaClaim] = {}  # by owner
 
     # --- what is granted and used ------------------------------------------------------------
@@ -135,29 +132,28 @@ class Quotas:
 
     def charge(self, uid: str, queue: str, wanted: Amounts) -> None:
         """Count a pod that has a node; again changes nothing unless the queue differs."""
-        known = self._charged.get(uid)
-        if known is not None and known[0] == queue:
+        if self._queues.get(uid) == queue:
             return
         self.release(uid)
+        self._queues[uid] = queue
         wanted = {name: amount for name, amount in wanted.items() if amount}
-        self._charged[uid] = (queue, wanted)
-        self._counts[queue] = self._counts.get(queue, 0) + 1
+        self._charged.setdefault(queue, {})[uid] = wanted
         used = self._used.setdefault(queue, {})
         for name, amount in wanted.items():
             used[name] = used.get(name, 0) + amount
 
     def release(self, uid: str) -> None:
         """Stop counting a pod that has ended or lost its node; an unknown one is fine."""
-        known = self._charged.pop(uid, None)
-        if known is None:
+        queue = self._queues.pop(uid, None)
+        if queue is None:
             return
-        queue, wanted = known
-        self._counts[queue] -= 1
-        used = self._used[queue]
-        for name, amount in wanted.items():
+        used, charged = self._used[queue], self._charged[queue]
+        for name, amount in charged.pop(uid).items():
             used[name] -= amount
             if not used[name]:
                 del used[name]
+        if not charged:
+            del self._used[queue], self._charged[queue]
         self.freed[queue] = None
 
     def take_freed(self) -> tuple[str, ...]:
@@ -168,9 +164,9 @@ class Quotas:
 
     def clear(self) -> None:
         """Forget all pods and claims, before they are all added again."""
+        self._queues.clear()
         self._charged.clear()
         self._used.clear()
-        self._counts.clear()
         for owner in [*self._claims]:
             self.unclaim(owner)
 
@@ -190,7 +186,7 @@ class Quotas:
 
     def count(self, queue: str) -> int:
         """How many pods count against it."""
-        return self._counts.get(queue, 0)
+        return len(self.charged(queue))
 
     def borrowed(self, queue: str) -> Amounts:
         """What it uses above its capacity."""
@@ -221,16 +217,27 @@ class Quotas:
         grant = self._grants.get(queue)
         if grant is None:
             return f"queue {queue} does not exist"
+        asked = [name for name in grant.capacity if wanted.get(name, 0)]
+        own = {name: wanted[name] + self.used(queue).get(name, 0) for name in asked}
         claim = self._claim_before(queue, rank)
-        lacking = self._own_limits(queue, grant, wanted, claim)
-        if lacking:
-            shortfalls = ", ".join(_shortfall(*item) for item in lacking)
-            return f"over quota of queue {queue}: {shortfalls}, {self._terms(grant, lacking)}"
+        if claim is not None and claim.queue == queue:
+            own = {name: amount + claim.wanted.get(name, 0) for name, amount in own.items()}
+        limits = grant.limits if grant.cohort else dict.fromkeys(asked, 0)
+        short = [
+            name for name in asked if own[name] > grant.capacity[name] + limits.get(name, own[name])
+        ]
+        if short:
+            lacking = _listed(short, own, grant.capacity)
+            return f"over quota of queue {queue}: {lacking}, {_terms(grant, short)}"
         if grant.cohort:
-            lacking = self._cohort_limits(grant, wanted, claim)
-            if lacking:
-                shortfalls = ", ".join(_shortfall(*item) for item in lacking)
-                return f"over quota of cohort {grant.cohort}: {shortfalls}{self._borrowers(queue)}"
+            whole = {name: wanted[name] + self._cohort_use(grant.cohort, name) for name in asked}
+            if claim is not None:
+                whole = {name: amount + claim.wanted.get(name, 0) for name, amount in whole.items()}
+            most = {name: self._cohort_capacity(grant.cohort, name) for name in asked}
+            short = [name for name in asked if whole[name] > most[name]]
+            if short:
+                lacking = f"{_listed(short, whole, most)}{self._borrowers(queue)}"
+                return f"over quota of cohort {grant.cohort}: {lacking}"
         return ""
 
     def impossible(self, queue: str, wanted: Amounts) -> bool:
@@ -279,13 +286,14 @@ class Quotas:
         grant = self._grants.get(queue)
         return grant is not None and name in grant.capacity
 
-    def charged(self, queue: str) -> list[tuple[str, Amounts]]:
-        """The UIDs of the pods that count against the queue, and what they use."""
-        return [(uid, held) for uid, (name, held) in self._charged.items() if name == queue]
+    def charged(self, queue: str) -> Mapping[str, Amounts]:
+        """By UID, what the pods use that count against the queue."""
+        return self._charged.get(queue, {})
 
     def charge_of(self, uid: str) -> tuple[str, Amounts]:
         """The queue that a pod counts against, and what it uses; an empty name for none."""
-        return self._charged.get(uid, ("", {}))
+        queue = self._queues.get(uid, "")
+        return queue, self.charged(queue).get(uid, {})
 
     def claim(self, owner: str, queue: str, wanted: Amounts, rank: Rank) -> None:
         """From now on, what comes after ``rank`` is admitted only if this fits, too.
@@ -324,39 +332,6 @@ class Quotas:
         first = min(claims, key=lambda claim: claim.rank, default=None)
         return None if first is None or rank <= first.rank else first
 
-    def _own_limits(
-        self, queue: str, grant: Grant, wanted: Amounts, claim: QuotaClaim | None
-    ) -> list[_Shortfall]:
-        used = self.used(queue)
-        lacking = []
-        for name, cap in grant.capacity.items():
-            amount = wanted.get(name, 0)
-            if not amount:
-                continue
-            whole = used.get(name, 0) + amount
-            if claim is not None and claim.queue == queue:
-                whole += claim.wanted.get(name, 0)
-            limit = grant.limits.get(name) if grant.cohort else 0
-            if limit is not None and whole > cap + limit:
-                lacking.append((name, whole, cap))
-        return lacking
-
-    def _cohort_limits(
-        self, grant: Grant, wanted: Amounts, claim: QuotaClaim | None
-    ) -> list[_Shortfall]:
-        lacking = []
-        for name in grant.capacity:
-            amount = wanted.get(name, 0)
-            if not amount:
-                continue
-            whole = self._cohort_use(grant.cohort, name) + amount
-            if claim is not None:
-                whole += claim.wanted.get(name, 0)
-            most = self._cohort_capacity(grant.cohort, name)
-            if whole > most:
-                lacking.append((name, whole, most))
-        return lacking
-
     def _cohort_capacity(self, cohort: str, name: str) -> int:
         return sum(
             grant.capacity.get(name, 0) for grant in self._grants.values() if grant.cohort == cohort
@@ -370,16 +345,19 @@ class Quotas:
             if grant.cohort == cohort and name in grant.capacity
         )
 
-    def _terms(self, grant: Grant, lacking: list[_Shortfall]) -> str:
-        if not grant.cohort:
-            return "borrowing none"
-        limits = [shown(name, grant.limits.get(name, 0)) for name, _, _ in lacking]
-        return f"borrowing at most {', '.join(limits)}"
-
     def _borrowers(self, queue: str) -> str:
         found = [name for name in self.peers(queue) if name != queue and self.borrowed(name)]
         return f", queues that borrow: {', '.join(found)}" if found else ""
 
 
-def _shortfall(name: str, whole: int, cap: int) -> str:
-    return f"{name} {shown(name, whole)} of {shown(name, cap)}"
+def _terms(grant: Grant, short: Iterable[str]) -> str:
+    if not grant.cohort:
+        return "borrowing none"
+    limits = [shown(name, grant.limits.get(name, 0)) for name in short]
+    return f"borrowing at most {', '.join(limits)}"
+
+
+def _listed(short: Iterable[str], use: Amounts, capacity: Amounts) -> str:
+    return ", ".join(
+        f"{name} {shown(name, use[name])} of {shown(name, capacity[name])}" for name in short
+    )

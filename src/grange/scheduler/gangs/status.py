@@ -137,7 +137,6 @@ class StatusWriter:
         self._wake = asyncio.Event()
         # By group its UID, and the reason of the last event.
         self._last_reasons: dict[ObjectKey, tuple[str, str]] = {}
-        self.writes = 0
 
     def changed(self, what: Gang | str) -> None:
         """Write the status of a gang, or of a queue by its name, if it is different."""
@@ -191,7 +190,6 @@ class StatusWriter:
             await self._patch(PODGROUP, group, _document(status))
 
     async def _patch(self, kind: AnyKind, what: PodGroup | Queue, status: Document) -> None:
-        self.writes += 1
         meta = what.metadata
         # Only the very object that was read: a merge patch replaces all conditions at once.
         patch = {"metadata": preconditions(meta), "status": status}

@@ -30,17 +30,6 @@ class CandidateSettings:
     min_percentage: int = 10
     min_absolute: int = 100
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        if not 0 <= self.min_percentage <= 100:
-            raise ValueError("minCandidateNodesPercentage must be in the range 0 to 100")
-        if self.min_absolute < 0:
-            raise ValueError("minCandidateNodesAbsolute must be at least 0")
-        if not self.min_percentage and not self.min_absolute:
-            raise ValueError(
-                "minCandidateNodesPercentage and minCandidateNodesAbsolute must not both be 0"
-            )
-
     def wanted(self, nodes: int) -> int:
         """How many of so many nodes are enough."""
         return min(nodes, max(nodes * self.min_percentage // 100, self.min_absolute))

@@ -80,8 +80,6 @@ class Evictor:
         self._waiting: deque[_Job] = deque()
         self._nursery: Nursery | None = None
         self._workers = 0
-        self.evicted = 0
-        """How many victims were deleted."""
 
     def start(self, nursery: Nursery) -> None:
         """Run workers in this nursery from now on; what was put in before is dropped."""
@@ -194,7 +192,6 @@ class Evictor:
             except Conflict:
                 if attempt == _TRIES:
                     raise
-        self.evicted += 1
         self._recorder.event(
             victim, NORMAL, "Preempted", f"Preempted {job.reason(victim)}", kind=POD
         )
