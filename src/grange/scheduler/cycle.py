@@ -12,6 +12,7 @@ import msgspec
 
 from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis, refusal
+from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.engine import Engine, EngineStatistics, Rotation
 from grange.scheduler.errors import SnapshotInconsistent
 from grange.scheduler.framework import (
@@ -25,7 +26,6 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
-from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.evaluator import NOT_HELPFUL
 from grange.scheduler.queued_pods import QueuedPod
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -115,7 +115,7 @@ class Cycle:
         snapshot: NodeInfoSnapshot | None = None,
         nominator: Nominator | None = None,
         permits: WaitingPods[Assumed] | None = None,
-        budgets: Budgets | None = None,
+        budgets: DisruptionBudgets | None = None,
         offset: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self.snapshot = NodeInfoSnapshot() if snapshot is None else snapshot
@@ -128,7 +128,7 @@ class Cycle:
             profile: Engine(profile, self.snapshot, rotation=rotation)
             for profile in profiles.each()
         }
-        budgets = Budgets() if budgets is None else budgets
+        budgets = DisruptionBudgets() if budgets is None else budgets
         self._post_filters = {
             profile: [
                 item.make(Handle(profile, self.snapshot, self.nominator, budgets, offset))

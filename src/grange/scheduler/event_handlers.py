@@ -33,6 +33,7 @@ from grange.scheduler.clusterevents import (
 )
 from grange.scheduler.cycle import Assumed
 from grange.scheduler.defaultspread import DefaultSpread
+from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.errors import CacheCorrupted, CacheError
 from grange.scheduler.explain.attempts import AttemptHistory
 from grange.scheduler.framework import Profiles
@@ -42,7 +43,6 @@ from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.pod_conditions import SCHEDULING_GATED, PodConditions
 from grange.scheduler.pod_info_cache import PodInfoCache
-from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.scheduler.waiting_pods import WaitingPods
@@ -287,7 +287,7 @@ class InformerEventHandlers(EventHandlers):
         nominator: Nominator,
         snapshot: NodeInfoSnapshot,
         informers: Informers,
-        budgets: Budgets,
+        budgets: DisruptionBudgets,
         gangs: GangEventHandlers,
         permits: WaitingPods[Assumed],
         conditions: PodConditions,

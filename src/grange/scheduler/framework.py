@@ -21,12 +21,12 @@ from grange.client.client import Client
 from grange.placement.columns import Ids, Integers, Mask, NodeTable, Rows
 from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
+from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.podindex import PodIndex
-from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 T = TypeVar("T")
@@ -322,7 +322,7 @@ class Handle:
     profile: "Profile"
     snapshot: NodeInfoSnapshot
     nominator: Nominator
-    budgets: Budgets
+    budgets: DisruptionBudgets
     offset: Callable[[int], int]
 
 

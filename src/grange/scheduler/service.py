@@ -19,6 +19,7 @@ from grange.scheduler.binding_result import BindingResults
 from grange.scheduler.cache import Cache
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Assumed, Cycle
+from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.errors import NotAtWork
 from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempts import AttemptHistory
@@ -31,7 +32,6 @@ from grange.scheduler.informers import Informers, wait_for_bindings
 from grange.scheduler.metrics import instruments
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.pod_conditions import PodConditions
-from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueueStatistics
@@ -64,7 +64,7 @@ class Scheduler:
         self._history = AttemptHistory()
         self._wake = asyncio.Event()
         metrics = instruments(deps.metrics)
-        budgets = Budgets()
+        budgets = DisruptionBudgets()
         snapshot = NodeInfoSnapshot()
         self._nominator = nominator = Nominator()
         self._permits: WaitingPods[Assumed] = WaitingPods(self._wake.set)

@@ -7,11 +7,11 @@ from tests.support.scheduler_cluster import PROFILE, Cluster
 
 from grange.api.kinds.pod import DISRUPTION_TARGET
 from grange.api.meta import Condition
+from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, PostFilterResult
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated, Nominator
-from grange.scheduler.preemption.budgets import Budgets
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER, Evaluator
 from grange.scheduler.preemption.victims import importance, started
@@ -51,7 +51,7 @@ class World(Cluster):
         # The naive way moves pods about; what is kept must not be called stale by that.
         self.truth = NodeInfoSnapshot()
         self.nominator = Nominator()
-        self.budgets = Budgets()
+        self.budgets = DisruptionBudgets()
         self.settings = settings or CandidateSettings()
         self.offset = offset
         handle = Handle(PROFILE, self.snapshot, self.nominator, self.budgets, lambda n: offset % n)

@@ -15,12 +15,12 @@ from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
 from grange.scheduler import plugins
 from grange.scheduler.diagnosis import Diagnosis, Narrowed
+from grange.scheduler.disruption_budgets import DisruptionBudget
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.plugins import defaultpreemption
-from grange.scheduler.preemption.budgets import Budget
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
 from grange.sim import builders
@@ -107,7 +107,7 @@ def test_check_109_the_evaluator_equals_a_naive_one(
             case "budget":
                 app = ("web", "db")[pick % 2]
                 selector = Labels.parse(f"app={app}")
-                world.budgets.put(Budget("default", app, selector, pick % 3))
+                world.budgets.put(DisruptionBudget("default", app, selector, pick % 3))
             case "ask":
                 world.cache.update_node_info_snapshot(world.truth)
                 nominated = world.nominator.beside(info)

@@ -14,6 +14,7 @@ from grange.api.selectors import Labels
 from grange.scheduler import plugins
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.diagnosis import Diagnosis
+from grange.scheduler.disruption_budgets import DisruptionBudget
 from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import (
     PASS,
@@ -25,7 +26,6 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.preemption.budgets import Budget
 from grange.scheduler.preemption.candidates import (
     CLEAN,
     UNHELPFUL,
@@ -239,7 +239,7 @@ class History:
         counted = frozenset([self.some(self.there, pick)] if self.there and pick % 5 == 0 else [])
         selector = Labels.parse(f"app={app}")
         self.world.budgets.put(
-            Budget("default", ("web", "db")[pick % 2], selector, pick % 3, counted)
+            DisruptionBudget("default", ("web", "db")[pick % 2], selector, pick % 3, counted)
         )
 
     def node(self, pick: int, *, unschedulable: bool) -> None:
@@ -272,11 +272,11 @@ def test_a_budget_that_allows_less_makes_another_node_the_best() -> None:
     world = Kept()
     world.nodes("a", "b")
     world.put(pod("one", 1, "4", labels={"app": "web"}), "a").put(pod("two", 1, "4"), "b")
-    world.budgets.put(Budget("default", "web", Labels.parse("app=web"), 1))
+    world.budgets.put(DisruptionBudget("default", "web", Labels.parse("app=web"), 1))
     assert world.victims(pod("p", 9)) == ("a", ["one"])
-    world.budgets.put(Budget("default", "web", Labels.parse("app=web"), 0))
+    world.budgets.put(DisruptionBudget("default", "web", Labels.parse("app=web"), 0))
     assert world.victims(pod("q", 9)) == ("b", ["two"])
-    world.budgets.put(Budget("default", "web", Labels.parse("app=web"), 1))
+    world.budgets.put(DisruptionBudget("default", "web", Labels.parse("app=web"), 1))
     assert world.victims(pod("r", 9)) == ("a", ["one"])
 
 
@@ -515,12 +515,12 @@ def test_changed_budget_concerns_its_own_pods_alone() -> None:
         app = "few" if at < 3 else "many"
         world.put(pod(f"low{at}", 1, "4", labels={"app": app}), f"n{at}")
     for app in ("few", "many"):
-        world.budgets.put(Budget("default", app, Labels.parse(f"app={app}"), 50))
+        world.budgets.put(DisruptionBudget("default", app, Labels.parse(f"app={app}"), 50))
     room(world, 0)
     assert world.evaluator.tried == 100
     room(world, 1)
     tried = world.evaluator.tried
-    world.budgets.put(Budget("default", "few", Labels.parse("app=few"), 49))
+    world.budgets.put(DisruptionBudget("default", "few", Labels.parse("app=few"), 49))
     room(world, 2)
     assert world.evaluator.tried <= tried + 3 + 1
 

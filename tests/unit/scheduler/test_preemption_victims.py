@@ -9,12 +9,12 @@ from tests.support.scheduler_cluster import HOST, PROFILE, REQUIRED, ZONE, Clust
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels
+from grange.scheduler.disruption_budgets import DisruptionBudget, DisruptionBudgets
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import Code, CycleState, Status
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins.defaultpreemption import Args as PreemptionArgs
-from grange.scheduler.preemption.budgets import Budget, Budgets
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims
 from grange.sim import builders
@@ -34,7 +34,7 @@ class Budgeted(Cluster):
 
     def __init__(self, *nodes: str) -> None:
         super().__init__()
-        self.budgets = Budgets()
+        self.budgets = DisruptionBudgets()
         for name in nodes or ("n",):
             self.cache.add_node(builders.node(name, zone=f"zone-{name}"))
 
@@ -45,7 +45,7 @@ class Budgeted(Cluster):
 
     def budget(self, name: str, allowed: int, disrupted: tuple[str, ...] = ()) -> "Budgeted":
         selector = Labels.parse(f"app={name}")
-        self.budgets.put(Budget("default", name, selector, allowed, frozenset(disrupted)))
+        self.budgets.put(DisruptionBudget("default", name, selector, allowed, frozenset(disrupted)))
         return self
 
     def trial(self, wanting: Pod) -> DryRun:
@@ -136,7 +136,7 @@ def test_check_109_pods_that_were_counted_as_disrupted_are_free() -> None:
 
 def test_check_109_a_pod_of_two_budgets_is_charged_to_both() -> None:
     cluster = Budgeted().budget("web", 1)
-    cluster.budgets.put(Budget("default", "tier", Labels.parse("tier=1"), 0))
+    cluster.budgets.put(DisruptionBudget("default", "tier", Labels.parse("tier=1"), 0))
     cluster.bind(pod("a", 1, "4", labels={"app": "web", "tier": "1"}))
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)
@@ -153,7 +153,7 @@ def test_budget_selectors_are_asked_once_about_equal_pods() -> None:
             return super().matches(labels)
 
     selector = Asked(Labels.parse("app=web").requirements)
-    budgets = Budgets([Budget("default", "web", selector, 1)])
+    budgets = DisruptionBudgets([DisruptionBudget("default", "web", selector, 1)])
     pods = [
         PodInfo.of(pod(f"{app}{at}", 1, labels={"app": app}))
         for at in range(3)
@@ -161,19 +161,19 @@ def test_budget_selectors_are_asked_once_about_equal_pods() -> None:
     ]
     webs = pods[::2]
     assert budgets.split(pods)[0] == webs[1:]
-    budgets.put(Budget("default", "web", selector, 0, frozenset({"web2"})))
+    budgets.put(DisruptionBudget("default", "web", selector, 0, frozenset({"web2"})))
     assert budgets.split(pods)[0] == webs[:2]
     assert list(budgets.covering(pods)) == [("default", "web")]
     assert asked == ["web", "db"]
-    budgets.put(Budget("default", "web", Asked(Labels.parse("app=db").requirements), 0))
+    budgets.put(DisruptionBudget("default", "web", Asked(Labels.parse("app=db").requirements), 0))
     assert budgets.split(pods)[0] == pods[1::2]
     assert asked == ["web", "db"] * 2
 
 
 def test_check_109_unselective_and_foreign_budgets_cover_nobody() -> None:
     cluster = Budgeted()
-    cluster.budgets.put(Budget("default", "all", Labels.everything(), 0))
-    cluster.budgets.put(Budget("other", "web", Labels.parse("app=web"), 0))
+    cluster.budgets.put(DisruptionBudget("default", "all", Labels.everything(), 0))
+    cluster.budgets.put(DisruptionBudget("other", "web", Labels.parse("app=web"), 0))
     cluster.bind(pod("a", 1, "4", **labelled("web")))
     found = cluster.select(pod("p", 9, "4"))
     assert isinstance(found, Victims)

@@ -1,7 +1,7 @@
 """Preemption: which pods are deleted to make room for a more important one.
 
 Owns: the choice of a node and of the victims on it (``victims``, ``candidates``), disruption budgets
-    in that choice (``budgets``), and carrying it out (``evictor``).
+    in that choice (``disruption_budgets``), and carrying it out (``evictor``).
 Never: a victim of equal or higher priority; a write while deciding. A pod that preempts is not
     placed by it: it is *nominated* to the node, and tried there first once its victims are gone.
 Flow: no node → candidates → victims by node → the best → nomination → deletions, concurrently.

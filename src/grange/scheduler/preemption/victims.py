@@ -11,10 +11,10 @@ from math import inf
 import msgspec
 
 from grange.api import timestamps
+from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.dry_run import DryRun, WhatIf
 from grange.scheduler.framework import Code, Status
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
-from grange.scheduler.preemption.budgets import Budgets
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 Rank = tuple[int, int, int, int, float]
@@ -106,7 +106,7 @@ def lower_priority_pods(pods: Iterable[PodInfo], limit: int) -> list[RankedPod]:
 def select_victims(
     trial: DryRun,
     node: NodeInfo,
-    budgets: Budgets,
+    budgets: DisruptionBudgets,
     *,
     nominated: Sequence[PodInfo] = (),
 ) -> Victims | Status:

@@ -1,6 +1,6 @@
 """Disruption budgets in the choice of victims: how many more pods may be disrupted.
 
-Budgets are honoured as far as possible, not beyond: a node whose victims violate none is preferred to
+DisruptionBudgets are honoured as far as possible, not beyond: a node whose victims violate none is preferred to
 one whose victims do, but a more important pod is not kept waiting by a budget.
 """
 
@@ -18,7 +18,7 @@ _LABEL_SETS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class DisruptionBudget:
     """One PodDisruptionBudget.
 
     Attributes:
@@ -40,7 +40,7 @@ class Budget:
         return bool(self.selector.requirements) and bool(labels) and self.selector.matches(labels)
 
 
-class Budgets:
+class DisruptionBudgets:
     """The budgets of a cluster, by namespace.
 
     Attributes:
@@ -48,15 +48,15 @@ class Budgets:
             other pods from now on makes all readers start over.
     """
 
-    def __init__(self, budgets: Iterable[Budget] = ()) -> None:
+    def __init__(self, budgets: Iterable[DisruptionBudget] = ()) -> None:
         self.moves: ChangeLog[tuple[str, str]] = ChangeLog()
-        self._by_namespace: dict[str, dict[str, Budget]] = {}
+        self._by_namespace: dict[str, dict[str, DisruptionBudget]] = {}
         # The names of those that cover pods of a label set, as long as no selector changes.
         self._by_label_set: BoundedDict[LabelSet, tuple[str, ...]] = BoundedDict(_LABEL_SETS_MAX)
         for budget in budgets:
             self.put(budget)
 
-    def put(self, budget: Budget) -> None:
+    def put(self, budget: DisruptionBudget) -> None:
         """Add or update a budget."""
         there = self._by_namespace.setdefault(budget.namespace, {})
         known = there.get(budget.name)
@@ -80,7 +80,7 @@ class Budgets:
         """Take a budget from the API."""
         meta, status = budget.metadata, budget.status
         self.put(
-            Budget(
+            DisruptionBudget(
                 meta.namespace,
                 meta.name,
                 Labels.of(budget.spec.selector),
@@ -93,7 +93,7 @@ class Budgets:
         """Remove a budget that was deleted in the API."""
         self.remove(budget.metadata.namespace, budget.metadata.name)
 
-    def of(self, namespace: str) -> Iterable[Budget]:
+    def of(self, namespace: str) -> Iterable[DisruptionBudget]:
         """The budgets of a namespace."""
         return self._by_namespace.get(namespace, {}).values()
 
