@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := .cache/docs
 
 # Where Python may not keep what it compiles, every start of a process compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,7 +13,7 @@ REPEATABLE := --hypothesis-profile=ci
 UNIT       := tests/unit tests/contract tests/sim tests/arch
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-durations check fix unit e2e bench sim update lock clean
+.PHONY: help run test test-durations check fix unit e2e bench sim update docs lock clean
 
 help:  ## show this help
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +27,7 @@ setup: $(STAMP)  ## make the environment (done by every other target)
 run: $(STAMP)  ## a control plane, a replicated service, proof that it works; then clean up
 	@$(BIN)/python examples/run.py
 
-test: check unit e2e  ## everything CI runs
+test: check docs unit e2e  ## everything CI runs
 
 test-durations: $(STAMP)  ## what `make unit` costs: processor time by folder, the slowest tests
 	@$(BIN)/python -m pytest -q -n auto $(REPEATABLE) -p tests.support.durations $(UNIT)
@@ -55,10 +56,18 @@ sim: $(STAMP)  ## simulated worlds under faults, a thousand seeds; properties wi
 bench: $(STAMP)  ## measure the figures of docs/reference/benchmarks.md
 	@$(BIN)/python -m bench
 
-update: $(STAMP)  ## regenerate what is generated (schemas, diagrams)
+update: $(STAMP)  ## regenerate what is generated (reference pages, diagrams)
 	@$(BIN)/python scripts/update.py
 
-lock: $(STAMP)  ## resolve requirements.lock again
+$(DOCS)/.installed: requirements-docs.lock scripts/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(DOCS)" requirements-docs.lock
+	@touch $@
+
+docs: $(DOCS)/.installed  ## build the site of the documentation in .cache/site
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "open .cache/site/index.html"
+
+lock: $(STAMP)  ## resolve the locks again
 	@sh scripts/lock.sh
 
 clean:  ## remove the environment and caches

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Make the environment in $1: a venv with exactly what requirements.lock names, and Grange itself.
+# With a lock as $2: exactly what that one names, without Grange.
 set -eu
 venv=$1
+lock=${2:-requirements.lock}
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "Grange needs Python 3.11 or newer; '$python' is $("$python" --version 2>&1). Try: make PYTHON=python3.12 …" >&2
@@ -11,14 +13,14 @@ started=$(date +%s)
 echo "setting up $venv with $("$python" --version) …"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
-  --require-hashes -r requirements.lock >"$venv/setup.log" 2>&1 &
+  --require-hashes -r "$lock" >"$venv/setup.log" 2>&1 &
 installer=$!
 if [ -t 1 ]; then begin='\r' end=''; else begin='' end='\n'; fi
 while kill -0 "$installer" 2>/dev/null; do
   sleep 3
-  printf "$begin  installing what requirements.lock names: %d s$end" $(( $(date +%s) - started ))
+  printf "$begin  installing what %s names: %d s$end" "$lock" $(( $(date +%s) - started ))
 done
 [ -z "$begin" ] || echo
 wait "$installer" || { cat "$venv/setup.log" >&2; exit 1; }
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+[ $# -gt 1 ] || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "environment ready in $(( $(date +%s) - started )) s"

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from grange.api.kinds import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
@@ -90,8 +92,9 @@ def test_decisions_are_numbered_and_complete() -> None:
     assert numbers == list(range(len(numbers)))
 
 
-def test_lock_has_hashes_and_no_addresses() -> None:
-    text = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-docs.lock"])
+def test_lock_has_hashes_and_no_addresses(name: str) -> None:
+    text = (ROOT / name).read_text()
     assert "://" not in text
     pins = re.findall(r"^[A-Za-z0-9._-]+(?:\[[^\]]*\])?==", text, re.MULTILINE)
     assert len(pins) > 10
@@ -120,6 +123,15 @@ def test_no_page_holds_a_place_still_to_be_filled() -> None:
     assert "| met |" in (ROOT / "docs" / "reference" / "benchmarks.md").read_text(), (
         "figures are recorded"
     )
+
+
+def test_every_page_is_in_the_navigation_by_its_kind() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+    named = re.findall(r"^ +- (?:[\w -]+: )?(\S+\.md)$", site, re.MULTILINE)
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
+    assert sorted(named) == sorted(pages - {"adr/0000-template.md"})
+    kinds = {"tutorials", "how-to", "reference", "explanation", "adr"}
+    assert {page.partition("/")[0] for page in pages} <= {*kinds, "index.md"}
 
 
 def test_page_of_clients_names_the_versions_that_are_run() -> None:
