@@ -14,8 +14,8 @@ from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import reference
-from grange.scheduler.explain.attempts import AttemptHistory
-from grange.scheduler.explain.explainer import Explainer
+from grange.scheduler.explain.attempt_history import AttemptHistory
+from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import CycleState, Profile
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
@@ -51,7 +51,7 @@ class Scene:
                 name, on = f"p{number}-{each}", f"n{number}"
                 cache.add_pod(builders.pod(name, nodeName=on, requests=requests, labels=labels))
         cache.update_node_info_snapshot(self._snapshot)
-        self._explainer = Explainer(
+        self._explainer = PodExplainer(
             lambda _: self._profile,
             cache,
             self._queue,

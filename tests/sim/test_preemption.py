@@ -21,7 +21,7 @@ from grange.base.errors import invariant
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.controllers.disruption.controller import DisruptionController
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, Usage, charged
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 from grange.sim import builders, simulated_nodes
@@ -158,7 +158,7 @@ async def wronged(world: World) -> list[str]:
         for node in nodes:
             left = taken(pods, node.metadata.name, floor)
             offered = allocatable(node.status.allocatable)
-            if reference.fits(pod_request(pod.spec), offered, left):
+            if resource_fit.fits(pod_request(pod.spec), offered, left):
                 found.append(pod.metadata.name)
                 break
     return found

@@ -15,7 +15,7 @@ from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, Usage, charged
 from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
@@ -104,7 +104,9 @@ async def unplaced_that_fit(world: World) -> list[str]:
         pod.metadata.name
         for pod in waiting
         if any(
-            reference.fits(pod_request(pod.spec), allocatable(node.status.allocatable), usage[name])
+            resource_fit.fits(
+                pod_request(pod.spec), allocatable(node.status.allocatable), usage[name]
+            )
             for name, node in nodes.items()
         )
     ]

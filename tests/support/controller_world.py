@@ -38,7 +38,7 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.controllers.replication import alerts
-from grange.placement import nodeaffinity
+from grange.placement import node_rules
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import Informer, InformerFactory
@@ -243,12 +243,12 @@ class World:
         meta = pod.metadata
         node = pod.spec.node_name
         if not node:
-            affinity = nodeaffinity.of_pod(pod.spec)
+            affinity = node_rules.of_pod(pod.spec)
             fits = [
                 name
                 for name, found in nodes.items()
                 if name not in self.silent
-                and nodeaffinity.matches(affinity, name, found.metadata.labels)
+                and node_rules.matches(affinity, name, found.metadata.labels)
             ]
             if fits:
                 target = {

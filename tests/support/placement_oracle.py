@@ -14,7 +14,7 @@ from grange.api.kinds.pod import Pod, PodAffinityTerm
 from grange.api.meta import LabelSelector
 from grange.api.pod_requests import allocatable, pod_request
 from grange.base.errors import invariant
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.cycle import Assumed, Outcome
 from grange.scheduler.service import Scheduler
@@ -131,7 +131,7 @@ class Cluster:
             if where == node:
                 usage = charged(usage, pod_request(other.spec), ())
         offered = allocatable(self.nodes[node].status.allocatable)
-        return reference.fits(pod_request(pod.spec), offered, usage)
+        return resource_fit.fits(pod_request(pod.spec), offered, usage)
 
     def would_do(self, pod: Pod, node: str) -> bool:
         """Whether the pod may go to the node now."""

@@ -95,7 +95,7 @@ class _Node:
     def lacks(self, need: Resources) -> tuple[str, int, int] | None:
         """The first resource that one more pod would find too little of, what it asks and what is free.
 
-        As ``placement.reference.fits``: what a pod does not ask for cannot keep it out.
+        As ``placement.resource_fit.fits``: what a pod does not ask for cannot keep it out.
         """
         offer = self.offer
         if offer is None:

@@ -3,8 +3,8 @@
 Owns: what a pod asks for, what a node refuses, the node table (columns) and its kernels, and the
     scalar reference that every kernel must equal.
 Never: pods' lifecycles, queues, plugins' order or weights; nothing here waits or reads a clock.
-Flow: typed views → ``api.pod_requests``/``taints``/``nodeaffinity``/``ports`` → numbers → ``columns`` →
-    ``kernels`` (all nodes at once) or ``reference`` (one node).
+Flow: typed views → ``api.pod_requests``/``taint_toleration``/``node_rules``/``ports`` → numbers → ``columns`` →
+    ``kernels`` (all nodes at once) or ``resource_fit`` (one node).
 Concurrency: values and plain functions; a ``NodeTable`` has one owner, who also writes it.
-Start reading at: ``node_usage``, then ``reference``, then ``columns`` and ``kernels``.
+Start reading at: ``node_usage``, then ``resource_fit``, then ``columns`` and ``kernels``.
 """

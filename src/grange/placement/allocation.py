@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from grange.api.pod_requests import CPU, MEMORY, PODS, Request, Resources, is_scalar
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.node_usage import Usage, amount_of
-from grange.placement.reference import MAX_SCORE
+from grange.placement.resource_fit import MAX_SCORE
 
 _FULL = 100  # utilisation, in percent
 

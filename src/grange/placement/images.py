@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from grange.api.kinds.pod import PodSpec
-from grange.placement.reference import MAX_SCORE
+from grange.placement.resource_fit import MAX_SCORE
 
 _MEBIBYTE = 2**20
 LEAST_BYTES = 23 * _MEBIBYTE

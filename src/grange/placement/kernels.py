@@ -1,4 +1,4 @@
-"""One pod against many nodes at once: each function equals its namesake in ``reference``.
+"""One pod against many nodes at once: each function equals the scalar one.
 
 ``rows`` is a slice (views, no copying) or an array of row numbers. Results are as long as ``rows``
 and in its order. Invalid rows give arbitrary values; callers mask them.
@@ -10,11 +10,11 @@ import numpy as np
 
 from grange.api.kinds.pod import Toleration
 from grange.api.pod_requests import Request
-from grange.placement import images, nodeaffinity, taints
+from grange.placement import images, node_rules, taint_toleration
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
+from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm
 from grange.placement.node_usage import asked_amounts
-from grange.placement.nodeaffinity import NodeRequirement, NodeRules, NodeTerm
-from grange.placement.reference import MAX_SCORE, TOO_MANY_PODS, insufficient
+from grange.placement.resource_fit import MAX_SCORE, TOO_MANY_PODS, insufficient
 
 
 def count(table: NodeTable, rows: Rows) -> int:
@@ -45,7 +45,10 @@ def fit_reasons(table: NodeTable, rows: Rows, request: Request) -> list[tuple[st
 def untainted(table: NodeTable, rows: Rows, tolerations: Sequence[Toleration]) -> Mask:
     """Where no taint keeps the pod away."""
     by_set = np.fromiter(
-        (taints.first_untolerated(item, tolerations) is None for item in table.taint_sets),
+        (
+            taint_toleration.first_untolerated(item, tolerations) is None
+            for item in table.taint_sets
+        ),
         np.bool_,
         len(table.taint_sets),
     )
@@ -56,7 +59,7 @@ def _satisfied(table: NodeTable, rows: Rows, requirement: NodeRequirement) -> Ma
     column = table.labels(requirement.key)
     # One verdict for every distinct value, and a last one, which index -1 reaches, for none.
     verdicts = np.empty(len(column.values) + 1, np.bool_)
-    verdicts[ABSENT] = nodeaffinity.matches_value(requirement, None)
+    verdicts[ABSENT] = node_rules.matches_value(requirement, None)
     if requirement.operator in {"In", "NotIn"}:
         inside = requirement.operator == "In"
         verdicts[:-1] = not inside
@@ -65,13 +68,13 @@ def _satisfied(table: NodeTable, rows: Rows, requirement: NodeRequirement) -> Ma
             if number is not None:
                 verdicts[number] = inside
     else:
-        verdicts[:-1] = [nodeaffinity.matches_value(requirement, item) for item in column.values]
+        verdicts[:-1] = [node_rules.matches_value(requirement, item) for item in column.values]
     return verdicts[column.ids[rows]]
 
 
 def _named(table: NodeTable, rows: Rows, requirement: NodeRequirement) -> Mask:
     inside = requirement.operator == "In"
-    known = requirement.key == nodeaffinity.NAME_FIELD and requirement.operator in {"In", "NotIn"}
+    known = requirement.key == node_rules.NAME_FIELD and requirement.operator in {"In", "NotIn"}
     mask: Mask = np.full(table.size, known and not inside, np.bool_)
     if known:
         for value in requirement.values:
@@ -80,7 +83,7 @@ def _named(table: NodeTable, rows: Rows, requirement: NodeRequirement) -> Mask:
                 mask[row] = inside
         return mask[rows]
     matching = [
-        requirement.key == nodeaffinity.NAME_FIELD and nodeaffinity.matches_value(requirement, name)
+        requirement.key == node_rules.NAME_FIELD and node_rules.matches_value(requirement, name)
         for name in table.names
     ]
     return np.asarray(matching, np.bool_)[rows]

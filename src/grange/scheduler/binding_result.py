@@ -13,7 +13,7 @@ from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.event_handlers import EventHandlers
-from grange.scheduler.explain.attempts import AttemptHistory
+from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.gangs.event_handlers import GangEventHandlers
 from grange.scheduler.metrics import Instruments
 from grange.scheduler.pod_conditions import SCHEDULER_ERROR, PodConditions

@@ -8,7 +8,7 @@ import numpy as np
 
 from grange.placement.columns import Ids, Integers, Mask
 from grange.scheduler.domains import Domains
-from grange.scheduler.explanation import Refusals
+from grange.scheduler.plugin_explanation import Refusals
 
 
 class DomainRule(ABC):

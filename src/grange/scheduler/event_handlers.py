@@ -35,7 +35,7 @@ from grange.scheduler.cycle import Assumed
 from grange.scheduler.defaultspread import DefaultSpread
 from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.errors import CacheCorrupted, CacheError
-from grange.scheduler.explain.attempts import AttemptHistory
+from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.event_handlers import GangEventHandlers
 from grange.scheduler.informers import Informers

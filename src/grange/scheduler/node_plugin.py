@@ -17,7 +17,6 @@ from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy
 from grange.scheduler.framework import (
     PASS,
     SUCCESS,
@@ -31,6 +30,7 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.node_attributes import Attribute
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 D = TypeVar("D", bound=Hashable)

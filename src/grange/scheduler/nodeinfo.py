@@ -16,11 +16,11 @@ from grange.api import gpus
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.pod_requests import Request, Resources, effective_spec, pod_request
-from grange.placement import devices, images, loads, nodeaffinity, podaffinity, spread
+from grange.placement import devices, images, loads, node_rules, podaffinity, spread
 from grange.placement.disks import Disk, inline_disks
 from grange.placement.loads import Load
+from grange.placement.node_rules import NodeRules
 from grange.placement.node_usage import Usage
-from grange.placement.nodeaffinity import NodeRules
 from grange.placement.podaffinity import NO_TERMS, Terms
 from grange.placement.ports import HostPort, host_ports
 from grange.placement.spread import Constraint
@@ -97,7 +97,7 @@ class PodInfo(msgspec.Struct, gc=False):
             pod.metadata.uid,
             request,
             host_ports(spec),
-            nodeaffinity.of_pod(spec),
+            node_rules.of_pod(spec),
             near,
             far,
             claims,

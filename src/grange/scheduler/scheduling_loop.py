@@ -13,7 +13,7 @@ from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Assumed, Batch, Cycle, Dropped, Outcome, Unschedulable, Waiting
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import CacheCorrupted
-from grange.scheduler.explain.attempts import AttemptHistory
+from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.framework import PostFilterResult
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.metrics import Instruments

@@ -22,8 +22,8 @@ from grange.scheduler.cycle import Assumed, Cycle
 from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.errors import NotAtWork
 from grange.scheduler.event_handlers import InformerEventHandlers
-from grange.scheduler.explain.attempts import AttemptHistory
-from grange.scheduler.explain.explainer import Explainer
+from grange.scheduler.explain.attempt_history import AttemptHistory
+from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import Profile, Profiles
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.queue_policies import POLICIES
@@ -174,7 +174,7 @@ class Scheduler:
             clock=clock,
             log=log,
         )
-        self._explainer = Explainer(
+        self._explainer = PodExplainer(
             self._profile_for,
             self.cache,
             self.queue,

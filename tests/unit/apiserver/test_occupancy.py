@@ -19,7 +19,7 @@ from grange.base.log import Logger
 from grange.base.offload import Inline
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, Usage, charged
 from grange.sim import builders
 from grange.store.settings import Lanes
@@ -410,7 +410,7 @@ class Life:
         request = pod_request(found[0].spec)
         offer = allocatable(offered)
         unnamed = dict.fromkeys(request.resources.scalars, 10) | dict(offer.scalars)
-        room = reference.fits(request, replace(offer, scalars=unnamed), usage)
+        room = resource_fit.fits(request, replace(offer, scalars=unnamed), usage)
         free = room or not offered or is_finished(found[0])
         assert answer.code == (201 if free else 409), answer.text
         self.refused += not free

@@ -9,10 +9,10 @@ from hypothesis import given, settings, strategies as st
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
 from grange.api.pod_requests import Request, Resources, allocatable, pod_request
-from grange.placement import allocation, kernels, nodeaffinity, ports, reference, taints
+from grange.placement import allocation, kernels, node_rules, ports, resource_fit, taint_toleration
 from grange.placement.columns import NodeTable, Rows
+from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm, PreferredNodes
 from grange.placement.node_usage import IDLE, Usage, charged
-from grange.placement.nodeaffinity import NodeRequirement, NodeRules, NodeTerm, PreferredNodes
 from grange.sim import builders
 
 GIB = 2**30
@@ -152,10 +152,10 @@ def test_fit_and_scores_equal_the_reference(world: World, spec: PodSpec) -> None
                 continue
             row = world.rows[number]
             one = (need, row.offered, row.usage)
-            expected = reference.fit_reasons(*one)
+            expected = resource_fit.fit_reasons(*one)
             assert [reason for reason, mask in reasons if mask[at]] == expected
-            assert bool(fits[at]) == reference.fits(*one) == (not expected)
-            assert expected or not reference.exceeds_node(need, row.offered)
+            assert bool(fits[at]) == resource_fit.fits(*one) == (not expected)
+            assert expected or not resource_fit.exceeds_node(need, row.offered)
             assert least[at] == LEAST.score(*one)
             assert weighted[at] == WEIGHTED.score(*one)
             assert balanced[at] == allocation.balanced(("cpu", "memory"), *one)
@@ -176,10 +176,12 @@ def test_affinity_and_taints_equal_the_reference(
                 continue
             node = world.rows[number].node
             name, labels = node.metadata.name, node.metadata.labels
-            assert bool(matches[at]) == nodeaffinity.matches(affinity, name, labels)
-            assert preference[at] == nodeaffinity.preference(affinity, name, labels)
+            assert bool(matches[at]) == node_rules.matches(affinity, name, labels)
+            assert preference[at] == node_rules.preference(affinity, name, labels)
             marks = node.spec.taints
-            assert bool(untainted[at]) == (taints.first_untolerated(marks, tolerations) is None)
+            assert bool(untainted[at]) == (
+                taint_toleration.first_untolerated(marks, tolerations) is None
+            )
 
 
 @settings(max_examples=50, deadline=None)
@@ -187,7 +189,7 @@ def test_affinity_and_taints_equal_the_reference(
 def test_normalising_equals_the_reference(raw: list[int], reverse: bool) -> None:
     column = np.asarray(raw, np.int64)
     result = kernels.normalised(column, int(column.max()), reverse=reverse)
-    assert result.tolist() == reference.normalised(raw, reverse=reverse)
+    assert result.tolist() == resource_fit.normalised(raw, reverse=reverse)
 
 
 def test_check_106_golden_scores() -> None:
@@ -196,7 +198,7 @@ def test_check_106_golden_scores() -> None:
     need = pod_request(builders.pod("p", requests={"cpu": "100m", "memory": "500Mi"}).spec)
     assert LEAST.score(need, offered, IDLE) == 97
     assert allocation.balanced(("cpu", "memory"), need, offered, IDLE) == 74
-    assert reference.normalised([0, 1, 2, 3], reverse=True) == [100, 67, 34, 0]
+    assert resource_fit.normalised([0, 1, 2, 3], reverse=True) == [100, 67, 34, 0]
 
 
 def test_zero_requests_need_only_a_place() -> None:
@@ -204,8 +206,8 @@ def test_zero_requests_need_only_a_place() -> None:
     offered = allocatable({"cpu": "1", "pods": "2"})
     crowded = Usage(cpu_milli=5000, pods=1)
     nothing = pod_request(PodSpec())
-    assert reference.fit_reasons(nothing, offered, crowded) == []
-    assert reference.fit_reasons(nothing, offered, Usage(pods=2)) == ["Too many pods"]
+    assert resource_fit.fit_reasons(nothing, offered, crowded) == []
+    assert resource_fit.fit_reasons(nothing, offered, Usage(pods=2)) == ["Too many pods"]
 
 
 def test_absurd_usage_is_clamped_rather_than_overflowing() -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.kinds.queue import Queue
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, charged
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
@@ -174,7 +174,7 @@ class Bench:
             assert entry is not None
             usage = IDLE
             for info in entry.pods:
-                assert reference.fits(info.request, entry.allocatable, usage), name
+                assert resource_fit.fits(info.request, entry.allocatable, usage), name
                 usage = charged(usage, info.request, info.ports)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import PROFILE
 from tests.support.scheduler_world import world
 from tests.unit.scheduler.test_handlers import Scene
-from tests.unit.scheduler.test_neighbours import VERBS, Dice, History, World
+from tests.unit.scheduler.test_topology_plugins import VERBS, ClusterGenerator, History, World
 
 from grange.api.kinds import SERVICE
 from grange.api.kinds.pod import Pod
@@ -167,16 +167,17 @@ class Spread(World):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_check_118_defaults_keep_the_parity(seed: int) -> None:
-    dice = Dice(seed)
+    generator = ClusterGenerator(seed)
     shapes = [
-        {**dice.shape(), "topologySpreadConstraints": []} for _ in range(dice.rng.integer(2, 5))
+        {**generator.shape(), "topologySpreadConstraints": []}
+        for _ in range(generator.rng.integer(2, 5))
     ]
-    history = History(Spread(dice.rng.choice([0, 4, 64])), shapes)
-    for number in range(dice.rng.integer(3, 14)):
-        history.run("node", dice.node(number))
+    history = History(Spread(generator.rng.choice([0, 4, 64])), shapes)
+    for number in range(generator.rng.integer(3, 14)):
+        history.run("node", generator.node(number))
     for _ in range(40):
-        verb, number = dice.rng.choice(VERBS), dice.rng.integer(0, 99)
-        history.run(verb, dice.node(number % 14) if verb == "node" else number)
+        verb, number = generator.rng.choice(VERBS), generator.rng.integer(0, 99)
+        history.run(verb, generator.node(number % 14) if verb == "node" else number)
 
 
 def names(count: int) -> list[str]:

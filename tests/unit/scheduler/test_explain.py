@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import HOST, PROFILE
-from tests.unit.scheduler.test_neighbours import MUST, VERBS, Dice, History, World
+from tests.unit.scheduler.test_topology_plugins import MUST, VERBS, ClusterGenerator, History, World
 
 from grange.api.explanation import Explanation, State
 from grange.api.kinds.pod import Pod
@@ -16,9 +16,9 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import reference
 from grange.scheduler.explain import changes
-from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord, AttemptResult
+from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord, AttemptResult
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
-from grange.scheduler.explain.explainer import Explainer
+from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import CycleState
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.nominator import Nominator
@@ -77,15 +77,15 @@ class Surveyed(World):
 @given(st.integers(0, 2**32))
 def test_an_explanation_says_what_the_decision_says(seed: int) -> None:
     """The same reasons and counts, the same best node; what is said to help does help."""
-    dice = Dice(seed)
-    shapes = [dice.shape() for _ in range(dice.rng.integer(2, 5))]
+    generator = ClusterGenerator(seed)
+    shapes = [generator.shape() for _ in range(generator.rng.integer(2, 5))]
     history = History(Surveyed(), shapes)
     history.world.cache.set_namespace("other", {"team": "a"})
-    for number in range(dice.rng.integer(3, 10)):
-        history.run("node", dice.node(number))
+    for number in range(generator.rng.integer(3, 10)):
+        history.run("node", generator.node(number))
     for _ in range(40):
-        verb, number = dice.rng.choice(VERBS), dice.rng.integer(0, 99)
-        history.run(verb, dice.node(number % 10) if verb == "node" else number)
+        verb, number = generator.rng.choice(VERBS), generator.rng.integer(0, 99)
+        history.run(verb, generator.node(number % 10) if verb == "node" else number)
 
 
 # --- what is said ------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Scene:
         self.snapshot = NodeInfoSnapshot()
         self.attempts = AttemptHistory()
         self.nominator = Nominator()
-        self.explainer = Explainer(
+        self.explainer = PodExplainer(
             {"default-scheduler": PROFILE}.get,
             self.cache,
             self.queue,

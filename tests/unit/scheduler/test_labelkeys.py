@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import HOST, ZONE
-from tests.unit.scheduler.test_neighbours import MUST, VERBS, Dice, History, World
+from tests.unit.scheduler.test_topology_plugins import MUST, VERBS, ClusterGenerator, History, World
 
 from grange.scheduler.nodeinfo import PodInfo
 from grange.sim import builders
@@ -61,8 +61,8 @@ def test_terms_follow_the_labels_of_their_pod() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_check_118_terms_with_label_keys_keep_the_parity(seed: int) -> None:
-    dice = Dice(seed)
-    shapes = [dice.shape() for _ in range(dice.rng.integer(2, 5))]
+    generator = ClusterGenerator(seed)
+    shapes = [generator.shape() for _ in range(generator.rng.integer(2, 5))]
     for shape in shapes:
         for name, group in shape["affinity"].items():
             if name == "nodeAffinity":
@@ -70,12 +70,12 @@ def test_check_118_terms_with_label_keys_keep_the_parity(seed: int) -> None:
             for kind, items in group.items():
                 for item in items:
                     one = item if kind == MUST else item["podAffinityTerm"]
-                    if one.get("labelSelector") is not None and dice.often(60):
-                        field = dice.rng.choice(["matchLabelKeys", "mismatchLabelKeys"])
-                        one[field] = [dice.rng.choice(["colour", "version"])]
-    history = History(World(dice.rng.choice([0, 4, 64])), shapes)
-    for number in range(dice.rng.integer(3, 14)):
-        history.run("node", dice.node(number))
+                    if one.get("labelSelector") is not None and generator.often(60):
+                        field = generator.rng.choice(["matchLabelKeys", "mismatchLabelKeys"])
+                        one[field] = [generator.rng.choice(["colour", "version"])]
+    history = History(World(generator.rng.choice([0, 4, 64])), shapes)
+    for number in range(generator.rng.integer(3, 14)):
+        history.run("node", generator.node(number))
     for _ in range(40):
-        verb, number = dice.rng.choice(VERBS), dice.rng.integer(0, 99)
-        history.run(verb, dice.node(number % 14) if verb == "node" else number)
+        verb, number = generator.rng.choice(VERBS), generator.rng.integer(0, 99)
+        history.run(verb, generator.node(number % 14) if verb == "node" else number)

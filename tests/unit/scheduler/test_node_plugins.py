@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.scheduler.test_neighbours import Dice
+from tests.unit.scheduler.test_topology_plugins import ClusterGenerator
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
@@ -22,10 +22,10 @@ from grange.scheduler.component_config import configure
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine
 from grange.scheduler.explain.evaluation import Evaluation
-from grange.scheduler.explanation import Refusals
 from grange.scheduler.framework import CycleState, Filter, Plugin, Score
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.plugin_args import ConfigurationError
+from grange.scheduler.plugin_explanation import Refusals
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -44,7 +44,7 @@ class Cluster:
     """Nodes and pods that no filter looked at, so that every rule has something to refuse."""
 
     def __init__(self, seed: int) -> None:
-        self.random, self.dice = Stream(seed), Dice(seed)
+        self.random, self.generator = Stream(seed), ClusterGenerator(seed)
         self.cache, self.snapshot = Cache(), NodeInfoSnapshot()
         for number in range(self.random.integer(1, 9)):
             self.cache.update_node(None, self.node(number))
@@ -93,7 +93,7 @@ class Cluster:
         spec: dict[str, Any] = {
             "requests": requests,
             "host_ports": [random.integer(1, 3)] if random.integer(0, 1) else [],
-            "volumes": [self.dice.volume()] if random.integer(0, 1) else [],
+            "volumes": [self.generator.volume()] if random.integer(0, 1) else [],
             "nodeSelector": {"disk": "ssd"} if random.integer(0, 1) else {},
             "tolerations": [{"key": key, "operator": "Exists"}] if random.integer(0, 1) else [],
             **options,

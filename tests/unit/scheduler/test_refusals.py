@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.scheduler.test_neighbours import World
+from tests.unit.scheduler.test_topology_plugins import World
 
 from grange.api.kinds.node import Node
 from grange.scheduler.diagnosis import Diagnosis

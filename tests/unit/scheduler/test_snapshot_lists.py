@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.scheduler_cluster import HOST, PROFILE
-from tests.unit.scheduler.test_neighbours import MUST
+from tests.unit.scheduler.test_topology_plugins import MUST
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod

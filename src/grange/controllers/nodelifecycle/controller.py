@@ -18,7 +18,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.nodelifecycle import disruption_target, eviction, podgc, taints
 from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
 from grange.controllers.nodelifecycle.health import Health, Monitor
-from grange.placement.taints import NO_EXECUTE
+from grange.placement.taint_toleration import NO_EXECUTE
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
 from grange.controllers.nodelifecycle.taints import OURS
-from grange.placement.taints import NO_EXECUTE, tolerates
+from grange.placement.taint_toleration import NO_EXECUTE, tolerates
 
 
 def stay_s(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from grange.api.kinds.node import Taint
 from grange.controllers.nodelifecycle.health import Health
-from grange.placement.taints import NO_EXECUTE, NO_SCHEDULE
+from grange.placement.taint_toleration import NO_EXECUTE, NO_SCHEDULE
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -8,7 +8,7 @@ from grange.api.kinds.pod import Pod, PodSpec, is_finished
 from grange.api.meta import ObjectKey
 from grange.api.quantity import QuantityError
 from grange.controllers.replication.listers import Listers
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, charged
 
 _LOOKED_AT = 200
@@ -55,4 +55,4 @@ def _fits(spec: PodSpec, node: Node, there: Sequence[Pod]) -> bool:
     given = node.status.allocatable or node.status.capacity
     if not given:
         return True  # it has not said yet what it has
-    return reference.fits(pod_requests.pod_request(spec), pod_requests.allocatable(given), usage)
+    return resource_fit.fits(pod_requests.pod_request(spec), pod_requests.allocatable(given), usage)

@@ -21,7 +21,7 @@ from grange.api.kinds.transfer_status import drained_nodes
 from grange.base.bounded import BoundedDict
 from grange.base.errors import GrangeError
 from grange.controllers.shared import pod_identity
-from grange.placement import nodeaffinity, taints
+from grange.placement import node_rules, taint_toleration
 
 _REMEMBERED = 4096  # distinct demands; beyond it the memory starts afresh rather than grow
 
@@ -96,7 +96,7 @@ class Demand:
     """What a controller asks of a node, compiled once."""
 
     labels: selectors.Labels
-    affinity: nodeaffinity.NodeRules
+    affinity: node_rules.NodeRules
     tolerations: tuple[Toleration, ...]
 
     @classmethod
@@ -109,7 +109,7 @@ class Demand:
         spec = msgspec.convert(controller.spec.template.get("spec") or {}, PodSpec)
         return cls(
             selectors.Labels.of(controller.spec.node_selector),
-            nodeaffinity.of_pod(spec),
+            node_rules.of_pod(spec),
             tuple(spec.tolerations),
         )
 
@@ -124,13 +124,15 @@ class Demand:
             return _GOING
         if not nodes.is_ready(node):
             return _NOT_READY
-        if node.spec.unschedulable and not taints.tolerated(self.tolerations, taints.UNSCHEDULABLE):
+        if node.spec.unschedulable and not taint_toleration.tolerated(
+            self.tolerations, taint_toleration.UNSCHEDULABLE
+        ):
             return _CORDONED
         if not self.labels.matches(meta.labels):
             return _NOT_SELECTED
-        if not nodeaffinity.matches(self.affinity, meta.name, meta.labels):
+        if not node_rules.matches(self.affinity, meta.name, meta.labels):
             return _NOT_WANTED
-        taint = taints.first_untolerated(node.spec.taints, self.tolerations)
+        taint = taint_toleration.first_untolerated(node.spec.taints, self.tolerations)
         if taint is not None:
             words = f"the taint {taint.key}, which the template does not tolerate"
             return f"has {words}", f"have {words}"

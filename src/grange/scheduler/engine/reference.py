@@ -7,7 +7,7 @@ where it ended, and among equals the first that was found wins. The engine must 
 for every pod, and the property tests hold it to that.
 """
 
-from grange.placement import reference
+from grange.placement import resource_fit
 from grange.scheduler.diagnosis import Diagnosis, Narrowed, Tally, pre_filter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
 from grange.scheduler.framework import SUCCESS, CycleState, NodeCheck, Normalise, Profile, Status
@@ -193,7 +193,7 @@ def _score(
         scores = [plugin.score(state, pod, info) for info in feasible]
         if plugin.normalise is not Normalise.NONE:
             reverse = plugin.normalise is Normalise.BY_MAX_REVERSED
-            scores = reference.normalised(scores, reverse=reverse)
+            scores = resource_fit.normalised(scores, reverse=reverse)
         for at, score in enumerate(scores):
             totals[at] += weight * score
     return totals

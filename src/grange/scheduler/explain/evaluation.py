@@ -14,9 +14,9 @@ from grange.placement.columns import Integers, Mask
 from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.domains import EveryRow
-from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import Normalise, Profile, Scope, Status
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 

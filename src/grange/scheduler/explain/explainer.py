@@ -26,7 +26,7 @@ from grange.scheduler import diagnosis
 from grange.scheduler.cache import Cache
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.explain import changes
-from grange.scheduler.explain.attempts import AttemptHistory, AttemptRecord
+from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptRecord
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
 from grange.scheduler.explain.nominations import apply_nominations
 from grange.scheduler.framework import CycleState, Profile
@@ -54,7 +54,7 @@ _WAITS: Mapping[Pool, str] = {
 }
 
 
-class Explainer:
+class PodExplainer:
     """Explains the pods of one scheduler.
 
     Args:

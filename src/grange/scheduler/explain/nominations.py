@@ -5,9 +5,9 @@ import numpy as np
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.explain.evaluation import Evaluation
-from grange.scheduler.explanation import Amounts, Remedy
 from grange.scheduler.framework import CycleState, Profile, Status
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.plugin_explanation import Amounts, Remedy
 
 NAME = "nominations"
 

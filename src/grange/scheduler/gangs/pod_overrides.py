@@ -18,7 +18,7 @@ from grange.api.kinds.pod import (
     Toleration,
 )
 from grange.api.meta import SelectorRequirement
-from grange.placement import nodeaffinity
+from grange.placement import node_rules
 from grange.scheduler.nodeinfo import PodInfo
 
 RESERVED_TAINT = "grange.dev/reserved-for"
@@ -85,6 +85,6 @@ def _with(info: PodInfo, spec: PodSpec) -> PodInfo:
     return msgspec.structs.replace(
         info,
         pod=msgspec.structs.replace(info.pod, spec=spec),
-        affinity=nodeaffinity.of_pod(spec),
+        affinity=node_rules.of_pod(spec),
         signature=None,
     )

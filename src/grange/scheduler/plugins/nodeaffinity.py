@@ -11,15 +11,14 @@ import msgspec
 import numpy as np
 
 from grange.api import codec
-from grange.api.kinds.pod import NodeAffinity as NodeAffinityTerms
+from grange.api.kinds.pod import NodeAffinity
 from grange.api.meta import Document
 from grange.api.schema.checking import check_definition
 from grange.api.validation.causes import Faults
 from grange.api.validation.scheduling import check_scheduling
-from grange.placement import kernels, nodeaffinity
+from grange.placement import kernels, node_rules
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
-from grange.placement.nodeaffinity import NAME_FIELD, NONE, NodeRequirement, NodeRules, NodeTerm
-from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy, altered
+from grange.placement.node_rules import NAME_FIELD, NONE, NodeRequirement, NodeRules, NodeTerm
 from grange.scheduler.framework import (
     PASS,
     Code,
@@ -33,6 +32,7 @@ from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
 from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError, PluginArgs, read, refuse_causes
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -56,13 +56,13 @@ class _Names:
             return PreFilterResult(Status(Code.ERROR, (f"{field}.{fault}",)))
         if pod.affinity.required is None:
             return PASS
-        names = nodeaffinity.required_names(pod.affinity)
+        names = node_rules.required_names(pod.affinity)
         if names is not None and not names:
             return PreFilterResult(_CONFLICT)
         return PreFilterResult(node_names=names)
 
 
-class NodeAffinity(NodeFilter[NodeRules, NameAndLabels]):
+class NodeAffinityFilter(NodeFilter[NodeRules, NameAndLabels]):
     """Compares required terms with names and labels; kernels do so by label, not by node.
 
     Args:
@@ -87,11 +87,11 @@ class NodeAffinity(NodeFilter[NodeRules, NameAndLabels]):
 
     def allows(self, demand: NodeRules, value: NameAndLabels) -> bool:
         """The profile's terms, then the selector and any of the required terms."""
-        return nodeaffinity.matches(self._added, *value) and nodeaffinity.matches(demand, *value)
+        return node_rules.matches(self._added, *value) and node_rules.matches(demand, *value)
 
     def refusal(self, demand: NodeRules, value: NameAndLabels) -> Status:
         """The profile's terms come first."""
-        own = nodeaffinity.matches(self._added, *value)
+        own = node_rules.matches(self._added, *value)
         return Status(Code.UNRESOLVABLE, (self.reason if own else _ENFORCED,))
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
@@ -113,7 +113,7 @@ class NodeAffinity(NodeFilter[NodeRules, NameAndLabels]):
 
 
 class _Preferred(NodeScore[NodeRules, NameAndLabels]):
-    name = NodeAffinity.name
+    name = NodeAffinityFilter.name
     attribute = NAME_AND_LABELS
     normalise = Normalise.BY_MAX
 
@@ -127,8 +127,8 @@ class _Preferred(NodeScore[NodeRules, NameAndLabels]):
         return bool(pod.affinity.preferred or self._added.preferred)
 
     def score_value(self, demand: NodeRules, value: NameAndLabels) -> int:
-        own = nodeaffinity.preference(demand, *value)
-        return own + nodeaffinity.preference(self._added, *value)
+        own = node_rules.preference(demand, *value)
+        return own + node_rules.preference(self._added, *value)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:
         own = kernels.preference(table, rows, pod.affinity)
@@ -248,13 +248,13 @@ def _added(document: Document, path: str) -> NodeRules:
             for cause in faults.causes
         ]
     refuse_causes(causes, path)
-    return nodeaffinity.of_terms(codec.convert(document, NodeAffinityTerms))
+    return node_rules.of_terms(codec.convert(document, NodeAffinity))
 
 
 def make(added: NodeRules) -> Plugin:
     """The plugin with terms that every pod of the profile has besides its own."""
     return replace(
-        NodeAffinity(added).plugin(),
+        NodeAffinityFilter(added).plugin(),
         pre_filter=_Names(),
         score=_Preferred(added),
         configure=_configure,

@@ -6,10 +6,10 @@ from functools import partial
 from grange.placement import ports
 from grange.placement.columns import Integers
 from grange.placement.ports import HostPort, UsedPorts
-from grange.scheduler.explanation import PluginExplanation, Refusals, Remedy, altered
 from grange.scheduler.node_attributes import EXCLUSIVE_USE
 from grange.scheduler.node_plugin import NodeFilter
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
 
 _ROWS_READ = 64  # of the rows that a change would help
 

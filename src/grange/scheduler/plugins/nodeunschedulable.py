@@ -1,10 +1,10 @@
 """NodeUnschedulable: cordoned nodes accept no new pods, except those that tolerate it."""
 
-from grange.placement import taints
-from grange.scheduler.explanation import Remedy
+from grange.placement import taint_toleration
 from grange.scheduler.node_attributes import UNSCHEDULABLE
 from grange.scheduler.node_plugin import NodeFilter
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_explanation import Remedy
 
 
 class NodeUnschedulable(NodeFilter[bool, bool]):
@@ -16,7 +16,9 @@ class NodeUnschedulable(NodeFilter[bool, bool]):
 
     def demand(self, pod: PodInfo) -> bool:
         """Whether the pod lacks the toleration."""
-        return not taints.tolerated(pod.pod.spec.tolerations, taints.UNSCHEDULABLE)
+        return not taint_toleration.tolerated(
+            pod.pod.spec.tolerations, taint_toleration.UNSCHEDULABLE
+        )
 
     def allows(self, demand: bool, value: bool) -> bool:  # noqa: FBT001  both are values here
         """Only open nodes."""

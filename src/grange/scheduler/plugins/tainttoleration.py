@@ -7,13 +7,13 @@ import msgspec
 
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
-from grange.placement import taints
+from grange.placement import taint_toleration
 from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
-from grange.scheduler.explanation import Remedy, altered
 from grange.scheduler.framework import Code, Normalise, Status
 from grange.scheduler.node_attributes import TAINTS
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_explanation import Remedy, altered
 
 _OURS = "grange.dev/"
 # Taints that report the node's state: tolerating them would not help.
@@ -54,18 +54,21 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
 
     def allows(self, demand: _Tolerations, value: _Taints) -> bool:
         """Every NoSchedule and NoExecute taint must be tolerated."""
-        return not value or taints.first_untolerated(value, demand) is None
+        return not value or taint_toleration.first_untolerated(value, demand) is None
 
     def refusal(self, demand: _Tolerations, value: _Taints) -> Status:
         """One reason for all taints, as in kube-scheduler; those of Grange itself are named."""
-        taint, reason = taints.first_untolerated(value, demand), "node(s) had untolerated taint(s)"
+        taint, reason = (
+            taint_toleration.first_untolerated(value, demand),
+            "node(s) had untolerated taint(s)",
+        )
         if taint is not None and taint.key.startswith(_OURS):
             reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
         return Status(Code.UNRESOLVABLE, (reason,))
 
     def score_value(self, demand: _Tolerations, value: _Taints) -> int:
         """How many PreferNoSchedule taints are not tolerated."""
-        return taints.count_intolerable_preferences(value, demand) if value else 0
+        return taint_toleration.count_intolerable_preferences(value, demand) if value else 0
 
     def events(self) -> tuple[Registration, ...]:
         """As for any filter, or the pod tolerates more."""
@@ -74,11 +77,11 @@ class TaintToleration(NodeFilter[_Tolerations, _Taints], NodeScore[_Tolerations,
 
     def obstacles(self, demand: _Tolerations, value: _Taints) -> list[str]:
         """Each taint that is not tolerated."""
-        return [f"taint {_shown(item)}" for item in taints.untolerated(value, demand)]
+        return [f"taint {_shown(item)}" for item in taint_toleration.untolerated(value, demand)]
 
     def remedies(self, demand: _Tolerations, value: _Taints) -> list[Remedy]:
         """Tolerate them; where a taint reports the node's state, wait for a better one."""
-        found = taints.untolerated(value, demand)
+        found = taint_toleration.untolerated(value, demand)
         states = dict.fromkeys(_STATES[item.key] for item in found if item.key in _STATES)
         others = [item for item in found if item.key not in _STATES]
         if not others:

@@ -12,7 +12,7 @@ import numpy as np
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
 from grange.placement.columns import Integers, Mask, Rows
 from grange.placement.node_usage import asked_amounts
-from grange.placement.reference import TOO_MANY_PODS, insufficient
+from grange.placement.resource_fit import TOO_MANY_PODS, insufficient
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _LEVELS_MAX = 16

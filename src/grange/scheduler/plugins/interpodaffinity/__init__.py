@@ -2,7 +2,7 @@
 
 Required affinity that no pod meets yet does not apply to a pod that would meet it itself: otherwise
 the first of such pods could not be scheduled. ``filter`` and ``score``, here, define what is right;
-``counted`` gives the same from counts.
+``affinity_counts`` gives the same from counts.
 """
 
 from collections import Counter as Count
@@ -15,7 +15,6 @@ from grange.placement.podaffinity import Namespaces, Term, TermKind
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.domains import Domains
-from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -26,7 +25,8 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.nodeinfo import NodeInfo, PodInfo
 from grange.scheduler.plugin_args import PluginArgs, configured, within
-from grange.scheduler.plugins.interpodaffinity.counted import (
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
+from grange.scheduler.plugins.interpodaffinity.affinity_counts import (
     ANTI_AFFINITY,
     EXISTING_ANTI_AFFINITY,
     UNMET_AFFINITY,

@@ -13,13 +13,12 @@ import numpy as np
 from grange.api import names
 from grange.api.kinds.node import Node
 from grange.api.pod_requests import Request, Resources, allocatable
-from grange.placement import allocation, kernels, reference
+from grange.placement import allocation, kernels, resource_fit
 from grange.placement.allocation import CPU_AND_MEMORY, ResourceWeight, Strategy
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.loads import Load
 from grange.placement.node_usage import IDLE
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
-from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import Code, Plugin, Status
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
@@ -34,7 +33,8 @@ from grange.scheduler.plugin_args import (
     resource_name,
     within,
 )
-from grange.scheduler.plugins.noderesourcesfit.explanation import ResourcesExplanation
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
+from grange.scheduler.plugins.noderesourcesfit.resources_explanation import ResourcesExplanation
 
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _SHAPE_SCALE = 10  # points of a shape score 0 to 10
@@ -89,14 +89,14 @@ class NodeResourcesFit(NodeFilter[Request, Load]):
 
     def allows(self, demand: Request, value: Load) -> bool:
         """Enough of every resource must be left."""
-        return reference.fits(demand, value.allocatable, value.usage)
+        return resource_fit.fits(demand, value.allocatable, value.usage)
 
     def refusal(self, demand: Request, value: Load) -> Status:
         """Every shortage is a reason."""
         offered, usage = value.allocatable, value.usage
-        hopeless = reference.exceeds_node(demand, offered)
+        hopeless = resource_fit.exceeds_node(demand, offered)
         code = Code.UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
-        return Status(code, tuple(reference.fit_reasons(demand, offered, usage)))
+        return Status(code, tuple(resource_fit.fit_reasons(demand, offered, usage)))
 
     def filter_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Mask:
         """Where it fits."""
@@ -124,7 +124,7 @@ class NodeResourcesFit(NodeFilter[Request, Load]):
         if not isinstance(after, Node):
             return True
         demand, offered = self.demand(pod), allocatable(after.status.allocatable)
-        if not reference.fits(demand, offered, IDLE):
+        if not resource_fit.fits(demand, offered, IDLE):
             return False
         if not isinstance(before, Node):
             return True

@@ -1,6 +1,6 @@
 """PodTopologySpread: matching pods evenly over zones, hosts, or any label of nodes.
 
-``filter`` and ``score``, here, define what is right; ``counted`` gives the same from counts.
+``filter`` and ``score``, here, define what is right; ``spread_counts`` gives the same from counts.
 """
 
 from collections import Counter as Count
@@ -9,11 +9,10 @@ from collections.abc import Hashable, Sequence
 from grange.api import names
 from grange.api.kinds.pod import Pod
 from grange.api.validation.scheduling import UNSATISFIABLE
-from grange.placement import nodeaffinity, spread, taints
+from grange.placement import node_rules, spread, taint_toleration
 from grange.placement.spread import HOSTNAME, SYSTEM_DEFAULTS, Constraint, DefaultConstraint
 from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.domain_rule import DomainRule
-from grange.scheduler.explanation import PluginExplanation, Refusals
 from grange.scheduler.framework import (
     SUCCESS,
     Code,
@@ -31,7 +30,8 @@ from grange.scheduler.plugin_args import (
     refusal,
     within,
 )
-from grange.scheduler.plugins.podtopologyspread.counted import (
+from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
+from grange.scheduler.plugins.podtopologyspread.spread_counts import (
     MISSING,
     SKEWED,
     Constraints,
@@ -71,14 +71,14 @@ def _included(pod: PodInfo, node: NodeInfo, constraint: Constraint) -> bool:
     """Whether the constraint's policies let the node count."""
     if node.node is None:
         return False
-    if constraint.honor_affinity and not nodeaffinity.matches(
+    if constraint.honor_affinity and not node_rules.matches(
         pod.affinity, node.name, node.node.metadata.labels
     ):
         return False
     tolerations = pod.pod.spec.tolerations
     return not (
         constraint.honor_taints
-        and taints.first_untolerated(node.node.spec.taints, tolerations) is not None
+        and taint_toleration.first_untolerated(node.node.spec.taints, tolerations) is not None
     )
 
 

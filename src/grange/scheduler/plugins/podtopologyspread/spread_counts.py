@@ -13,9 +13,9 @@ from grange.placement.columns import ABSENT, Ids, Integers, Mask, NodeTable
 from grange.placement.spread import HOSTNAME, Constraint
 from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
-from grange.scheduler.explanation import Refusals, Remedy, altered
 from grange.scheduler.framework import RowGroups
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podindex import Counter, Query
 from grange.scheduler.snapshot import NodeInfoSnapshot
 

@@ -114,7 +114,7 @@ POLICIES: list[dict[str, Any]] = [
 VERBS = [*["place"] * 10, "delete", "confirm", "label", "end", "node", "node", "drop", "team"]
 
 
-class Dice:
+class ClusterGenerator:
     """Draws clusters and pods."""
 
     def __init__(self, seed: int) -> None:
@@ -273,32 +273,32 @@ class History:
 @given(st.integers(0, 2**32))
 def test_check_118_rules_about_other_pods_keep_the_parity(seed: int) -> None:
     """By cell, row by row, or all at once: the same node, and the same reasons."""
-    dice = Dice(seed)
-    shapes = [dice.shape() for _ in range(dice.rng.integer(2, 5))]
-    history = History(World(dice.rng.choice([0, 4, 64])), shapes)
+    generator = ClusterGenerator(seed)
+    shapes = [generator.shape() for _ in range(generator.rng.integer(2, 5))]
+    history = History(World(generator.rng.choice([0, 4, 64])), shapes)
     history.world.cache.set_namespace("other", {"team": "a"})
-    for number in range(dice.rng.integer(3, 14)):
-        history.run("node", dice.node(number))
+    for number in range(generator.rng.integer(3, 14)):
+        history.run("node", generator.node(number))
     for _ in range(40):
-        verb, number = dice.rng.choice(VERBS), dice.rng.integer(0, 99)
-        history.run(verb, dice.node(number % 14) if verb == "node" else number)
+        verb, number = generator.rng.choice(VERBS), generator.rng.integer(0, 99)
+        history.run(verb, generator.node(number % 14) if verb == "node" else number)
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32))
 def test_check_118_with_many_nodes_and_pod_affinity_rules(seed: int) -> None:
     """Several blocks a cell, small patches and large ones."""
-    dice = Dice(seed)
-    shapes = [dice.shape() for _ in range(3)]
+    generator = ClusterGenerator(seed)
+    shapes = [generator.shape() for _ in range(3)]
     history = History(World(), shapes)
     for number in range(400):
-        history.run("node", dice.node(number))
+        history.run("node", generator.node(number))
     for burst in (1, 3, 40, 150, 2):
         for number in range(burst):
             history.world.put(
                 f"b{burst}-{number}",
-                f"n{dice.rng.integer(0, 399)}",
-                labels={"colour": dice.rng.choice(["red", "blue"])},
+                f"n{generator.rng.integer(0, 399)}",
+                labels={"colour": generator.rng.choice(["red", "blue"])},
             )
         for at in range(len(shapes)):
             history.run("place", at)

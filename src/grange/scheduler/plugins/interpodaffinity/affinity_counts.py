@@ -11,9 +11,9 @@ from grange.placement.columns import Integers, Mask
 from grange.placement.podaffinity import PodSelector, Term, TermKind
 from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
-from grange.scheduler.explanation import Refusals, Remedy, altered
 from grange.scheduler.framework import RowGroups
 from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 
 UNMET_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"

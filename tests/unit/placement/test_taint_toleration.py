@@ -4,7 +4,7 @@ import pytest
 
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
-from grange.placement import taints
+from grange.placement import taint_toleration
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
 
@@ -27,20 +27,20 @@ TAINT = Taint(key="k", value="v", effect="NoSchedule")
 def test_toleration_matches_by_key_operator_and_effect(
     toleration: Toleration, answer: bool
 ) -> None:
-    assert taints.tolerates(toleration, TAINT) is answer
+    assert taint_toleration.tolerates(toleration, TAINT) is answer
 
 
 def test_the_first_hard_taint_is_named() -> None:
     """The message names one taint; preferences never keep a pod away."""
     soft = Taint(key="soft", effect="PreferNoSchedule")
     second = Taint(key="second", effect="NoExecute")
-    assert taints.first_untolerated([soft, TAINT, second], []) == TAINT
+    assert taint_toleration.first_untolerated([soft, TAINT, second], []) == TAINT
     only_first = [Toleration(key="k", operator="Exists")]
-    assert taints.first_untolerated([soft, TAINT, second], only_first) == second
-    assert taints.first_untolerated([soft], []) is None
+    assert taint_toleration.first_untolerated([soft, TAINT, second], only_first) == second
+    assert taint_toleration.first_untolerated([soft], []) is None
 
 
 def test_preferences_are_counted() -> None:
     soft = [Taint(key=key, effect="PreferNoSchedule") for key in "abc"]
     tolerations = [Toleration(key="b", operator="Exists", effect="PreferNoSchedule")]
-    assert taints.count_intolerable_preferences([*soft, TAINT], tolerations) == 2
+    assert taint_toleration.count_intolerable_preferences([*soft, TAINT], tolerations) == 2

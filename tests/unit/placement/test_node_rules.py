@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from grange.api.kinds.pod import PodSpec
-from grange.placement import nodeaffinity
-from grange.placement.nodeaffinity import NodeRequirement, NodeTerm
+from grange.placement import node_rules
+from grange.placement.node_rules import NodeRequirement, NodeTerm
 
 
-def affinity(**fields: object) -> nodeaffinity.NodeRules:
-    return nodeaffinity.of_pod(msgspec.convert({"affinity": {"nodeAffinity": fields}}, PodSpec))
+def affinity(**fields: object) -> node_rules.NodeRules:
+    return node_rules.of_pod(msgspec.convert({"affinity": {"nodeAffinity": fields}}, PodSpec))
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def affinity(**fields: object) -> nodeaffinity.NodeRules:
 def test_requirement_decides_by_operator(
     operator: str, values: tuple[str, ...], value: str | None, answer: bool
 ) -> None:
-    assert nodeaffinity.matches_value(NodeRequirement("k", operator, values), value) is answer
+    assert node_rules.matches_value(NodeRequirement("k", operator, values), value) is answer
 
 
-def affinity_of(kind: str, **requirement: object) -> nodeaffinity.NodeRules:
+def affinity_of(kind: str, **requirement: object) -> node_rules.NodeRules:
     term = {"matchExpressions": [{"key": "k", **requirement}]}
     body: object = {"nodeSelectorTerms": [term]}
     if kind.startswith("preferred"):
         body = [{"weight": 1, "preference": term}]
     found = {"nodeAffinity": {f"{kind}DuringSchedulingIgnoredDuringExecution": body}}
-    return nodeaffinity.of_pod(msgspec.convert({"affinity": found}, PodSpec))
+    return node_rules.of_pod(msgspec.convert({"affinity": found}, PodSpec))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_term_that_cannot_be_evaluated_names_its_field(
     assert found.startswith(path + fault) if fault else not found
     required = affinity_of("required", **requirement)
     assert not required.fault
-    assert nodeaffinity.matches(required, "n", {"k": "a"}) is (fault == "")
+    assert node_rules.matches(required, "n", {"k": "a"}) is (fault == "")
 
 
 def test_selector_and_any_required_term_must_match() -> None:
@@ -103,18 +103,18 @@ def test_selector_and_any_required_term_must_match() -> None:
         },
         PodSpec,
     )
-    found = nodeaffinity.of_pod(spec)
-    assert nodeaffinity.matches(found, "n1", {"disk": "ssd", "z": "1"})
-    assert nodeaffinity.matches(found, "n9", {"disk": "ssd"})
-    assert not nodeaffinity.matches(found, "n9", {"disk": "hdd"})
-    assert not nodeaffinity.matches(found, "n1", {"disk": "ssd", "z": "2"})
+    found = node_rules.of_pod(spec)
+    assert node_rules.matches(found, "n1", {"disk": "ssd", "z": "1"})
+    assert node_rules.matches(found, "n9", {"disk": "ssd"})
+    assert not node_rules.matches(found, "n9", {"disk": "hdd"})
+    assert not node_rules.matches(found, "n1", {"disk": "ssd", "z": "2"})
 
 
 def test_an_empty_term_and_an_empty_list_of_terms_match_nothing() -> None:
     must = "requiredDuringSchedulingIgnoredDuringExecution"
-    assert not nodeaffinity.matches(affinity(**{must: {"nodeSelectorTerms": []}}), "n", {})
-    assert not nodeaffinity.matches(affinity(**{must: {"nodeSelectorTerms": [{}]}}), "n", {})
-    assert nodeaffinity.matches(nodeaffinity.NONE, "n", {})
+    assert not node_rules.matches(affinity(**{must: {"nodeSelectorTerms": []}}), "n", {})
+    assert not node_rules.matches(affinity(**{must: {"nodeSelectorTerms": [{}]}}), "n", {})
+    assert node_rules.matches(node_rules.NONE, "n", {})
 
 
 def test_preferred_terms_add_their_weights() -> None:
@@ -138,21 +138,21 @@ def test_preferred_terms_add_their_weights() -> None:
             ]
         }
     )
-    assert nodeaffinity.preference(found, "n", {"a": "", "b": ""}) == 7
-    assert nodeaffinity.preference(found, "n", {"b": ""}) == 4
-    assert nodeaffinity.preference(found, "n", {}) == 0
+    assert node_rules.preference(found, "n", {"a": "", "b": ""}) == 7
+    assert node_rules.preference(found, "n", {"b": ""}) == 4
+    assert node_rules.preference(found, "n", {}) == 0
 
 
 def test_required_names_need_every_term_to_name_them() -> None:
     def name_in(*names: str) -> NodeTerm:
         return NodeTerm(names=(NodeRequirement("metadata.name", "In", names),))
 
-    def terms(*found: NodeTerm) -> nodeaffinity.NodeRules:
-        return nodeaffinity.NodeRules(required=found)
+    def terms(*found: NodeTerm) -> node_rules.NodeRules:
+        return node_rules.NodeRules(required=found)
 
-    assert nodeaffinity.required_names(terms(name_in("a"), name_in("b"))) == frozenset({"a", "b"})
+    assert node_rules.required_names(terms(name_in("a"), name_in("b"))) == frozenset({"a", "b"})
     both = NodeTerm(names=(*name_in("a", "b").names, *name_in("b", "c").names))
-    assert nodeaffinity.required_names(terms(both)) == frozenset({"b"})
+    assert node_rules.required_names(terms(both)) == frozenset({"b"})
     labelled = NodeTerm(labels=(NodeRequirement("k", "Exists"),))
-    assert nodeaffinity.required_names(terms(name_in("a"), labelled)) is None
-    assert nodeaffinity.required_names(nodeaffinity.NONE) is None
+    assert node_rules.required_names(terms(name_in("a"), labelled)) is None
+    assert node_rules.required_names(node_rules.NONE) is None
