@@ -274,6 +274,17 @@ def test_plain_members_are_merged_in_few_steps() -> None:
     assert lines_of(lambda: strategic.apply({"data": {}}, patch, CONFIGMAP.schema)) < 7_000
 
 
+def test_status_of_a_pod_is_merged_in_few_steps() -> None:
+    """What the schema says of lists is looked up once per schema."""
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    ]
+    patch = {"status": {"phase": "Running", "conditions": conditions}}
+    strategic.apply(patch, patch, POD.schema)
+    assert lines_of(lambda: strategic.apply(patch, patch, POD.schema)) < 350
+
+
 def test_retained_keys_are_compared_once() -> None:
     keys = [Compared(f"k{number}") for number in range(500)]
     patch = {"data": {"$retainKeys": keys, **{str(key): "v" for key in keys}}}

@@ -19,8 +19,9 @@ Order of a merged list: items that the patch (or ``$setElementOrder``) names, in
 other item stays in front of the first named item that it was in front of before, or else at the end.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -37,6 +38,10 @@ _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
 _tokens = msgspec.json.Encoder(order="sorted")
 _DIRECTIVES = ("delete", "merge", "replace")
+
+# Where something is: the path of what it is in, and how its own part is shown. Made into text for
+# messages only.
+_Path: TypeAlias = "tuple[_Path, Callable[[str, Any], str], Any] | None"
 
 
 def apply(
@@ -59,141 +64,199 @@ def apply(
     """
     if not isinstance(patch, dict):
         raise BadRequest("a strategic merge patch must be an object")
-    merger = _Merger(definitions or builtin())
     if patch.get(_PATCH) == "delete":
         raise BadRequest('a patch may not delete the whole object with "$patch"; delete it instead')
-    merged: Document = merger.object(codec.clone(document), patch, reference(schema_name), "")
-    return merged
+    if definitions is None:
+        rules = _built_in_rules(schema_name)
+    else:
+        rules = _Rules(reference(schema_name), definitions, {})
+    return _merge(codec.clone(document), patch, rules, None)
 
 
-class _Merger:
-    """Merges patches into a document that it owns; patches are only read."""
+class _Rules:
+    """How values of a schema are merged; made once for each schema of the built-in kinds.
 
-    def __init__(self, definitions: Definitions) -> None:
+    Attributes:
+        merges: whether a list is merged with what is there.
+        replaces: whether an object replaces what is there.
+        key: the merge key of a list.
+    """
+
+    def __init__(
+        self, schema: Schema, definitions: Definitions, all_rules: "dict[int, _Rules]"
+    ) -> None:
+        strategies = str(schema.get("x-kubernetes-patch-strategy", "")).split(",")
+        self.merges = "merge" in strategies
+        self.replaces = "replace" in strategies
+        self.key = str(schema.get("x-kubernetes-patch-merge-key", ""))
+        self._schema = schema  # held, as it is known by its identity
+        self._resolved = definitions.resolve(schema)
         self._definitions = definitions
+        self._all = all_rules
+        self._members: dict[str, _Rules] = {}
+        self._others: _Rules | None = None
+        self._items: _Rules | None = None
 
-    def object(self, target: Document, patch: Document, schema: Schema, path: str) -> Document:
-        directive = patch.get(_PATCH)
-        if directive is not None:
-            if directive not in _DIRECTIVES:
-                raise _fault(path, f'"{_PATCH}" must be one of {", ".join(_DIRECTIVES)}')
-            if directive == "delete":
-                return {}
-            if directive == "replace":
-                target = {}
-        retained = patch.get(_RETAIN)
-        if retained is not None:
-            _retain(target, patch, retained, path)
-        schema = self._definitions.resolve(schema)
-        has_directives = False
-        for name, change in patch.items():
-            if name.startswith("$"):
-                has_directives = True
-            elif change is None:
-                target.pop(name, None)
-            elif isinstance(change, dict):
-                part, at = self._member(schema, name), member(path, name)
-                target[name] = self._merged_object(target.get(name), change, part, at)
-            elif isinstance(change, list):
-                part, at = self._member(schema, name), member(path, name)
-                order = patch.get(f"{_ORDER}{name}")
-                target[name] = self._list(target.get(name), change, order, part, at)
-            else:
-                target[name] = change
-        if has_directives:
-            self._directed_lists(target, patch, schema, path)
-        return target
+    @property
+    def items(self) -> "_Rules":
+        """The rules of the items of a list."""
+        if self._items is None:
+            self._items = self._of(self._resolved.get("items") or {})
+        return self._items
 
-    def _merged_object(self, target: Any, change: Document, schema: Schema, path: str) -> Document:
-        replaced = "replace" in _strategies(schema)
-        if replaced or not isinstance(target, dict):
-            # Merging into nothing strips the directives that a patch may carry.
-            target = {}
-        return self.object(target, change, schema, path)
+    def member(self, name: str) -> "_Rules":
+        """The rules of a member, by the patch strategy that stands beside a reference."""
+        found = self._members.get(name)
+        if found is not None:
+            return found
+        schema = (self._resolved.get("properties") or {}).get(name)
+        if schema:
+            found = self._members[name] = self._of(schema)
+            return found
+        if self._others is None:
+            self._others = self._of(self._resolved.get("additionalProperties") or {})
+        return self._others
 
-    def _directed_lists(self, target: Document, patch: Document, schema: Schema, path: str) -> None:
-        """Lists that the patch deletes from, or orders without changing an item."""
-        for directive, values in patch.items():
-            if directive.startswith(_DELETE):
-                name = directive.removeprefix(_DELETE)
-            elif directive.startswith(_ORDER):
-                name = directive.removeprefix(_ORDER)
-            elif directive.startswith("$") and directive not in (_PATCH, _RETAIN):
-                raise _fault(path, f"unknown directive {shown(directive)}")
-            else:
-                continue
-            at = member(path, name)
-            if not isinstance(values, list):
-                raise _fault(at, f'"{directive}" must be a list')
-            held = target.get(name)
-            if not isinstance(held, list):
-                continue
-            if directive.startswith(_DELETE):
-                gone = {_token(value, "") for value in values}
-                target[name] = [item for item in held if _token(item, "") not in gone]
-            elif patch.get(name) is None:
-                key = _merge_key(self._member(schema, name))
-                target[name] = _ordered(held, values, held, key)
-
-    def _list(
-        self, target: Any, change: list[Any], order: Any, schema: Schema, path: str
-    ) -> list[Any]:
-        held: list[Any] = target if isinstance(target, list) else []
-        key = _merge_key(schema)
-        if "merge" not in _strategies(schema):
-            return [self._plain(item) for item in change]
-        items = self._definitions.resolve(schema).get("items") or {}
-        if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in change):
-            rest = [item for item in change if not isinstance(item, dict) or _PATCH not in item]
-            return [self._plain(item) for item in rest]
-        merged = self._keyed(held, change, key, items, path) if key else _union(held, change)
-        if order is None:
-            return _ordered(merged, change, held, key)
-        named = {_token(item, key) for item in order} if isinstance(order, list) else set()
-        for item in change:
-            if _token(item, key) not in named and not _is_deletion(item):
-                raise _fault(path, f'"{_ORDER}…" must list every item that the patch has')
-        return _ordered(merged, order, held, key)
-
-    def _keyed(
-        self, held: list[Any], change: list[Any], key: str, items: Schema, path: str
-    ) -> list[Any]:
-        merged: dict[bytes, Any] = {}
-        copies: dict[bytes, list[bytes]] = {}
-        for index, item in enumerate(held):
-            token = _token(item, key)
-            # An item that is there twice under one key stays there twice; the first one is merged.
-            if token in merged:
-                copy = b"%d:%b" % (index, token)
-                copies.setdefault(token, []).append(copy)
-                merged[copy] = item
-            else:
-                merged[token] = item
-        for item in change:
-            if not isinstance(item, dict) or item.get(key) is None:
-                raise _fault(path, f'every item of the patch needs its merge key "{key}"')
-            token = _token(item, key)
-            if _is_deletion(item):
-                for known in (token, *copies.pop(token, ())):
-                    merged.pop(known, None)
-            else:
-                name = item[key]
-                at = entry(path, f"{key}={name if isinstance(name, str) else shown(name)}")
-                merged[token] = self._merged_object(merged.get(token), item, items, at)
-        return list(merged.values())
-
-    def _plain(self, value: Any) -> Any:
-        """A patch's value as it goes into an atomic list: a copy without directives."""
-        return self.object({}, value, {}, "") if isinstance(value, dict) else codec.clone(value)
-
-    def _member(self, schema: Schema, name: str) -> Schema:
-        """The schema of a member, with the patch strategy that stands beside a reference."""
-        properties = schema.get("properties") or {}
-        found: Schema = properties.get(name) or schema.get("additionalProperties") or {}
+    def _of(self, schema: Schema) -> "_Rules":
+        found = self._all.get(id(schema))
+        if found is None:
+            found = _Rules(schema, self._definitions, self._all)
+            if schema:  # the empty ones above are not the same one each time
+                self._all[id(schema)] = found
         return found
 
 
-def _retain(target: Document, patch: Document, retained: Any, path: str) -> None:
+@lru_cache(maxsize=256)
+def _built_in_rules(name: str) -> _Rules:
+    return _Rules(reference(name), builtin(), {})
+
+
+def _merge(target: Document, patch: Document, rules: _Rules, path: _Path) -> Document:
+    """Merge a patch, which is only read, into an object, which may be changed."""
+    directive = patch.get(_PATCH)
+    if directive is not None:
+        if directive not in _DIRECTIVES:
+            raise _fault(path, f'"{_PATCH}" must be one of {", ".join(_DIRECTIVES)}')
+        if directive == "delete":
+            return {}
+        if directive == "replace":
+            target = {}
+    retained = patch.get(_RETAIN)
+    if retained is not None:
+        _retain(target, patch, retained, path)
+    has_directives = False
+    for name, change in patch.items():
+        if name.startswith("$"):
+            has_directives = True
+        elif change is None:
+            target.pop(name, None)
+        elif isinstance(change, dict):
+            target[name] = _merged_object(
+                target.get(name), change, rules.member(name), (path, member, name)
+            )
+        elif isinstance(change, list):
+            order = patch.get(f"{_ORDER}{name}")
+            target[name] = _merged_list(
+                target.get(name), change, order, rules.member(name), (path, member, name)
+            )
+        else:
+            target[name] = change
+    if has_directives:
+        _direct_lists(target, patch, rules, path)
+    return target
+
+
+def _merged_object(target: Any, change: Document, rules: _Rules, path: _Path) -> Document:
+    if rules.replaces or not isinstance(target, dict):
+        # Merging into nothing strips the directives that a patch may carry.
+        target = {}
+    return _merge(target, change, rules, path)
+
+
+def _direct_lists(target: Document, patch: Document, rules: _Rules, path: _Path) -> None:
+    """Lists that the patch deletes from, or orders without changing an item."""
+    for directive, values in patch.items():
+        if directive.startswith(_DELETE):
+            name = directive.removeprefix(_DELETE)
+        elif directive.startswith(_ORDER):
+            name = directive.removeprefix(_ORDER)
+        elif directive.startswith("$") and directive not in (_PATCH, _RETAIN):
+            raise _fault(path, f"unknown directive {shown(directive)}")
+        else:
+            continue
+        if not isinstance(values, list):
+            raise _fault((path, member, name), f'"{directive}" must be a list')
+        held = target.get(name)
+        if not isinstance(held, list):
+            continue
+        if directive.startswith(_DELETE):
+            gone = {_token(value, "") for value in values}
+            target[name] = [item for item in held if _token(item, "") not in gone]
+        elif patch.get(name) is None:
+            target[name] = _ordered(held, values, held, rules.member(name).key)
+
+
+def _merged_list(
+    target: Any, change: list[Any], order: Any, rules: _Rules, path: _Path
+) -> list[Any]:
+    held: list[Any] = target if isinstance(target, list) else []
+    key = rules.key
+    if not rules.merges:
+        return [_plain(item) for item in change]
+    if any(isinstance(item, dict) and item.get(_PATCH) == "replace" for item in change):
+        rest = [item for item in change if not isinstance(item, dict) or _PATCH not in item]
+        return [_plain(item) for item in rest]
+    merged = _merged_items(held, change, rules, path) if key else _union(held, change)
+    if order is None:
+        return _ordered(merged, change, held, key)
+    named = {_token(item, key) for item in order} if isinstance(order, list) else set()
+    for item in change:
+        if _token(item, key) not in named and not _is_deletion(item):
+            raise _fault(path, f'"{_ORDER}…" must list every item that the patch has')
+    return _ordered(merged, order, held, key)
+
+
+def _merged_items(held: list[Any], change: list[Any], rules: _Rules, path: _Path) -> list[Any]:
+    key, items = rules.key, rules.items
+    merged: dict[Hashable, Any] = {}
+    copies: dict[Hashable, list[Hashable]] = {}
+    for index, item in enumerate(held):
+        token = _token(item, key)
+        # An item that is there twice under one key stays there twice; the first one is merged.
+        if token in merged:
+            copy = (index, token)
+            copies.setdefault(token, []).append(copy)
+            merged[copy] = item
+        else:
+            merged[token] = item
+    for item in change:
+        if not isinstance(item, dict) or item.get(key) is None:
+            raise _fault(path, f'every item of the patch needs its merge key "{key}"')
+        token = _token(item, key)
+        if _is_deletion(item):
+            for known in (token, *copies.pop(token, ())):
+                merged.pop(known, None)
+        else:
+            at = (path, _item, (key, item[key]))
+            merged[token] = _merged_object(merged.get(token), item, items, at)
+    return list(merged.values())
+
+
+def _item(path: str, key: tuple[str, Any]) -> str:
+    """The path of an item by its merge key."""
+    name, value = key
+    return entry(path, f"{name}={value if isinstance(value, str) else shown(value)}")
+
+
+_NO_RULES = _Rules({}, Definitions({}), {})
+
+
+def _plain(value: Any) -> Any:
+    """A patch's value as it goes into an atomic list: a copy without directives."""
+    return _merge({}, value, _NO_RULES, None) if isinstance(value, dict) else codec.clone(value)
+
+
+def _retain(target: Document, patch: Document, retained: Any, path: _Path) -> None:
     if not isinstance(retained, list):
         raise _fault(path, f'"{_RETAIN}" must be a list')
     kept = frozenset(name for name in retained if isinstance(name, str))
@@ -205,21 +268,14 @@ def _retain(target: Document, patch: Document, retained: Any, path: str) -> None
             del target[name]
 
 
-def _strategies(schema: Schema) -> Sequence[str]:
-    return str(schema.get("x-kubernetes-patch-strategy", "")).split(",")
-
-
-def _merge_key(schema: Schema) -> str:
-    return str(schema.get("x-kubernetes-patch-merge-key", ""))
-
-
 def _is_deletion(item: Any) -> bool:
     return isinstance(item, dict) and item.get(_PATCH) == "delete"
 
 
-def _token(item: Any, key: str) -> bytes:
+def _token(item: Any, key: str) -> str | bytes:
     """What identifies an item: the value of its merge key, or the item itself."""
-    return _tokens.encode(item.get(key) if key and isinstance(item, dict) else item)
+    value = item.get(key) if key and isinstance(item, dict) else item
+    return value if isinstance(value, str) else _tokens.encode(value)
 
 
 def _union(held: list[Any], change: list[Any]) -> list[Any]:
@@ -251,5 +307,16 @@ def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str) -
     return result + [item for _, item in rest[taken:]]
 
 
-def _fault(path: str, message: str) -> BadRequest:
-    return BadRequest(f"strategic merge patch, {path or 'at the top'}: {message}")
+def _fault(path: _Path, message: str) -> BadRequest:
+    return BadRequest(f"strategic merge patch, {_text(path) or 'at the top'}: {message}")
+
+
+def _text(path: _Path) -> str:
+    parts = []
+    while path is not None:
+        path, show, part = path
+        parts.append((show, part))
+    text = ""
+    for show, part in reversed(parts):
+        text = show(text, part)
+    return text
