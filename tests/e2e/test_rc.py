@@ -51,7 +51,7 @@ def test_a_service_from_create_to_delete(plane: Rc, tmp_path: Path) -> None:
         *("--node-selector", "grange.dev/machine"),
     )
     assert "web created" in made
-    assert "asks for no replicas yet" in made
+    assert "it has no replicas yet" in made
     assert names(plane) == []
     assert "3/3 ready" in plane.grange("rc", "scale", "web", "--replicas", "3", "--wait")
     status = " ".join(plane.grange("rc", "status", "web").split())
@@ -99,7 +99,7 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
 @pytest.mark.parametrize(
     ("words", "told", "code"),
     [
-        (("create", "x"), "say what it runs", 64),
+        (("create", "x"), "no pod template; give one of", 64),
         (("create", "x", "--node-selector", "a in", "--", "sleep"), "--node-selector: label", 64),
         (("create", "x", "--strategy", "Cattle", "--", "sleep"), "--strategy", 64),
         (("create", "x", "--pod-label", "nothing", "--", "sleep"), "KEY=VALUE", 64),
@@ -123,7 +123,7 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
         (("delete", "x"), "not found", 1),
         (("rollout start", "x", "--from", "x", "--desired", "1", "--minimum", "0"), "itself", 64),
         (("rollout start", "x", "--from", "y"), "--desired", 64),
-        (("rollout start", "x"), "one of the three", 64),
+        (("rollout start", "x"), "give one of -f FILE", 64),
         (("rollout undo", "x", "--to-revision", "0"), "--to-revision", 64),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_lowers_is_asked_for_and_refused_without_a_terminal(shared: Rc) -> 
         ("delete", "web", "--force"),
         ("rollout", "start", "web", "--restart"),
     ):
-        assert "say --yes" in shared.grange("rc", *words, code=1), words
+        assert "add --yes" in shared.grange("rc", *words, code=1), words
     assert shared.get("grc", "web")["spec"]["replicas"] == 2
 
 
@@ -171,7 +171,7 @@ def test_farm_shows_its_members_and_takes_the_word_to_go_on(shared: Rc) -> None:
     assert "Active" in shown
     members = json.loads(shared.grange("farm", "status", "-o", "json"))["members"]
     assert members[0]["owns"]["services"] >= 4
-    assert "say --yes" in shared.grange("farm", "resume", code=1)
+    assert "add --yes" in shared.grange("farm", "resume", code=1)
     assert "deletions go on" in shared.grange("farm", "resume", "--yes")
     first = shared.get("configmap", "grange-farm", "-n", "kube-system")["metadata"]["annotations"]
     shared.grange("farm", "resume", "--yes")
@@ -218,7 +218,7 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
         plane.rc("undrain-node", "web", first)
         for verb in ("drain-node", "undrain-node"):
             refused = plane.rc(verb, "web", "no-such-node", code=1)
-            assert 'nodes "no-such-node" not found: grange get nodes lists them' in refused
+            assert 'nodes "no-such-node" not found; grange get nodes lists the nodes' in refused
         assert "no-such-node" not in plane.grange("get", "grc", "web", "-o", "json")
         told = plane.grange("history", "grc/web")
         for words in ("NodeTransferStarted", "NodeTransferCompleted", f"web-{first}: {first} to "):
@@ -227,7 +227,7 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
         events = [item["spec"]["event"] for item in records]
         assert events[0] in {"RolloutStarted", "Retarget"}
         assert [len(item["spec"].get("members", ())) for item in records][-1] == 1
-        assert "only ReplicationControllers" in plane.grange(
+        assert "no other kind has a history" in plane.grange(
             "history", f"pod/web-{second}", code=64
         )
         assert "NotFound" in plane.grange("history", "none", code=1)

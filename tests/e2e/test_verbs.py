@@ -235,7 +235,7 @@ def test_nobody_there_is_said_with_the_remedy(plane: Plane) -> None:
 
 def test_usage_errors_have_an_exit_code_of_their_own(plane: Plane) -> None:
     assert "-f FILE" in plane.grange("apply", code=64)
-    assert "name the objects" in plane.grange("delete", "pods", code=64)
+    assert "no name; write KIND NAME" in plane.grange("delete", "pods", code=64)
     assert "kubectl edit" in plane.grange("edit", "pod/x", code=64)
     assert "--for=soon" in plane.grange("wait", "pod/x", "--for", "soon", code=64)
 

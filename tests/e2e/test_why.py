@@ -98,7 +98,7 @@ def test_why_a_controller_is_not_ready(plane: Plane) -> None:
     assert "0/2 ready" in said
     assert "pod/web-" in said
     node = plane.grange("get", "nodes", "-o", "name").split()[0]
-    assert "Neither its conditions" in plane.grange("why", node)
+    assert "No condition or event" in plane.grange("why", node)
 
 
 def test_why_gives_the_cause_of_a_crash(plane: Plane) -> None:

@@ -2,7 +2,7 @@
 
 Apart from ``pki`` because the library behind it is large: a server that serves for weeks needs it
 for a tenth of a second. Run as a program (``python -m grange.app.certificates DIRECTORY NAME…``) it makes
-what is missing and exits; what is wrong is said on standard error, with exit code 1.
+what is missing and exits; errors go to standard error, with exit code 1.
 """
 
 import ipaddress
@@ -143,7 +143,7 @@ def _still_good(
         certificate, key = _certificate(path), _key(key_path)
         certificate.verify_directly_issued_by(authority)
     except (KeysUnusable, ValueError, InvalidSignature):
-        return False  # nobody relies on these two files: they can be made anew
+        return False  # no program relies on these two files: they can be created again
     if certificate.public_key() != key.public_key():
         return False
     if certificate.not_valid_after_utc - now < _RENEW_BEFORE:

@@ -1,4 +1,4 @@
-"""``grange controllers``: controllers and scheduler beside an API server that runs elsewhere."""
+"""``grange controllers``: controllers and scheduler for an API server that runs elsewhere."""
 
 import asyncio
 import contextlib
@@ -152,7 +152,7 @@ async def _serve(
             gc_tuning.settle()
             click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
             await stop.wait()
-            click.echo("stopping: the others go on", err=True)
+            click.echo("stopping: other members continue", err=True)
             nursery.cancel()
     finally:
         await transport.close()

@@ -43,7 +43,7 @@ from grange.store.sqlite import SQLiteStore
 
 
 class CannotListen(GrangeError):
-    """The address cannot be had; the message says why and what to do."""
+    """The address cannot be used; the message has the cause and the remedy."""
 
 
 class ControlPlane:
@@ -93,7 +93,7 @@ class ControlPlane:
         self._application: Application | None = None
 
     def client(self, component: str) -> Client:
-        """A client for one component, in this process and under a name of its own.
+        """A client for one component, in this process and under its own name.
 
         Raises:
             RuntimeError: the API server is not there (yet, or any more).
@@ -276,12 +276,12 @@ class ControlPlane:
                 metrics=self._metrics,
             )
 
-        # The first answers must not wait for numpy: its import goes on beside the loop.
-        beside = Threads("import")
+        # The first answers must not wait for numpy, so a thread imports it.
+        importer = Threads("import")
         try:
-            await beside.run(lambda: roles.load(self.settings))
+            await importer.run(lambda: roles.load(self.settings))
         finally:
-            beside.close()
+            importer.close()
         async with Nursery("roles") as nursery:
             for role in roles.chosen(self.settings, nodes, deps, self._scheduler, self._why):
                 self._supervise(nursery, role)

@@ -49,7 +49,7 @@ def served_text(data_dir: Path, served: process.Served) -> str:
 
 
 async def start_detached(settings: Settings, clock: Clock, output: str = "") -> int:
-    """Start it in a session of its own and wait until it is ready.
+    """Start it in a separate session and wait until it is ready.
 
     Args:
         settings: what to serve.

@@ -21,7 +21,7 @@ class _Remembered(msgspec.Struct):
 
 
 def make_directory(path: Path) -> None:
-    """Make it if it is missing, with mode 0700, and see to it that nobody else can write it.
+    """Make it if it is missing, with mode 0700, and check that no other user can write it.
 
     Raises:
         DataDirectoryUnusable: it cannot be made or written, or others could put files into it.
@@ -65,7 +65,7 @@ def _untrusted(path: Path, why: str) -> DataDirectoryUnusable:
 
 
 def remembered_nodes(path: Path) -> int | None:
-    """How many nodes the machine was presented as the last time; None where nothing says so."""
+    """How many nodes the machine was presented as the last time; None where that is not recorded."""
     try:
         return msgspec.json.decode((path / REMEMBERED).read_bytes(), type=_Remembered).nodes
     except (OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""The API server's questions about pods, put to the schedulers that run beside it."""
+"""The API server's requests to explain pods, passed to the schedulers of this process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,13 +38,13 @@ class Explanations:
 
         Raises:
             NotFound: it is no pod.
-            ServiceUnavailable: no scheduler runs here (yet), or it cannot say now.
+            ServiceUnavailable: no scheduler runs here (yet), or it cannot answer now.
         """
         if not isinstance(pod, Pod):
             raise NotFound(f"{pod.kind or 'this object'} is not scheduled")
         if not self._answerers:
             raise ServiceUnavailable(
-                "no scheduler runs in this control plane, so nobody can say why; start it with "
+                "no scheduler runs in this control plane, so the pod cannot be explained; start it with "
                 "`grange up` without `--disable scheduler`"
             )
         try:
@@ -53,7 +53,7 @@ class Explanations:
                 if found is not None:
                     return found
         except GrangeError as error:
-            raise ServiceUnavailable(f"the scheduler cannot say now: {error}") from error
+            raise ServiceUnavailable(f"the scheduler cannot answer now: {error}") from error
         return _unseen(pod, sorted({name for item in self._answerers for name in item.names}))
 
 
@@ -62,7 +62,7 @@ def _unseen(pod: Pod, names: list[str]) -> Explanation:
     wanted = pod.spec.scheduler_name
     if pod.spec.node_name:
         state, summary = State.PLACED, f"is on {pod.spec.node_name}, by scheduler {wanted!r}"
-        hint = "that scheduler does not run here, so nobody here can say why"
+        hint = "that scheduler does not run here, so it cannot be asked"
     else:
         state = State.UNSEEN
         summary = f"waits for scheduler {wanted!r}, and no scheduler here has that name"

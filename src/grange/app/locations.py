@@ -29,7 +29,7 @@ def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
 def service_account(
     environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT
 ) -> ServiceAccount | None:
-    """What the kubelet gives to a pod; None outside of a cluster.
+    """The service account of a pod; None outside of a cluster.
 
     Args:
         environment: of this process.

@@ -1,7 +1,7 @@
 """The keys of one control plane: its own CA, a server certificate and an admin token.
 
 Everything is made on first use, by ``certificates``, and kept in the data directory (directory 0700,
-files 0600). The server certificate is made anew when it is near its end or lacks a name that is now
+files 0600). The server certificate is renewed when it is near its end or lacks a name that is now
 needed; the CA and the token stay, so a kubeconfig that was handed out keeps working.
 """
 
@@ -97,7 +97,7 @@ def certificates_command(directory: Path, names: Sequence[str]) -> list[str]:
 
 
 class Child:
-    """Makes keys in a process of its own, beside whatever else a start has to do.
+    """Creates keys in a separate process, while the start goes on.
 
     That process takes the library for certificates with it when it ends: some 10 MB that a server
     at rest does not need.
@@ -134,9 +134,9 @@ class Child:
         Raises:
             KeysUnusable: they cannot be made or read.
         """
-        told = await self._waiting.run(self._finished)
+        output = await self._waiting.run(self._finished)
         if self._process.returncode:
-            lines = told.decode(errors="replace").strip().splitlines()
+            lines = output.decode(errors="replace").strip().splitlines()
             raise KeysUnusable(lines[-1] if lines else "keys could not be made")
         return read(self._directory)
 
@@ -147,10 +147,10 @@ class Child:
         self._waiting.close()
 
     def _finished(self) -> bytes:
-        """What it had to say, once it has ended."""
-        told = self._process.stderr.read() if self._process.stderr else b""
+        """Its errors, once it has ended."""
+        output = self._process.stderr.read() if self._process.stderr else b""
         self._process.wait()
-        return told
+        return output
 
 
 def read(directory: Path) -> Keys:

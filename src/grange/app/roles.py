@@ -1,4 +1,4 @@
-"""The roles of a control plane: one table of what runs beside the API server.
+"""The roles of a control plane: the services that run with the API server.
 
 Each role is a service with ``async def run()``. Modules are imported when their role is chosen, so
 that the API is served before numpy is loaded.
@@ -53,7 +53,7 @@ def chosen(
     """The roles that the settings ask for, in the order in which they start.
 
     Args:
-        settings: say which.
+        settings: which roles.
         nodes: this machine's nodes.
         deps: tools for a role.
         scheduler: how the scheduler is made.
@@ -72,7 +72,7 @@ def chosen(
     names = set(NAMES) if settings.runs("controllers") else {SCHEDULER}
     if not settings.runs("scheduler"):
         names.discard(SCHEDULER)
-    # The lock on the data directory makes sure that nobody else bears this name, so what an earlier
+    # The lock on the data directory makes sure that no other process has this name, so what an earlier
     # life left behind is taken over at once; and there is no need to wait for others to share with.
     config = FarmConfig(member=f"up-{settings.identity}", sole_bearer=True, gather_s=0.0)
     tools = deps("alerts")

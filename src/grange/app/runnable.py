@@ -1,4 +1,4 @@
-"""A service that runs beside the API server."""
+"""A service that runs with the API server."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from grange.scheduler.service import Scheduler
 
 
 def read(path: Path, option: str = "--scheduler-config") -> Configured:
-    """What the file says.
+    """The configuration in a file.
 
     Args:
         path: of the file.
@@ -23,8 +23,8 @@ def read(path: Path, option: str = "--scheduler-config") -> Configured:
     try:
         return load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise SettingsError(f"{option} {path}: {told}") from error
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise SettingsError(f"{option} {path}: {reason}") from error
     except ConfigurationError as error:
         raise SettingsError(f"{option} {path}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""``grange up``: serve a control plane until told to end."""
+"""``grange up``: serve a control plane until it is stopped."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ def chosen_nodes(directory: Path, wanted: int | None, *, remove: bool) -> int:
     """How many nodes to present: what is asked for, else as many as the last time, else one.
 
     Raises:
-        SettingsError: it is fewer than the last time and nobody said that nodes may go.
+        SettingsError: it is fewer than the last time, and removal is not allowed.
     """
     before = remembered_nodes(directory) or 1
     if wanted is None:
@@ -148,11 +148,11 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
     finally:
         keys.end()
     process.forget(settings.data_dir)
-    click.echo("stopped; the next up goes on with the same objects", err=True)
+    click.echo("stopped; the next up continues with the same objects", err=True)
 
 
 def merged_line(context: str, path: Path, *, current: bool) -> str:
-    """The line that says which context there is now."""
+    """The line about the context that was added."""
     if current:
         return f"context {context!r} is now current in {path}"
     return (
@@ -162,7 +162,7 @@ def merged_line(context: str, path: Path, *, current: bool) -> str:
 
 
 def next_steps(reach: str, data_dir: Path, *, default: bool, terminal: bool) -> str:
-    """The line that says what to type next.
+    """The line with the next commands.
 
     Args:
         reach: the option to give to every verb; empty if the current context will do.

@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be undone."""
+"""Confirmation of actions that cannot be undone."""
 
 import sys
 
@@ -8,15 +8,15 @@ from grange.cli import terminal
 
 
 class NotConfirmed(click.ClickException):
-    """It was not done: the answer was no, or nobody could be asked."""
+    """The action was not confirmed: the answer was no, or there is no terminal."""
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on if the person says so.
+    """Return if the user confirms.
 
     Args:
         question: what is about to happen.
-        yes: it was said on the command line already.
+        yes: confirmed on the command line.
 
     Raises:
         NotConfirmed: the answer was not yes, or there is no terminal to ask at.
@@ -24,6 +24,6 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise NotConfirmed(f"{question} There is no terminal to ask at: say --yes if you mean it")
+        raise NotConfirmed(f"{question} There is no terminal to ask at; add --yes to confirm")
     if not click.confirm(terminal.cell(question), default=False, err=True):
         raise NotConfirmed("nothing was changed")

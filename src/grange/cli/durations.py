@@ -1,4 +1,4 @@
-"""Durations as people write them on a command line."""
+"""Durations on a command line."""
 
 import math
 

@@ -1,6 +1,6 @@
 """Why a pod is not ready, from its own status: pure functions.
 
-A cause is how a container's last run ended, what its waiting state says, what a failing probe says,
+A cause is how a container's last run ended, the message of its waiting state or of a failing probe,
 or why no node was found. A run that ended before the pod was last ready is no cause.
 """
 
@@ -33,7 +33,7 @@ class FailureCause:
     Attributes:
         container: name of the container; empty for the pod as a whole.
         text: what to show.
-        ended: a run of the container ended and left no message: its output may say more.
+        ended: a run of the container ended without a message; its output may explain it.
         previous: that run is the one before the present one.
         final: waiting longer is useless.
     """
@@ -59,7 +59,7 @@ class FailureCause:
 
     @property
     def is_vague(self) -> bool:
-        """Whether it only says that something is not ready."""
+        """Whether it names no reason beyond not being ready."""
         return self.text.startswith(_UNREADY)
 
     def with_output(self, line: str) -> str:
@@ -69,7 +69,7 @@ class FailureCause:
 
 
 def of_pod(pod: Document) -> FailureCause | None:
-    """Why the pod is not ready; None where its status does not say."""
+    """Why the pod is not ready; None where its status has no cause."""
     ready = condition(pod, "Ready") or {}
     since = ready.get("lastTransitionTime") if ready.get("status") == "False" else None
     status = pod.get("status") or {}

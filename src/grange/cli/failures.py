@@ -1,4 +1,4 @@
-"""What is wrong with an object: unmet conditions, warnings, and of a pod the cause in one line."""
+"""Problems of an object: unmet conditions, warnings, and of a pod the cause in one line."""
 
 from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from grange.cli.session import ApiSession
 
 _LATEST = 5
 _BEFORE = timedelta(seconds=2)  # a warning may be older than the condition that follows from it
-# In conditions of these types it is True that says that something is wrong.
+# Conditions of these types report a problem when they are True.
 _BAD = frozenset({"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}) | {
     "Paused",
     "InsufficientNodes",
@@ -36,7 +36,7 @@ def summary(pod: Document) -> str:
 async def describe(session: ApiSession, pod: Document) -> str:
     """Why the pod is not ready.
 
-    Where its status does not say, the latest warning about it does: kubelets put the message of a
+    Where its status has no cause, the latest warning about it has: kubelets put the message of a
     probe into an Event only. The message of a pod that failed as a whole (an eviction, a deadline)
     comes before the exit of its containers, which follows from it.
     """
@@ -98,7 +98,7 @@ async def _latest_warning(session: ApiSession, pod: Document) -> str:
 
 
 def unmet(document: Document) -> list[Document]:
-    """The conditions that say that something is not as it should be."""
+    """The conditions that report a problem."""
     found = []
     for item in (document.get("status") or {}).get("conditions") or []:
         wanted = "False" if item.get("type") in _BAD else "True"

@@ -1,4 +1,4 @@
-"""Who takes part in the farm, as the members' Leases tell of it."""
+"""The members of the farm, read from their Leases."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class FarmMember:
         session: identity of its session; empty when it has none.
         term_s: after so long without a renewal others end its session.
         silent_s: seconds since its last renewal, by this machine's clock.
-        alerts: what troubles it.
+        alerts: its present alerts.
         owns: how many objects name its session, by farm.
     """
 
@@ -44,7 +44,7 @@ class FarmMember:
 
 
 async def listed(opened: session.ApiSession, now: datetime) -> list[FarmMember]:
-    """The members, also those that have left; silence is judged by this machine's clock."""
+    """The members, also those that have left; silence is measured by this machine's clock."""
     query = {"labelSelector": farm.GROUP_LABEL}
     request = Request("GET", LEASE.path(farm.NAMESPACE), query=query)
     items = decode_document((await opened.fetch(request)).body).get("items") or []
@@ -68,7 +68,7 @@ def member(lease: Document, now: datetime) -> FarmMember:
 
 def _alerts(report: str) -> list[dict[str, Any]]:
     try:
-        said = msgspec.json.decode(report or "{}", type=dict[str, Any])
-        return msgspec.convert(said.get("alerts") or [], list[dict[str, Any]])
+        decoded = msgspec.json.decode(report or "{}", type=dict[str, Any])
+        return msgspec.convert(decoded.get("alerts") or [], list[dict[str, Any]])
     except msgspec.MsgspecError:
-        return []  # somebody's hand: the member's next renewal puts it right
+        return []  # malformed (edited by a user); the member's next renewal corrects it

@@ -30,7 +30,9 @@ def read(paths: Sequence[str]) -> list[Document]:
         ManifestError: nothing there, not readable, malformed, or without apiVersion and kind.
     """
     if not paths:
-        raise click.UsageError("name a manifest: -f FILE, -f DIRECTORY or -f - for standard input")
+        raise click.UsageError(
+            "no manifest; write -f FILE, -f DIRECTORY or -f - for standard input"
+        )
     documents: list[Document] = []
     for source in paths:
         for name, text in _texts(source):
@@ -59,7 +61,7 @@ def read_one(path: str) -> Document:
     """
     texts = _texts(path)
     if len(texts) != 1:
-        raise ManifestError(f"{path}: name one file")
+        raise ManifestError(f"{path}: a directory; give one file")
     try:
         loaded = codec.load_yaml_documents(texts[0][1])
     except ApiError as error:
@@ -67,7 +69,7 @@ def read_one(path: str) -> Document:
     if len(loaded) != 1:
         kinds = ", ".join(str(item.get("kind") or "no kind") for item in loaded)
         there = f"{len(loaded)} documents where one is meant" + (f" ({kinds})" if kinds else "")
-        raise ManifestError(f"{texts[0][0]}: {there}: put that one into a file of its own")
+        raise ManifestError(f"{texts[0][0]}: {there}; put it into a separate file")
     return loaded[0]
 
 

@@ -1,4 +1,4 @@
-"""When an object is ready, and what to say until then: pure functions of its document.
+"""Whether an object is ready, and a short text of its state: pure functions of its document.
 
 A wait asks ``rollout_status``, which also looks at pods and at the time.
 """
@@ -13,7 +13,7 @@ from grange.cli.failure_causes import condition
 
 @dataclass(frozen=True, slots=True)
 class WaitState:
-    """How far an object is.
+    """The state of an object that is waited for.
 
     Attributes:
         done: what was waited for holds.
@@ -113,7 +113,7 @@ def _replication_controller(document: Document) -> WaitState:
     text, rollout = f"{ready}/{wanted} ready", status.get("rollout") or {}
     on_delete = (spec.get("rollout") or {}).get("type") == "OnDelete"
     is_updated = on_delete or updated >= wanted
-    if not is_updated and rollout.get("stableHash"):  # at the first template it says nothing
+    if not is_updated and rollout.get("stableHash"):  # it means nothing at the first template
         text += f", {updated} of {wanted} updated"
     elif total > wanted:
         text += f", {total - wanted} to be removed"
@@ -191,18 +191,18 @@ def rolling_update(document: Document) -> WaitState:
     if phase == "Waiting":
         text += f": {at_canaries('spec.canary')}"
     elif failed or phase == "Pending" or _stands_still(document):
-        said = condition(document, "RolloutFailed" if failed else "Progressing") or {}
-        text += f": {said['message']}" if said.get("message") else ""
+        reported = condition(document, "RolloutFailed" if failed else "Progressing") or {}
+        text += f": {reported['message']}" if reported.get("message") else ""
     return WaitState(done=phase == "Complete", text=text, failed=failed)
 
 
 def _stands_still(document: Document) -> bool:
-    """Whether an order that nobody can read holds it up: its phase does not tell."""
+    """Whether a malformed annotation blocks it, which its phase does not show."""
     return (condition(document, "Progressing") or {}).get("reason") == "OrderUnreadable"
 
 
 def at_canaries(field: str) -> str:
-    """What to say of a rollout that stopped where it was told to."""
+    """The text for a rollout that waits at its canaries."""
     return f"the canaries are there; raise or remove {field} to go on"
 
 

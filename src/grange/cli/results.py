@@ -1,4 +1,4 @@
-"""What a verb has done to objects: a line for each, or with ``-o`` the objects themselves."""
+"""Objects that a verb has changed: a line for each, or with ``-o`` the objects themselves."""
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind

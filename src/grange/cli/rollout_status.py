@@ -30,7 +30,7 @@ Pods = Sequence[Document] | None
 def rollout_status(
     document: Document | None, pods: Pods, now: datetime, *, own: readiness.Check = readiness.ready
 ) -> WaitState:
-    """How far an object of any kind is.
+    """The state of an object of any kind.
 
     Args:
         document: the object; None while it is not there.
@@ -53,7 +53,7 @@ def rollout_status(
 
 
 def pod_selector(kind: AnyKind, name: str) -> str:
-    """Labels of the pods that say more about an object of this kind; empty where none do."""
+    """Label selector of the pods that explain the state of an object of this kind; empty for none."""
     if kind.qualified == REPLICATIONCONTROLLER.qualified:
         return f"{NAME_LABEL}={names.label_value(name)}"
     return NAME_LABEL if kind.qualified == ROLLINGUPDATE.qualified else ""
@@ -62,7 +62,7 @@ def pod_selector(kind: AnyKind, name: str) -> str:
 def settle_s(pod: Document, now: datetime) -> float:
     """Seconds until the containers without a probe have run for ``SETTLE_S``; zero if they have.
 
-    A start in the future says that clocks differ, and nothing else: it is not waited for.
+    A start in the future only shows that clocks differ, so it is not waited for.
     """
     spec = pod.get("spec") or {}
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

@@ -58,7 +58,7 @@ class ApiSession:
         self._warned: set[str] = set()
 
     async def kind(self, word: str) -> AnyKind:
-        """The kind that a person means.
+        """The kind that a word names.
 
         Raises:
             NotFound: neither built in nor served by this cluster.
@@ -180,7 +180,7 @@ class ApiSession:
         return targets
 
     async def _discover(self) -> None:
-        """Learn the kinds of this cluster that are not built in."""
+        """Add the kinds of this cluster that are not built in."""
         groups = codec.decode_document(
             (await self.fetch(Request("GET", "/apis", headers={"accept": "application/json"}))).body
         )
@@ -266,13 +266,13 @@ def split_names(words: Sequence[str]) -> list[tuple[str, str]]:
         click.UsageError: the two forms are mixed.
     """
     if not words:
-        raise click.UsageError("name what you mean: KIND, KIND NAME or KIND/NAME")
+        raise click.UsageError("no object; write KIND, KIND NAME or KIND/NAME")
     if any("/" in word for word in words):
         pairs = [tuple(word.split("/", 1)) for word in words]
         if any(len(pair) != 2 or not pair[1] for pair in pairs):
-            raise click.UsageError("with KIND/NAME, give every argument in that form")
+            raise click.UsageError("mixed forms; write every argument as KIND/NAME")
         return [(pair[0], pair[1]) for pair in pairs]
     kinds, names = words[0].split(","), words[1:]
     if names and len(kinds) > 1:
-        raise click.UsageError("names go with one kind; use KIND/NAME for several kinds")
+        raise click.UsageError("several kinds with names; write KIND/NAME for each object")
     return [(kinds[0], name) for name in names] if names else [(kind, "") for kind in kinds]

@@ -1,4 +1,4 @@
-"""A word to whoever waits longer than one likes to wait without any."""
+"""A notice for users who wait longer than two seconds."""
 
 from grange.cli import terminal
 from grange.cli.environment import Environment
@@ -7,11 +7,11 @@ _AFTER_S = 2.0
 
 
 class SlowNotice:
-    """Says once, on standard error, what is waited for; for loops that mostly end at once.
+    """Prints once, on standard error, what is waited for; for loops that mostly end at once.
 
     Args:
         env: the clock.
-        text: what to say.
+        text: the notice.
     """
 
     def __init__(self, env: Environment, text: str) -> None:
@@ -20,7 +20,7 @@ class SlowNotice:
         self._due = env.clock.monotonic() + _AFTER_S
 
     def check(self) -> None:
-        """Say it, if it is time and was not said yet."""
+        """Print the notice if it is due and was not printed yet."""
         if self._text and self._clock.monotonic() >= self._due:
             terminal.echo(self._text, err=True)
             self._text = ""

@@ -13,7 +13,7 @@ from grange.base import controls
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Print text for people; control characters other than line breaks and tabs are escaped.
+    """Print text for users; control characters other than line breaks and tabs are escaped.
 
     Args:
         text: what to print.

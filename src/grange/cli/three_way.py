@@ -1,6 +1,6 @@
 """The patch of ``apply``: what is wanted now, compared with the last apply and with what exists.
 
-What was applied last and is wanted no more is removed; what others set stays. The schema says which
+What was applied last and is wanted no more is removed; what others set stays. The schema defines which
 lists have items with a key, as for kubectl: such items are merged one by one, so that a server or
 another program may add fields to an item, and items to the list. Other lists are replaced.
 """

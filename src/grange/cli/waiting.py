@@ -55,7 +55,7 @@ async def wait_gone(
         session: the connection.
         targets: kind, name and namespace of each object.
         uids: of the objects: another one that has come under a name is not waited for; one that
-            is empty means that the server did not say, and then names count.
+            is empty means that the server did not return it; then names are compared.
         timeout_s: seconds after which to give up.
     """
 
@@ -74,7 +74,7 @@ async def wait_all(
     Args:
         session: the connection.
         targets: kind, name and namespace of each object.
-        check: says from the document (None when it is not there) how far it is.
+        check: the state of a document (None when the object does not exist).
         timeout_s: seconds after which to give up.
     """
     return await _wait(
@@ -115,7 +115,7 @@ async def _wait(
     if failed and pods:
         row = failed[0]
         label, text = await _unready_pod(session, *targets[labels.index(row.label)]) or ("", "")
-        if text not in row.state.text:  # with the last line of output it says more
+        if text not in row.state.text:  # the last line of output adds to it
             terminal.echo(f"  {label}: {text}", err=True)
         terminal.echo(f"next: grange why {row.label}", err=True)
     return 1 if failed else 0
@@ -131,7 +131,7 @@ async def _unready_pod(
             return _label(kind, name), await failures.describe(session, found)
         listing = await session.fetch(Request("GET", POD.path(namespace)))
     except ApiError:
-        return None  # only a hint: what it explains has been said
+        return None  # only a hint; the failure itself has been printed
     uid = found["metadata"]["uid"]
     for item in decode_document(listing.body).get("items") or []:
         if readiness.is_terminating(item) or readiness.is_ready(item):

@@ -35,7 +35,7 @@ async def events(response: Response) -> AsyncGenerator[DocumentEvent, None]:
         async for chunk in chunks:
             *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > MAX_LINE_BYTES:
-                raise ServiceUnavailable("the server sent an event of absurd length")
+                raise ServiceUnavailable("the server sent an event that is too long")
             for line in filter(None, lines):
                 event = _decoder.decode(line)
                 if event.type == "ERROR":

@@ -1,4 +1,4 @@
-"""What is waited for, kept up to date by watches: an object, and its pods where they matter."""
+"""An object that is waited for, and its pods where they matter, kept up to date by watches."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping

@@ -74,7 +74,7 @@ def test_file_without_a_template_is_refused_by_name(document: Document, told: st
 def test_one_document_is_meant(tmp_path: Path) -> None:
     two = tmp_path / "two.yaml"
     two.write_text("kind: Pod\n---\nb: 2\n")
-    told = r"2 documents where one is meant \(Pod, no kind\): put that one into a file of its own"
+    told = r"2 documents where one is meant \(Pod, no kind\); put it into a separate file"
     with pytest.raises(manifests.ManifestError, match=told):
         manifests.read_one(str(two))
 

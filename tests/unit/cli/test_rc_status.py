@@ -124,9 +124,9 @@ async def test_what_an_operator_ordered_of_nodes_is_told_until_it_ends(there: Wo
 
 
 async def test_a_member_that_has_left_works_on_nothing(there: World) -> None:
-    assert "Owner: nobody" in await lines(there)
+    assert "Owner: none" in await lines(there)
     await annotate(there, **{OWNER_ANNOTATION: "host-1_abc/7"})
-    assert "Owner: nobody (host-1 has left)" in await lines(there)
+    assert "Owner: none (host-1 has left)" in await lines(there)
     spec = {
         "holderIdentity": "host-1_abc",
         "leaseTransitions": 7,

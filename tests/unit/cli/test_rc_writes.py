@@ -71,7 +71,7 @@ async def test_change_during_a_prompt_is_not_overwritten(
     seen = await there.controller("web")
     await patch(there, {"spec": {"replicas": 2}})
     between = await there.controller("web")
-    with pytest.raises(Conflict, match="web has changed since you were asked"):
+    with pytest.raises(Conflict, match="web has changed since the question"):
         await write(there, seen)
     assert await there.controller("web") == between
     await patch(there, {"metadata": {"annotations": {"a": "b"}}})
@@ -89,7 +89,7 @@ async def test_another_controller_of_the_name_is_left_alone(
     await there.add_controller("web", replicas=1)
     other = await there.controller("web")
     assert other.metadata.generation == seen.metadata.generation
-    with pytest.raises(Conflict, match="web has changed since you were asked"):
+    with pytest.raises(Conflict, match="web has changed since the question"):
         await write(there, seen)
     assert await there.controller("web") == other
 

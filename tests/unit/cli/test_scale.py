@@ -36,7 +36,7 @@ def test_another_number_than_expected_is_told() -> None:
         (["grc/web"], "--replicas"),
         (["grc/web", "--replicas", "-1"], "--replicas"),
         (["grc/web", "--replicas", "many"], "--replicas"),
-        (["grc", "--replicas", "1"], "name the objects"),
+        (["grc", "--replicas", "1"], "no name; write KIND NAME"),
         (["--replicas", "1"], "WHAT"),
     ],
 )

@@ -15,13 +15,13 @@ NAMESPACE = "grange-system"
 """Where the controllers run unless another namespace is named; made along with them."""
 
 SCHEDULER_NAME = "grange"
-"""Pods with this ``schedulerName`` are ours in a cluster that has a scheduler of its own."""
+"""Pods with this ``schedulerName`` are ours in a cluster that has its own scheduler."""
 
 _NAME = "grange-controllers"
 _LABELS = {"app.kubernetes.io/name": "grange", "app.kubernetes.io/managed-by": "grange-install"}
 _SELECTED = {"app.kubernetes.io/name": "grange", "app.kubernetes.io/component": "controllers"}
 _RBAC = "rbac.authorization.k8s.io"
-_USER = 65532  # of no use to anybody; images that say nothing would run as root
+_USER = 65532  # an unprivileged user; images that name none would run as root
 _GRACE_S = 30
 
 
@@ -101,7 +101,9 @@ def _crds(plan: InstallPlan) -> Iterator[Document]:
 
 def _rbac(plan: InstallPlan) -> Iterator[Document]:
     """Who the controllers are, and what they and the cluster's people may do."""
-    if plan.namespace == NAMESPACE:  # others belong to somebody, who may delete what we print
+    if (
+        plan.namespace == NAMESPACE
+    ):  # other namespaces exist already, and deleting our manifests must not delete them
         yield _object("v1", "Namespace", NAMESPACE)
     account = _object("v1", "ServiceAccount", _NAME, plan.namespace)
     yield {**account, "automountServiceAccountToken": False}
@@ -122,7 +124,7 @@ def _deployment(plan: InstallPlan) -> Iterator[Document]:
     if not plan.image:
         raise InvalidInstallPlan(
             "--image: name the image to run. Grange publishes none: build one of this version "
-            f"({__version__}) as docs/how-to/kubernetes.md says, push it where your nodes can fetch it, and "
+            f"({__version__}) as docs/how-to/kubernetes.md describes, push it where your nodes can fetch it, and "
             "name it here; --only crds and --only rbac need none"
         )
     yield {
@@ -134,7 +136,7 @@ def _deployment(plan: InstallPlan) -> Iterator[Document]:
         "spec": {
             "replicas": plan.replicas,
             "selector": {"matchLabels": dict(_SELECTED)},
-            # Another member may come before one goes: the farm shares the work anew each time.
+            # Another member may come before one goes: the farm redistributes the work each time.
             "strategy": {
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},

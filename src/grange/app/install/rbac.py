@@ -1,7 +1,7 @@
 """What the programs that run in a cluster may ask of its API: no more than they do ask.
 
 One table, by controller. ``tests/sim/test_install_rbac.py`` plays stories in which every other
-request is refused, and finds each permission used in one of them, or told here why it is there.
+request is refused, and checks that each permission is used in one of them or has a reason here.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -78,7 +78,7 @@ PERMISSIONS: Mapping[str, tuple[Permission, ...]] = {
             ("update",),
             "finalizers",
             unseen="clusters that guard owner references (OwnerReferencesPermissionEnforcement) "
-            "ask for it of whoever makes pods that hold up the deletion of their owner",
+            "require it of clients that create pods which block the deletion of their owner",
         ),
         Permission(POD, ("get", *_FOLLOW, "create", "patch", "delete")),
         Permission(POD, ("create",), "eviction"),

@@ -1,7 +1,7 @@
-"""What the people of a cluster may do with our kinds, added to Kubernetes' own roles for them.
+"""Permissions of a cluster's users for our kinds, added to Kubernetes' own roles.
 
-Whoever may edit a namespace may make pods there already, so a ReplicationController gives nobody
-more. Audit records are for reading: only the controllers write them.
+A user who may edit a namespace may create pods there already, so a ReplicationController adds no
+permission. Audit records are for reading: only the controllers write them.
 """
 
 from collections.abc import Iterable

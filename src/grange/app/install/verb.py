@@ -29,7 +29,7 @@ from grange.cli.printers import documents
     "--image",
     default="",
     metavar="IMAGE",
-    help="Image with grange on its PATH. None is published: docs/how-to/kubernetes.md says how to build one.",
+    help="Image with grange on its PATH. None is published; docs/how-to/kubernetes.md shows how to build one.",
 )
 @click.option(
     "--replicas",

@@ -1,8 +1,8 @@
 """Traces as Kubernetes manifests: Nodes in one file, Pods in another.
 
 A pod's ``creationTimestamp`` is when it comes, the earliest one being the beginning; its annotation
-``grange.dev/stays-seconds`` says for how long it runs. Without these it is there from the beginning,
-and for ever. A node that a pod was bound to is forgotten, and so is a pod's status. Every object must
+``grange.dev/stays-seconds`` sets for how long it runs. Without these it exists from the beginning
+to the end. A node that a pod was bound to is forgotten, and so is a pod's status. Every object must
 be one that the API server would take; what it leaves out gets the API's defaults.
 """
 
@@ -111,8 +111,8 @@ def _stays(where: str, pod: Pod) -> float | None:
     if given is None:
         return None
     if not (given.isascii() and given.isdigit() and len(given) <= 15 and int(given) <= _STAYS_MAX):
-        told = f"{given[:40]!r} is no whole number of seconds from 0 to {_STAYS_MAX}"
-        raise TraceError(f"{where}: metadata.annotations.{STAYS}: {told}")
+        problem = f"{given[:40]!r} is no whole number of seconds from 0 to {_STAYS_MAX}"
+        raise TraceError(f"{where}: metadata.annotations.{STAYS}: {problem}")
     return float(given)
 
 

@@ -181,8 +181,8 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
     except FileNotFoundError as error:
         raise TraceError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise TraceError(f"{path}: {told}") from error
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise TraceError(f"{path}: {reason}") from error
 
 
 def _checked(path: Path, columns: tuple[str, ...], reader: _Reader) -> Iterator[_Row]:
@@ -198,8 +198,8 @@ def _checked(path: Path, columns: tuple[str, ...], reader: _Reader) -> Iterator[
                 continue
             count += 1
             if len(cells) != len(header):
-                told = f"{len(cells)} cells, the header has {len(header)}"
-                raise TraceError(f"{path}:{reader.line_num}: {told}")
+                problem = f"{len(cells)} cells, the header has {len(header)}"
+                raise TraceError(f"{path}:{reader.line_num}: {problem}")
             if count > _ROWS_MAX:
                 raise TraceError(f"{path}:{reader.line_num}: more than {_ROWS_MAX} lines")
             yield _Row(path, reader.line_num, dict(zip(header, cells, strict=True)))

@@ -30,7 +30,7 @@ from grange.scheduler.schedule_one import ScheduleOne
 _GAP_S = 0.001  # between arrivals of an inflation, so that a run ends before anything is retried
 _SAMPLES = 200
 _DRAWN_MAX = 2_000_000
-_VAIN_MAX = 10_000  # waits for a backoff in a row that place nobody
+_VAIN_MAX = 10_000  # consecutive waits for a backoff without a placement
 _TURNS_MAX = 1_000_000  # of the scheduler at one moment, as a guard against a clock that stands
 
 
@@ -173,7 +173,7 @@ class Replay:
         run: ReplayRun,
         sample: Callable[["Replay"], bool],
     ) -> None:
-        """Until nobody comes or leaves any more.
+        """Until no pod arrives or leaves any more.
 
         Args:
             arrivals: by time.
@@ -233,7 +233,7 @@ class Replay:
                 self._vain += not moments
                 moments.append(due)
         if not moments:
-            return False  # who waits now waits for ever
+            return False  # pods that wait now wait to the end
         self.now = max(self.now, min(moments))
         return True
 
@@ -276,7 +276,7 @@ class Replay:
 
 
 def _summary(outcome: Unschedulable) -> str:
-    """What most nodes said."""
+    """The reason of most nodes."""
     diagnosis = outcome.diagnosis
     if diagnosis.pre_filter or not diagnosis.counts:
         return diagnosis.pre_filter or diagnosis.message

@@ -26,7 +26,7 @@ class Arrival:
     Attributes:
         at_s: when, in seconds since the trace began.
         pod: waiting for a node.
-        stays_s: for how long it runs once it is placed; None for ever.
+        stays_s: for how long it runs once it is placed; None to the end.
     """
 
     at_s: float

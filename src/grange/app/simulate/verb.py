@@ -102,7 +102,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 sample = by_load()
             started = env.clock.monotonic()
             label = f"{name}, seed {number}" if seeds > 1 else name
-            replay.play(progress.told(arrivals, label), run, sample)
+            replay.play(progress.count(arrivals, label), run, sample)
             run.elapsed_s = env.clock.monotonic() - started
             runs.append(run)
     progress.end()
@@ -136,7 +136,7 @@ def _write(path: Path, text: str) -> None:
 
 
 class _Progress:
-    """Tells on standard error how far it is, once it takes longer than two seconds."""
+    """Reports progress on standard error, once it takes longer than two seconds."""
 
     def __init__(self, env: Environment) -> None:
         self._clock: Clock = env.clock
@@ -145,14 +145,14 @@ class _Progress:
         self._label = ""
         self._shown = False
 
-    def told(self, arrivals: Iterator[Arrival], label: str) -> Iterator[Arrival]:
+    def count(self, arrivals: Iterator[Arrival], label: str) -> Iterator[Arrival]:
         """The arrivals, counted as they go by."""
         for number, arrival in enumerate(arrivals):
             if number % 64 == 0:
-                self._tell(label, number)
+                self._report(label, number)
             yield arrival
 
-    def _tell(self, label: str, number: int) -> None:
+    def _report(self, label: str, number: int) -> None:
         now = self._clock.monotonic()
         if now - self._started < _QUIET_S or now < self._next:
             return

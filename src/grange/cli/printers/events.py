@@ -17,7 +17,7 @@ _CREATED = "metadata.creationTimestamp"
 
 
 def last_seen(event: Document) -> datetime | None:
-    """When it happened last; None if it does not say."""
+    """When it happened last; None if the event has no time."""
     return _first_of(event, (*_LATEST, "firstTimestamp", _CREATED))
 
 
@@ -83,6 +83,6 @@ def wide(event: Document) -> list[str]:
 def _first_of(event: Document, paths: Iterable[str]) -> datetime | None:
     for path in paths:
         if text := lookup(event, path):
-            with suppress(TimestampError):  # one that cannot be read says nothing
+            with suppress(TimestampError):  # ignore a malformed time
                 return timestamps.parse(str(text))
     return None

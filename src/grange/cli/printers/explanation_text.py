@@ -1,4 +1,4 @@
-"""An explanation as people read it: the short answer first, then what it rests on."""
+"""An explanation as text: the summary first, then the evidence."""
 
 from datetime import datetime
 
@@ -39,26 +39,26 @@ def obstacles(found: Explanation) -> list[str]:
     if found.nearest:
         lines += ["", "Nearest nodes:" if found.state is not State.PLACED else "By now:"]
         rows = [
-            [item.name if at == 0 else "", said]
+            [item.name if at == 0 else "", missing]
             for item in found.nearest
-            for at, said in enumerate(item.missing or ("",))
+            for at, missing in enumerate(item.missing or ("",))
         ]
         lines += ["  " + line for line in table.render(rows)]
     return lines
 
 
 def _times(found: Explanation, now: datetime) -> list[str]:
-    said = []
+    parts = []
     if found.waiting_since:
         since = timestamps.parse(found.waiting_since)
-        said.append(f"since {_clock(since, now)} ({_ago(since, now)})")
+        parts.append(f"since {_clock(since, now)} ({_ago(since, now)})")
     if found.until:
         until = timestamps.parse(found.until)
         left = max(0.0, (until - now).total_seconds())
-        said.append(
+        parts.append(
             f"tried again at {_clock(until, now)} at the latest (in {timestamps.age(left)})"
         )
-    return ["  " + ", ".join(said)] if said else []
+    return ["  " + ", ".join(parts)] if parts else []
 
 
 def _change(item: Change) -> str:

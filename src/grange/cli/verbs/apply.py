@@ -1,4 +1,4 @@
-"""``grange apply``: create or change objects so that they are as the manifests say."""
+"""``grange apply``: create objects from manifests, or change them to match."""
 
 import click
 import msgspec

@@ -27,15 +27,19 @@ from grange.cli.results import Results
 @click.option("-f", "--filename", "files", multiple=True, help="Objects of these manifests.")
 @options.SELECTOR
 @click.option("--all", "every", is_flag=True, help="All objects of the kind in the namespace.")
-@click.option("--grace-period", type=int, default=None, help="Seconds to end; the kind's default.")
+@click.option(
+    "--grace-period", type=int, default=None, help="Seconds to terminate; default: the object's."
+)
 @click.option("--now", is_flag=True, help="Grace period of 1 second.")
-@click.option("--force", is_flag=True, help="Grace period of 0: gone at once, ended later.")
+@click.option(
+    "--force", is_flag=True, help="Grace period of 0: deleted at once; programs end later."
+)
 @click.option(
     "--cascade",
     type=click.Choice(["background", "foreground", "orphan"]),
     default="background",
     show_default=True,
-    help="What becomes of the objects that these own.",
+    help="How to treat the objects that these own.",
 )
 @click.option("--wait/--no-wait", default=True, help="Wait until they are gone.")
 @click.option("--ignore-not-found", is_flag=True, help="Succeed if there is nothing to delete.")
@@ -48,10 +52,10 @@ def command(
     """Delete KIND NAME…, KIND/NAME…, the objects of manifests, or by label."""
     files = given.pop("files")
     if not isinstance(files, tuple) or bool(what) == bool(files):
-        raise click.UsageError("name objects or give -f FILE, one of the two")
+        raise click.UsageError("give either objects or -f FILE")
     pairs = session.split_names(what) if what else []
     if any(not name for _, name in pairs) and not (given["selector"] or given["every"]):
-        raise click.UsageError("name the objects, or say -l SELECTOR or --all")
+        raise click.UsageError("no name; write KIND NAME…, or add -l SELECTOR or --all")
     given["timeout"] = parse_duration(str(given["timeout"]))
     wanted = manifests.read(files) if files else []
     session.run(env, target, lambda opened: _delete(opened, pairs, wanted, given))

@@ -1,4 +1,4 @@
-"""``grange describe``: an object in full, for people, with its conditions and its events."""
+"""``grange describe``: an object in full as text, with its conditions and its events."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""``grange events``: what happened, in the order in which it did."""
+"""``grange events``: list events in the order in which they happened."""
 
 from contextlib import aclosing
 
@@ -24,10 +24,12 @@ from grange.cli.printers import documents, events as printer, table
 @click.option(
     "--for", "about", default="", shell_complete=completers.objects, help="Only about KIND/NAME."
 )
-@click.option("--types", default="", help="Only these, e.g. Warning or Warning,Normal.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
-@click.option("-w", "--watch", "follow", is_flag=True, help="Go on and print what happens.")
-@click.option("--no-headers", is_flag=True, help="Leave the heading out.")
+@click.option(
+    "--types", default="", help="Only events of these types, for example Warning or Warning,Normal."
+)
+@click.option("-A", "--all-namespaces", is_flag=True, help="In all namespaces.")
+@click.option("-w", "--watch", "follow", is_flag=True, help="Print new events as they happen.")
+@click.option("--no-headers", is_flag=True, help="Print no heading.")
 @options.output(documents.TABLE)
 @options.connected
 def command(

@@ -1,4 +1,4 @@
-"""``grange farm``: who works for the cluster, what holds deletions back, and the word to go on."""
+"""``grange farm``: the processes that run controllers, and deletions that they hold back."""
 
 import contextlib
 import re
@@ -26,27 +26,27 @@ _SHARED: tuple[tuple[str, AnyKind, str], ...] = (
     ("replication", REPLICATIONCONTROLLER, ""),
     ("services", LEASE, farm.SERVICE_LABEL),
 )
-_NOBODY = "nobody"
+_UNOWNED = "nobody"
 
 
 @click.group("farm", cls=Group)
 def command() -> None:
-    """The members that share the controllers' work."""
+    """The processes that share the controllers' work."""
 
 
 @command.command("status", examples=("grange farm status",))
 @options.output(("wide", *documents.REPORT))
 @options.connected
 def status(env: Environment, target: session.ClusterTarget, output: str) -> None:
-    """Members, what each owns, what nobody owns, and alerts."""
+    """Show the members, the objects that each owns, objects without owner, and alerts."""
 
     async def verb(opened: session.ApiSession) -> int:
         found = await farm_members.listed(opened, env.clock.now())
-        homeless = await _count(opened, found)
+        unowned = await _count(opened, found)
         if documents.is_document_format(output):
-            terminal.write(documents.report(output, _document(found, homeless)))
+            terminal.write(documents.report(output, _document(found, unowned)))
         else:
-            _show(found, homeless, wide=output == "wide")
+            _show(found, unowned, wide=output == "wide")
         return 0
 
     session.run(env, target, verb)
@@ -59,13 +59,13 @@ def status(env: Environment, target: session.ClusterTarget, output: str) -> None
 def resume(env: Environment, target: session.ClusterTarget, *, yes: bool, output: str) -> None:
     """Let deletions go on that the deletion guard holds back.
 
-    That is your word that all is well; it holds for ten minutes.
+    Use it when you have checked that the deletions are right. It holds for ten minutes.
     """
 
     async def verb(opened: session.ApiSession) -> int:
         confirm("Let deletions that the deletion guard holds back go on for ten minutes?", yes=yes)
-        word = {farm.RESUME_ANNOTATION: env.rng.suffix(10)}
-        patch = {"metadata": {"annotations": word}}
+        annotation = {farm.RESUME_ANNOTATION: env.rng.suffix(10)}
+        patch = {"metadata": {"annotations": annotation}}
         path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)
         try:
             found = await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
@@ -94,18 +94,18 @@ async def _write(
 async def _count(opened: session.ApiSession, members: list[FarmMember]) -> Counter[str]:
     """Count who owns what; what no session owns is returned by farm."""
     sessions = {member.session: member for member in members if member.session}
-    homeless: Counter[str] = Counter()
+    unowned: Counter[str] = Counter()
     for name, kind, label in _SHARED:
         query = {"labelSelector": label} if label else {}
         request = Request("GET", kind.path(), query=query, headers={"accept": _METADATA})
         for item in decode_document((await opened.fetch(request)).body).get("items") or []:
-            said = (item["metadata"].get("annotations") or {}).get(farm.OWNER_ANNOTATION, "")
-            owner = sessions.get(said)
-            (owner.owns if owner is not None else homeless)[name] += 1
-    return homeless
+            claim = (item["metadata"].get("annotations") or {}).get(farm.OWNER_ANNOTATION, "")
+            owner = sessions.get(claim)
+            (owner.owns if owner is not None else unowned)[name] += 1
+    return unowned
 
 
-def _document(members: list[FarmMember], homeless: Counter[str]) -> Document:
+def _document(members: list[FarmMember], unowned: Counter[str]) -> Document:
     return {
         "members": [
             {
@@ -117,13 +117,13 @@ def _document(members: list[FarmMember], homeless: Counter[str]) -> Document:
             }
             for member in members
         ],
-        "unowned": {name: homeless[name] for name, _, _ in _SHARED},
+        "unowned": {name: unowned[name] for name, _, _ in _SHARED},
     }
 
 
-def _show(members: list[FarmMember], homeless: Counter[str], *, wide: bool = False) -> None:
+def _show(members: list[FarmMember], unowned: Counter[str], *, wide: bool = False) -> None:
     if not members:
-        terminal.echo("No member takes part: start one with `grange up` or `grange controllers`.")
+        terminal.echo("No controllers run; start them with `grange up` or `grange controllers`.")
         return
     names = [name for name, _, _ in _SHARED]
     rows = [["MEMBER", "STATE", "RENEWED", *(name.upper() for name in names), "ALERTS"]]
@@ -133,23 +133,23 @@ def _show(members: list[FarmMember], homeless: Counter[str], *, wide: bool = Fal
         seen = timestamps.age(max(0.0, member.silent_s))
         rows.append([member.name, member.state, seen, *owned, str(len(member.alerts))])
         rows[-1] += [member.session] if wide else []
-    if homeless.total():
-        rows.append([_NOBODY, "", "", *(str(homeless[name]) for name in names), ""])
+    if unowned.total():
+        rows.append([_UNOWNED, "", "", *(str(unowned[name]) for name in names), ""])
     terminal.echo("\n".join(table.render(rows)))
-    told = [
+    alerts = [
         [str(alert.get(key, "")) for key in ("urgency", "about", "reason", "message")]
         for member in members
         if member.state == "Active"
         for alert in member.alerts
     ]
-    if told:
+    if alerts:
         terminal.echo()
         heading = ["URGENCY", "ABOUT", "REASON", "MESSAGE"]
-        terminal.echo("\n".join(table.render([heading, *_distinct(told)])))
+        terminal.echo("\n".join(table.render([heading, *_distinct(alerts)])))
 
 
 def _distinct(rows: list[list[str]]) -> list[list[str]]:
-    """Several members may tell of one thing."""
+    """Several members may report the same alert."""
     return [
         list(row) for row in dict.fromkeys(tuple(re.sub(r"\s+", " ", c) for c in r) for r in rows)
     ]

@@ -46,10 +46,10 @@ class Look:
 @options.output(documents.TABLE)
 @options.SELECTOR
 @click.option("--field-selector", default="", help="Field selector, e.g. status.phase=Running.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
-@click.option("-w", "--watch", "follow", is_flag=True, help="Go on and print changes.")
-@click.option("--no-headers", is_flag=True, help="Leave the heading out.")
-@click.option("--show-labels", is_flag=True, help="A column with the labels.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In all namespaces.")
+@click.option("-w", "--watch", "follow", is_flag=True, help="Print changes as they happen.")
+@click.option("--no-headers", is_flag=True, help="Print no heading.")
+@click.option("--show-labels", is_flag=True, help="Add a column with the labels.")
 @options.connected
 def command(
     env: Environment,
@@ -62,7 +62,7 @@ def command(
     view = Look(**look)  # type: ignore[arg-type]  # click gives each option its declared type
     pairs = session.split_names(what)
     if follow and len(pairs) > 1:
-        raise click.UsageError("watch one kind or one object at a time")
+        raise click.UsageError("--watch: several kinds or objects; watch one at a time")
     session.run(
         env,
         target,

@@ -1,4 +1,4 @@
-"""``grange history``: every change of who belongs to a ReplicationController, the latest last."""
+"""``grange history``: the recorded changes of a ReplicationController's pods, the latest last."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,15 +21,21 @@ _SHOWN = 3  # names in a cell
 
 @click.command(cls=Command, examples=("grange history web --limit 10",))
 @click.argument("controller", shell_complete=completers.of_kind(REPLICATIONCONTROLLER))
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="So many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="The latest N changes.",
+)
 @options.output(documents.TABLE)
 @options.connected
 def command(
     env: Environment, target: session.ClusterTarget, controller: str, limit: int, output: str
 ) -> None:
-    """List the changes of CONTROLLER's members; it may be gone itself.
+    """List the recorded changes of CONTROLLER's pods.
 
-    One that is not there and never was is an error.
+    The controller itself may have been deleted; one that never existed is an error.
     """
     kind, _, name = controller.rpartition("/")
     if not name:
@@ -49,7 +55,7 @@ async def listed(opened: session.ApiSession, name: str, limit: int, output: str)
     """Print the latest changes of a controller; the exit code.
 
     Raises:
-        NotFound: it is not there, and never was.
+        NotFound: it does not exist, and never did.
     """
     selector = f"{NAME_LABEL}={names.label_value(name)}"
     found = in_order(await listing.listed(opened, AUDITRECORD, selector=selector))
@@ -72,7 +78,7 @@ async def listed(opened: session.ApiSession, name: str, limit: int, output: str)
 
 
 def in_order(records: Iterable[Document]) -> list[Document]:
-    """The records by when it happened; those of one decision in the order of their writing."""
+    """The records by time; those of one decision in the order in which they were written."""
 
     def at(record: Document) -> tuple[str, int]:
         return str((record.get("spec") or {}).get("time", "")), documents.version(record)
@@ -81,7 +87,7 @@ def in_order(records: Iterable[Document]) -> list[Document]:
 
 
 def rows(records: Sequence[Document], *, now: float, wide: bool) -> list[list[str]]:
-    """The cells of records in their order; it is said where another controller of the name begins."""
+    """The cells of records in their order, with a note where another controller of the name begins."""
     cells, last = [], None
     for record in records:
         found = row(record, now=now, wide=wide)

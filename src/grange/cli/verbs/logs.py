@@ -1,4 +1,4 @@
-"""``grange logs``: print what containers write."""
+"""``grange logs``: print the logs of containers."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -30,11 +30,13 @@ Form = Callable[[bytes], bytes]
 )
 @click.argument("what", required=False, default="", shell_complete=completers.pods)
 @click.option("-c", "--container", default="", help="Container; the only or first one by default.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as more is written.")
-@click.option("-p", "--previous", is_flag=True, help="Of the container's run before this one.")
-@click.option("-l", "--selector", default="", help="Of all pods with these labels.")
-@click.option("--tail", type=int, default=-1, help="Only the last so many lines.")
-@click.option("--since", default="", help="Only the last, e.g., 30s, 5m.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written.")
+@click.option(
+    "-p", "--previous", is_flag=True, help="Print the log of the container's previous run."
+)
+@click.option("-l", "--selector", default="", help="Label selector of pods, for example app=web.")
+@click.option("--tail", type=int, default=-1, help="Only the last N lines.")
+@click.option("--since", default="", help="Only lines newer than a duration, for example 30s, 5m.")
 @click.option("--timestamps", is_flag=True, help="Put the time before each line.")
 @click.option("--prefix", is_flag=True, help="Put the pod before each line.")
 @options.output(("json",))

@@ -1,4 +1,4 @@
-"""``grange scale``: set how many copies there shall be, of anything that has copies."""
+"""``grange scale``: set the number of replicas of an object that has a scale subresource."""
 
 import click
 
@@ -17,13 +17,13 @@ from grange.cli.results import Results
 
 @click.command(cls=Command, examples=("grange scale grc/web --replicas 5 --wait",))
 @options.WHAT
-@click.option("--replicas", type=click.IntRange(min=0), required=True, help="How many.")
+@click.option("--replicas", type=click.IntRange(min=0), required=True, help="Number of replicas.")
 @click.option(
     "--current-replicas",
     "current",
     type=click.IntRange(min=0),
     default=None,
-    help="Only if so many are wanted now.",
+    help="Only if this number is wanted now.",
 )
 @click.option("--wait", is_flag=True, help="Wait until all of them are ready.")
 @options.timeout("60s")
@@ -40,11 +40,11 @@ def command(  # noqa: PLR0913  click hands every option over by name
     timeout: str,
     output: str,
 ) -> None:
-    """Set the number of copies of KIND NAME… or KIND/NAME…."""
+    """Set the number of replicas of KIND NAME… or KIND/NAME…."""
     timeout_s = parse_duration(timeout)
     pairs = session.split_names(what)
     if any(not name for _, name in pairs):
-        raise click.UsageError("name the objects: KIND NAME… or KIND/NAME…")
+        raise click.UsageError("no name; write KIND NAME… or KIND/NAME…")
 
     async def verb(opened: session.ApiSession) -> int:
         scaled = []
@@ -78,7 +78,7 @@ def operations(replicas: int, current: int | None) -> list[Document]:
     """The JSON patch of a Scale.
 
     With ``current`` the server tests and replaces in one write. Unlike a resourceVersion, the test
-    does not fail because somebody reported status in between.
+    does not fail because of a status update in between.
     """
     wanted: Document = {"op": "replace", "path": "/spec/replicas", "value": replicas}
     if current is None:
@@ -87,7 +87,7 @@ def operations(replicas: int, current: int | None) -> list[Document]:
 
 
 def refuse_unless(current: int, scale: Document) -> None:
-    """Say in kubectl's words that another number is wanted now; the server's test is terser.
+    """Refuse with kubectl's message when another number is wanted now; the server's test is terser.
 
     Raises:
         click.ClickException: the Scale does not have so many replicas.

@@ -51,7 +51,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     timeout_s = parse_duration(timeout)
     pairs = session.split_names(what)
     if any(not name for _, name in pairs) and not (selector or every):
-        raise click.UsageError("name the objects, or say -l SELECTOR or --all")
+        raise click.UsageError("no name; write KIND NAME…, or add -l SELECTOR or --all")
 
     async def verb(opened: session.ApiSession) -> int:
         targets = await opened.targets(pairs, selector=selector)
@@ -105,7 +105,9 @@ def parse_wish(wish: str) -> readiness.Check:
     if name == "jsonpath" and "}" in rest:
         path, _, value = rest.rpartition("}")
         return _jsonpath(f"{path}}}", value.removeprefix("="))
-    raise click.UsageError(f"--for={wish}: say ready, delete, create, condition=… or jsonpath=…")
+    raise click.UsageError(
+        f"--for={wish}: unknown; write ready, delete, create, condition=… or jsonpath=…"
+    )
 
 
 def _created(document: Document | None) -> readiness.WaitState:

@@ -1,4 +1,4 @@
-"""``grange why``: why a thing is as it is, or why it still waits."""
+"""``grange why``: explain why an object waits or fails."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""How ``grange why`` answers: one module and one line a kind; every other kind speaks by conditions."""
+"""``grange why`` by kind: one module and one line each; other kinds are explained by ``generic``."""
 
 from collections.abc import Mapping
 

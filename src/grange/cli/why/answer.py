@@ -1,4 +1,4 @@
-"""What ``grange why`` finds out about one object, for people and for programs."""
+"""The answer of ``grange why`` about one object, as text and as a document."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class WhyAnswer:
     """An answer.
 
     Attributes:
-        document: for ``-o json`` and the like.
-        lines: for people.
+        document: for ``-o json`` and other formats.
+        lines: the text.
     """
 
     document: Document

@@ -1,4 +1,4 @@
-"""Any object: what its conditions and its latest warnings say."""
+"""Explains any object by its conditions and latest warnings."""
 
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -18,12 +18,12 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     lines += unmet_lines(document)
     lines += warning_lines(warnings, opened.env.clock.now().timestamp())
     if len(lines) == 1:
-        lines.append("Neither its conditions nor its events say that anything is wrong.")
+        lines.append("No condition or event reports a problem.")
     return WhyAnswer(document, lines)
 
 
 def unmet_lines(document: Document) -> list[str]:
-    """The same as lines under a heading; none where all is well."""
+    """The conditions that report a problem, under a heading; empty without any."""
     rows = [
         [
             f"{item.get('type')}={item.get('status')}",
@@ -36,7 +36,7 @@ def unmet_lines(document: Document) -> list[str]:
 
 
 def warning_lines(warnings: list[Document], now: float) -> list[str]:
-    """They as lines under a heading; none where there are none."""
+    """The warnings under a heading; empty without any."""
     rows = [
         [printer.age(item, now), str(item.get("reason", "")), str(item.get("message", "")).strip()]
         for item in warnings

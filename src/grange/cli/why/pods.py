@@ -1,4 +1,4 @@
-"""A pod: what its scheduler says, and once it has a node, what its programs say."""
+"""Explains a pod: by its scheduler, and once it has a node, by its containers."""
 
 from datetime import datetime
 
@@ -14,17 +14,17 @@ from grange.cli.session import ApiSession
 from grange.cli.why import generic
 from grange.cli.why.answer import WhyAnswer
 
-# A server of Kubernetes does not know the path, and refuses it already for that reason to most people.
-_NOBODY = (NotFound, MethodNotAllowed, ServiceUnavailable, Forbidden)
+# A server of Kubernetes does not serve the path, and refuses it to most users for that reason.
+_NO_SCHEDULER = (NotFound, MethodNotAllowed, ServiceUnavailable, Forbidden)
 
 
 async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
-    """Ask the scheduler; where none answers, say so and what the pod itself tells."""
+    """Ask the scheduler; where none answers, explain the pod by its status and note that."""
     document = await opened.document(kind, name)
     now = opened.env.clock.now()
     try:
         found = await explanation(opened, kind, name)
-    except _NOBODY as error:
+    except _NO_SCHEDULER as error:
         fallback = await generic.ask(opened, kind, name)
         text = await _describe(opened, document, now)
         note = f"(No scheduler answers: {error.message})"
@@ -44,7 +44,7 @@ async def explanation(
     """The scheduler's answer about a pod.
 
     Raises:
-        ApiError: nobody answers.
+        ApiError: no scheduler answers.
     """
     path = kind.path(opened.within(kind, within), name, "why")
     return codec.decode_view((await opened.fetch(Request("GET", path))).body, Explanation)

@@ -1,4 +1,4 @@
-"""A ReplicationController: its conditions, and which of its pods wait for what."""
+"""Explains a ReplicationController: its conditions, and which of its pods wait for what."""
 
 from grange.api import codec, explanation
 from grange.api.explanation import Explanation, State
@@ -19,7 +19,7 @@ _NAMED = 3
 
 
 async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
-    """Its own words first, then those of the pods that are not ready."""
+    """Its own conditions first, then the causes of the pods that are not ready."""
     document = await opened.document(kind, name)
     now = opened.env.clock.now()
     state = readiness.ready(document)
@@ -36,7 +36,7 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
     warnings = await failures.latest_warnings(opened, document)
     lines += generic.warning_lines(warnings, now.timestamp())
     if len(lines) == 1:
-        lines.append("Nothing of it waits.")
+        lines.append("Nothing waits.")
     whole: Document = {
         "apiVersion": "v1",
         "kind": "List",
@@ -46,21 +46,21 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
 
 
 def unseen_lines(document: Document) -> list[str]:
-    """Who should have looked at its present spec; nothing where somebody has."""
+    """A line if no controller has observed its present spec."""
     seen = (document.get("status") or {}).get("observedGeneration") or 0
     if seen >= (document["metadata"].get("generation") or 0):
         return []
-    return ["No controller has looked at it as it is now: grange farm status says who works."]
+    return ["No controller has observed its present spec; grange farm status shows which run."]
 
 
 def waiting_lines(document: Document) -> list[str]:
-    """That its rollout stopped where it was told to: no condition says how to go on."""
+    """A line if its rollout waits for the user: no condition names the command to resume it."""
     state = (document.get("status") or {}).get("rollout") or {}
     if state.get("phase") == "Waiting":
         return [f"Its rollout waits: {readiness.at_canaries('spec.rollout.canary')}."]
     if state.get("phase") == "Paused" and not (document.get("spec") or {}).get("paused"):
         name = document["metadata"]["name"]
-        return [f"Its rollout is paused: grange rc rollout resume {name} lets it go on."]
+        return [f"Its rollout is paused; grange rc rollout resume {name} resumes it."]
     return []
 
 
@@ -117,8 +117,8 @@ async def _causes(opened: ApiSession, pods: list[Document]) -> list[str]:
 
 
 def _some(names: list[str]) -> str:
-    told = ", ".join(f"pod/{name}" for name in names[:_NAMED])
-    return told if len(names) <= _NAMED else f"{told} and {len(names) - _NAMED} more"
+    shown = ", ".join(f"pod/{name}" for name in names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
 def _group(found: list[tuple[str, Explanation]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""``grange rc scale`` and ``grange rc remove-pod``: how many there shall be."""
+"""``grange rc scale`` and ``grange rc remove-pod``: the number of replicas."""
 
 from contextlib import suppress
 
@@ -50,13 +50,13 @@ def scale(
     name: str,
     **given: object,
 ) -> None:
-    """Set how many replicas NAME asks for; fewer than now is asked for again."""
+    """Set the number of replicas of NAME; asks for confirmation before there are fewer."""
     replicas, more, current = (given[key] for key in ("replicas", "more", "current"))
     timeout_s = parse_duration(str(given["timeout"]))
     if (replicas is None) == (more is None):
-        raise click.UsageError("say --replicas N or --add N, one of the two")
+        raise click.UsageError("give either --replicas N or --add N")
     if current is not None and replicas is None:
-        raise click.UsageError("--current-replicas goes with --replicas")
+        raise click.UsageError("--current-replicas needs --replicas")
 
     async def verb(opened: session.ApiSession) -> int:
         ops = objects.operations(opened)
@@ -99,7 +99,7 @@ def ask(seen: ReplicationController, wanted: int, *, yes: bool) -> None:
 async def set_to(
     opened: session.ApiSession, name: str, wanted: int, *, yes: bool
 ) -> ReplicationController:
-    """Ask for so many; whoever scales meanwhile is why a person is asked anew.
+    """Set the number of replicas; ask again if it changed since the last question.
 
     Raises:
         NotConfirmed: the answer was not yes, or there is no terminal to ask at.
@@ -113,7 +113,7 @@ async def set_to(
         ask(seen, wanted, yes=False)
         with suppress(OtherCount):
             return await ops.compare_and_set_replicas(name, seen.spec.replicas, wanted)
-    raise Conflict(f"{name}: others keep scaling it: nothing was changed")
+    raise Conflict(f"{name}: other clients keep scaling it; nothing was changed")
 
 
 def _aside(controller: ReplicationController) -> str:
@@ -128,14 +128,14 @@ def _aside(controller: ReplicationController) -> str:
 def remove_pod(
     env: Environment, target: session.ClusterTarget, pod: str, *, yes: bool, output: str
 ) -> None:
-    """Take POD away for good: its controller asks for one replica less, in the same write."""
+    """Remove POD and one replica of its controller, in one write."""
 
     async def verb(opened: session.ApiSession) -> int:
         found = await opened.client.get(POD, pod, opened.within(POD))
         owner = controller_of(found.metadata)
         if owner is None or owner.kind != REPLICATIONCONTROLLER.kind:
             raise click.ClickException(
-                f"pod {pod} belongs to no ReplicationController: grange delete pod {pod}"
+                f"pod {pod} has no ReplicationController; use grange delete pod {pod}"
             )
         confirm(f"Remove {pod}, and one replica of {owner.name} with it?", yes=yes)
         ops = objects.operations(opened)

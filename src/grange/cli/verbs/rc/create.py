@@ -23,16 +23,30 @@ from grange.cli.verbs.rc import objects
 @click.argument("name")
 @click.argument("program", nargs=-1)
 @click.option(
-    "-f", "--filename", default="", help="Pod, pod template or whole controller; - reads."
+    "-f",
+    "--filename",
+    default="",
+    help="File with a pod, a pod template or a controller; - is standard input.",
 )
-@click.option("--image", default="", help="Instead of a file: the image of its one container.")
-@click.option("--node-selector", default="", help="Which nodes, e.g. disk=ssd,zone in (a,b).")
-@click.option("--strategy", type=click.Choice(STRATEGIES), default=None, help="May pods move.")
-@click.option("--placement", type=click.Choice(PLACEMENTS), default=None, help="Spread or packed.")
+@click.option("--image", default="", help="Image of its only container, instead of a file.")
+@click.option(
+    "--node-selector",
+    default="",
+    help="Label selector of nodes, for example 'disk=ssd,zone in (a,b)'.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    default=None,
+    help="Whether pods may move between nodes.",
+)
+@click.option(
+    "--placement", type=click.Choice(PLACEMENTS), default=None, help="How pods are placed."
+)
 @click.option("--pod-label", "pod_labels", multiple=True, help="KEY=VALUE for every pod.")
 @click.option("-l", "--label", "labels", multiple=True, help="KEY=VALUE for the controller.")
-@click.option("--no-protect", is_flag=True, help="Let it be deleted while it asks for replicas.")
-@click.option("--dry-run", is_flag=True, help="Have the server judge it, and keep nothing.")
+@click.option("--no-protect", is_flag=True, help="Allow its deletion while it has replicas.")
+@click.option("--dry-run", is_flag=True, help="Let the server validate it, and keep nothing.")
 @objects.OUTPUT
 @options.connected
 def command(
@@ -42,7 +56,7 @@ def command(
     program: tuple[str, ...],
     **given: object,
 ) -> None:
-    """Create NAME from a file, or from --image and what PROGRAM says after --; it asks for no replicas."""
+    """Create NAME from a file, from --image, or from a PROGRAM after --; it has no replicas yet."""
     spec = _spec(str(given["filename"]), str(given["image"]), program)
     if selector := str(given["node_selector"]):
         try:
@@ -67,7 +81,8 @@ def command(
         await objects.report(opened, [made.metadata.name], str(given["output"]), "created")
         if not given["output"]:
             terminal.echo(
-                f"it asks for no replicas yet: grange rc scale {name} --replicas N", err=True
+                f"it has no replicas yet; set them with grange rc scale {name} --replicas N",
+                err=True,
             )
         return 0
 
@@ -76,7 +91,7 @@ def command(
 
 def _spec(path: str, image: str, program: tuple[str, ...]) -> Document:
     if bool(path) == bool(image or program):
-        raise click.UsageError("say what it runs: -f FILE, or --image IMAGE, or -- PROGRAM…")
+        raise click.UsageError("no pod template; give one of -f FILE, --image IMAGE or -- PROGRAM…")
     if not path:
         container: Document = {"name": "main"}
         container |= {"image": image} if image else {}
@@ -88,7 +103,7 @@ def _spec(path: str, image: str, program: tuple[str, ...]) -> Document:
     spec = found.get("spec")
     if not isinstance(spec, dict) or spec.get("replicas") is None:
         raise manifests.ManifestError(
-            f"{path}: spec.replicas is missing: say how many pods are wanted; zero is a number too"
+            f"{path}: spec.replicas is missing; set a number, which may be 0"
         )
     if not isinstance(spec["replicas"], int) or spec["replicas"] < 0:
         raise manifests.ManifestError(f"{path}: spec.replicas: {spec['replicas']} is not 0 or more")

@@ -16,13 +16,13 @@ from grange.client.replication import still_wanted
 
 @click.command(cls=Command, examples=("grange rc delete web --cascade background",))
 @click.argument("names", nargs=-1, required=True, type=objects.CONTROLLER)
-@click.option("--force", is_flag=True, help="Although it asks for replicas, or is protected.")
+@click.option("--force", is_flag=True, help="Delete it even if it has replicas or is protected.")
 @click.option(
     "--cascade",
     type=click.Choice(["orphan", "background", "foreground"]),
     default="orphan",
     show_default=True,
-    help="What becomes of its pods; orphan leaves them running.",
+    help="How to treat its pods; orphan leaves them running.",
 )
 @options.YES
 @objects.OUTPUT
@@ -37,7 +37,7 @@ def command(
     yes: bool,
     output: str,
 ) -> None:
-    """Delete NAMES; refused while they ask for replicas. Their pods stay unless --cascade says else."""
+    """Delete NAMES; refused while they have replicas. Their pods stay unless --cascade is given."""
 
     async def verb(opened: session.ApiSession) -> int:
         ops = objects.operations(opened)

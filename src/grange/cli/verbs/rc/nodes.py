@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 @click.command("drain-node", cls=Command, examples=("grange rc drain-node web node-1 --wait",))
 @click.argument("name", type=objects.CONTROLLER)
 @click.argument("node", type=ObjectName(NODE))
-@click.option("--shrink", is_flag=True, help="The pods there go for good, and as many replicas.")
+@click.option("--shrink", is_flag=True, help="Remove the pods there and as many replicas.")
 @click.option("--wait", is_flag=True, help="Wait until none of its pods is there.")
 @options.timeout("10m")
 @options.YES
@@ -38,7 +38,7 @@ def drain_node(
     node: str,
     **given: object,
 ) -> None:
-    """Have the pods of NAME leave NODE: each comes up on another node before it goes."""
+    """Move the pods of NAME off NODE: each starts on another node before it ends."""
     timeout_s = parse_duration(str(given["timeout"]))
     shrink = bool(given["shrink"])
 
@@ -70,11 +70,11 @@ def drain_node(
 def undrain_node(
     env: Environment, target: session.ClusterTarget, name: str, node: str, output: str
 ) -> None:
-    """Let the pods of NAME come to NODE again."""
+    """Allow pods of NAME on NODE again."""
 
     async def verb(opened: session.ApiSession) -> int:
         seen = await objects.operations(opened).get(name)
-        if node not in drained_nodes(seen):  # one that is gone can still be taken off the list
+        if node not in drained_nodes(seen):  # a deleted node can still be removed from the list
             await require_node(opened, node)
         await objects.operations(opened).undrain_node(name, node)
         await objects.report(opened, [name], output, f"may use node {node} again")
@@ -156,7 +156,7 @@ async def require_node(opened: session.ApiSession, node: str) -> None:
     except Forbidden:
         return
     except NotFound as error:
-        raise NotFound(f"{error.message}: grange get nodes lists them") from error
+        raise NotFound(f"{error.message}; grange get nodes lists the nodes") from error
 
 
 def question(name: str, node: str, count: int, *, shrink: bool) -> str:

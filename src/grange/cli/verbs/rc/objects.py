@@ -1,4 +1,4 @@
-"""What the verbs share: the operations of a session, pod templates from files, and printing."""
+"""Shared by the verbs of rc: operations of a session, pod templates from files, and printing."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -24,7 +24,7 @@ def operations(opened: session.ApiSession) -> ReplicationControllers:
 
 
 def confirm_replacing(seen: ReplicationController, *, yes: bool) -> None:
-    """Ask before every pod of a controller is made anew; one that asks for none has nothing to lose.
+    """Ask before every pod of a controller is replaced; not where it has no replicas.
 
     Raises:
         NotConfirmed: the answer was not yes, or there is no terminal to ask at.
@@ -40,7 +40,7 @@ async def as_seen(
     seen: ReplicationController,
     write: Callable[[ReplicationController], Awaitable[object]],
 ) -> None:
-    """Write to a controller if its spec still is what a person was asked about.
+    """Write to a controller if its spec is unchanged since the user was asked.
 
     Its status and annotations may have changed: they do all the time while a prompt waits.
 
@@ -58,7 +58,7 @@ async def as_seen(
         now = await operations(opened).get(name)
         before = (seen.metadata.uid, seen.metadata.generation)
         if (now.metadata.uid, now.metadata.generation) != before:
-            raise Conflict(f"{name} has changed since you were asked: nothing was written")
+            raise Conflict(f"{name} has changed since the question; nothing was written: try again")
         try:
             await write(now)
         except (Conflict, Invalid):  # a test of a JSON patch that fails is Invalid
@@ -117,13 +117,13 @@ def template_of(path: str, found: Document) -> Document:
         raise manifests.ManifestError(f"{path}: spec.template is missing")
     if kind not in {"", "Pod", "PodTemplate"}:
         raise manifests.ManifestError(
-            f"{path}: a {kind} is no pod template: give a Pod, a ReplicationController, "
+            f"{path}: a {kind} is no pod template; give a Pod, a ReplicationController, "
             "or metadata and spec alone"
         )
     if kind == "PodTemplate":
         found = found.get("template") or {}
     if not isinstance(found.get("spec"), dict):
-        raise manifests.ManifestError(f"{path}: spec is missing: say what the pod runs")
+        raise manifests.ManifestError(f"{path}: spec is missing; add the pod's containers")
     meta = found.get("metadata") or {}
     kept = {key: meta[key] for key in ("labels", "annotations") if meta.get(key)}
     return {**({"metadata": kept} if kept else {}), "spec": found["spec"]}

@@ -1,4 +1,4 @@
-"""Rollouts between two controllers, as the verbs see them: which one a name means, and its state."""
+"""Rollouts between two controllers: which one a name refers to, and its state."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from grange.cli.verbs.rc import objects
 
 OVER = frozenset({"Complete", "RolledBack", "Refused"})
 
-_OBSERVED_S = 10.0  # longer, and whoever works on the controller is not there
+_OBSERVED_S = 10.0  # after that, no process works on the controller
 _LOOK_S = 0.1
 
 
@@ -43,8 +43,8 @@ async def under_way(opened: session.ApiSession, name: str) -> RollingUpdate | No
 async def to_follow(opened: session.ApiSession, name: str, *, wait: bool) -> RollingUpdate | None:
     """The rollout between controllers whose end is the end of the rollout of this one.
 
-    None where the controller itself says it: it never took part, what it took part in is complete,
-    or it has been given another template since.
+    None where the controller's own status decides: it took part in no rollout, that rollout is
+    complete, or it has another template since.
 
     Args:
         opened: the session.
@@ -72,7 +72,7 @@ async def to_follow(opened: session.ApiSession, name: str, *, wait: bool) -> Rol
 
 
 def is_outdated(update: RollingUpdate, controller: ReplicationController) -> bool:
-    """Whether a rollout that is over says nothing of the controller any more.
+    """Whether a rollout that is over no longer describes the controller.
 
     The controller was created, or given another template, after that.
     """
@@ -85,14 +85,14 @@ def is_outdated(update: RollingUpdate, controller: ReplicationController) -> boo
 
 
 def done(found: Document | None) -> readiness.WaitState:
-    """How far a rollout between two controllers is; one that went before its end was cancelled."""
+    """The state of a rollout between two controllers; one deleted before its end was cancelled."""
     if found is None:
         return readiness.WaitState(done=False, text="was cancelled", failed=True)
     return readiness.rolling_update(found)
 
 
-def told(update: RollingUpdate) -> str:
-    """Whose replicas move where, and how far that is."""
+def describe(update: RollingUpdate) -> str:
+    """One line about a rollout: the controllers and its state."""
     spec = update.spec
     way = f"{spec.old} to {spec.new}" if spec.old else f"to {spec.new}"
     way += f" (gru/{update.metadata.name})"

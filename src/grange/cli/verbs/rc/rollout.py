@@ -1,4 +1,4 @@
-"""``grange rc rollout``: how a change of the template, or of the controller, spreads."""
+"""``grange rc rollout``: rollouts of a template, and from one controller to another."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ from grange.cli.rollout_status import rollout_status
 from grange.cli.slow_notice import SlowNotice
 from grange.cli.verbs.rc import objects, rolling_updates
 
-_RECORDED_S = 10.0  # longer, and whoever writes records is not there
+_RECORDED_S = 10.0  # after that, no process writes records
 _LOOK_S = 0.1
 
 
@@ -49,8 +49,10 @@ def command() -> None:
     ),
 )
 @click.argument("name", type=objects.CONTROLLER)
-@click.option("-f", "--filename", default="", help="The new template; - reads it.")
-@click.option("--restart", is_flag=True, help="The same template: make every pod anew.")
+@click.option(
+    "-f", "--filename", default="", help="File with the new template; - is standard input."
+)
+@click.option("--restart", is_flag=True, help="Replace every pod, with the same template.")
 @click.option(
     "--from",
     "old",
@@ -58,27 +60,40 @@ def command() -> None:
     default=None,
     help="Move replicas from this controller to NAME.",
 )
-@click.option("--desired", type=click.IntRange(min=0), default=None, help="Replicas in the end.")
-@click.option("--minimum", type=click.IntRange(min=0), default=None, help="Always available.")
-@click.option("--surge", type=click.IntRange(min=0), default=0, help="May be too many on the way.")
-@click.option("--canary", type=click.IntRange(min=0), default=None, help="Stop at so many.")
+@click.option(
+    "--desired", type=click.IntRange(min=0), default=None, help="Replicas of NAME in the end."
+)
+@click.option(
+    "--minimum", type=click.IntRange(min=0), default=None, help="Replicas that stay available."
+)
+@click.option(
+    "--surge", type=click.IntRange(min=0), default=0, help="Extra replicas allowed meanwhile."
+)
+@click.option(
+    "--canary",
+    type=click.IntRange(min=0),
+    default=None,
+    help="Pause at this number of new replicas.",
+)
 @click.option("--leave-old", is_flag=True, help="Keep the old controller when it is empty.")
-@click.option("--auto-rollback", is_flag=True, help="Go back when it gets no further.")
+@click.option("--auto-rollback", is_flag=True, help="Roll back when it makes no progress.")
 @options.YES
 @objects.OUTPUT
 @options.connected
 def start(env: Environment, target: session.ClusterTarget, name: str, **given: object) -> None:
     """Start a rollout of NAME.
 
-    Say -f TEMPLATE, --restart, or --from OLD --desired N --minimum M.
+    Give one of -f TEMPLATE, --restart, or --from OLD --desired N --minimum M.
     """
     old, filename = str(given["old"] or ""), str(given["filename"])
     if sum((bool(filename), bool(given["restart"]), bool(old))) != 1:
-        raise click.UsageError("say -f FILE, --restart or --from OLD, one of the three")
+        raise click.UsageError("give one of -f FILE, --restart or --from OLD")
     if old and (given["desired"] is None or given["minimum"] is None):
-        raise click.UsageError("--from needs --desired N and --minimum M; zero is a number too")
+        raise click.UsageError("--from needs --desired N and --minimum M; both may be 0")
     if old == name:
-        raise click.UsageError(f"--from {old}: a rollout from a controller to itself moves nothing")
+        raise click.UsageError(
+            f"--from {old}: a rollout from a controller to itself; name two controllers"
+        )
     template = objects.template_of(filename, manifests.read_one(filename)) if filename else None
 
     async def verb(opened: session.ApiSession) -> int:
@@ -100,7 +115,7 @@ def start(env: Environment, target: session.ClusterTarget, name: str, **given: o
 
 
 async def restart(opened: session.ApiSession, seen: ReplicationController, stamp: str) -> None:
-    """Have every pod made anew, if the controller's spec is as it was seen.
+    """Replace every pod, if the controller's spec is unchanged.
 
     Raises:
         Conflict: it is not.
@@ -151,7 +166,7 @@ async def _clear(opened: session.ApiSession, name: str) -> None:
         return
     if found.status.phase not in rolling_updates.OVER:
         raise click.ClickException(
-            f"replicas are on their way from {found.spec.old} to {name} already: "
+            f"a rollout from {found.spec.old} to {name} is in progress; "
             f"wait for it (grange rc rollout status {name}) or undo it"
         )
     slow = SlowNotice(opened.env, f"waiting for the record of the last rollout to {name}")
@@ -166,7 +181,7 @@ async def _clear(opened: session.ApiSession, name: str) -> None:
         return
     except TimeoutError as error:
         raise click.ClickException(
-            f"the record of the last rollout to {name} is not written yet: do controllers run?"
+            f"the record of the last rollout to {name} is not written yet; check with grange farm status that controllers run"
         ) from error
 
 
@@ -248,14 +263,14 @@ def within_done(found: Document | None) -> readiness.WaitState:
     if state.get("message"):
         text += f": {state['message']}"
     if phase == "Complete" and updated < wanted:  # the template is, the replicas are not
-        text += f" ({said})" if (said := _reconciled(found)) else ""
+        text += f" ({reason})" if (reason := _reconciled(found)) else ""
     return replace(own, text=text)
 
 
 def _reconciled(found: Document) -> str:
     """What keeps the controller from being as wanted; empty where nothing does."""
-    said = failure_causes.condition(found, "Reconciled") or {}
-    return str(said.get("message") or "") if said.get("status") == "False" else ""
+    reported = failure_causes.condition(found, "Reconciled") or {}
+    return str(reported.get("message") or "") if reported.get("status") == "False" else ""
 
 
 @command.command("pause", examples=("grange rc rollout pause web",))
@@ -313,7 +328,9 @@ def undo(
     async def verb(opened: session.ApiSession) -> int:
         if (update := await rolling_updates.under_way(opened, name)) is not None:
             if to_revision:
-                raise click.UsageError("--to-revision: a move between controllers has none")
+                raise click.UsageError(
+                    "--to-revision: a rollout between controllers has no revisions; leave it out"
+                )
             spec = update.spec
             back = f"{spec.new} back to {spec.old}" if spec.old else f"{spec.new} back"
             confirm(f"Move the replicas of {back}?", yes=yes)
@@ -354,7 +371,7 @@ def history(env: Environment, target: session.ClusterTarget, name: str, output: 
             for item in sorted(seen.status.history, key=lambda item: item.revision)
         ]
         if not rows:
-            terminal.echo(f"No templates of {name} are remembered yet.", err=True)
+            terminal.echo(f"No templates of {name} are recorded yet.", err=True)
             return 0
         heading = ["REVISION", "TEMPLATE", "PRESENT", "RUNS", "RECORDED"]
         terminal.echo("\n".join(table.render([heading, *rows])))

@@ -20,7 +20,7 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 @click.command("list", cls=Command, examples=("grange rc list -o wide",))
 @options.output(documents.TABLE)
 @options.SELECTOR
-@click.option("-A", "--all-namespaces", is_flag=True, help="In every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In all namespaces.")
 @options.connected
 def list_(env: Environment, target: session.ClusterTarget, output: str, selector: str) -> None:
     """List controllers."""

@@ -1,4 +1,4 @@
-"""``grange rc status``: how a controller and its pods are, on one page."""
+"""``grange rc status``: a controller, its rollout and its pods on one page."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -51,7 +51,7 @@ def command(env: Environment, target: session.ClusterTarget, name: str, output: 
 
 
 async def page(opened: session.ApiSession, name: str) -> list[str]:
-    """What there is to say of a controller, line by line.
+    """The status page of a controller, line by line.
 
     Raises:
         NotFound: there is none of the name.
@@ -62,7 +62,7 @@ async def page(opened: session.ApiSession, name: str) -> list[str]:
     now = opened.env.clock.now()
     facts = summary(found, now=now, members=await _members(opened), orphans=orphans)
     if (update := await rolling_updates.under_way(opened, name)) is not None:
-        facts["Replicas move"] = rolling_updates.told(update)
+        facts["Replicas move"] = rolling_updates.describe(update)
     width = max(len(key) for key in facts) + 2
     lines = [f"{key + ':':<{width}}{value}" for key, value in facts.items()]
     return [*lines, "", *conditions(found), *_pods(own, now.timestamp())]
@@ -73,7 +73,7 @@ def belonging(
 ) -> tuple[list[Document], Sequence[Document]]:
     """The controller's pods, and those without any controller that it should adopt.
 
-    Owner references decide, because anybody may put labels on pods, and take them off.
+    Owner references decide, because any user may change labels of pods.
     """
     meta = found["metadata"]
     mark = label_value(str(meta["name"]))
@@ -103,13 +103,13 @@ async def _members(opened: session.ApiSession) -> list[FarmMember] | None:
 
 
 def owner(found: Document, members: Iterable[FarmMember] | None) -> str:
-    """The member of the farm that works on it; empty for nobody.
+    """The member of the farm that works on it; empty for none.
 
     A session that is over leaves its name on objects, where it means nothing.
     """
-    said = _claimed(found)
-    alive = members is None or any(member.session == said for member in members)
-    return _name(said) if alive else ""
+    claim = _claimed(found)
+    alive = members is None or any(member.session == claim for member in members)
+    return _name(claim) if alive else ""
 
 
 def _claimed(found: Document) -> str:
@@ -122,11 +122,11 @@ def _name(claim: str) -> str:
 
 
 def _owner(found: Document, members: Sequence[FarmMember] | None) -> str:
-    said = _claimed(found)
+    claim = _claimed(found)
     name = owner(found, members)
     if not name:
-        return f"nobody ({_name(said)} has left)" if said else "nobody"
-    silent = [item for item in members or () if item.session == said and item.state == "Silent"]
+        return f"none ({_name(claim)} has left)" if claim else "none"
+    silent = [item for item in members or () if item.session == claim and item.state == "Silent"]
     return f"{name}, silent for {silent[0].silent_s:.0f} s" if silent else name
 
 
@@ -203,9 +203,10 @@ def _transfer(state: dict[str, Any]) -> str:
 
 def conditions(found: Document) -> list[str]:
     """The conditions as a table."""
-    said = lookup(found, "status.conditions") or []
+    listed = lookup(found, "status.conditions") or []
     rows = [
-        [str(item.get(key, "")) for key in ("type", "status", "reason", "message")] for item in said
+        [str(item.get(key, "")) for key in ("type", "status", "reason", "message")]
+        for item in listed
     ]
     if not rows:
         return ["No conditions yet: no controller has looked at it."]
