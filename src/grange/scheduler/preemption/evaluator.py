@@ -11,13 +11,14 @@ rule out at once the nodes that would be too small even without any less importa
 (``lower_priority``).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 
 import numpy as np
 
 from grange.api import conditions
 from grange.api.kinds.pod import DISRUPTION_TARGET, Pod
 from grange.api.kinds.priorityclass import NEVER
+from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, Mask
 from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.framework import (
@@ -79,7 +80,7 @@ class Evaluator:
         self._lower = LowerPriority(handle.snapshot)
         # Without that plugin amounts are not counted, so they rule nothing out.
         self._counts_amounts = "NodeResourcesFit" in handle.profile.plugins
-        self._classes: OrderedDict[tuple[int, int], _ClassState] = OrderedDict()
+        self._classes: BoundedDict[tuple[int, int], _ClassState] = BoundedDict(_CLASSES_MAX)
         self.tried = 0
         """How many nodes were tried (a work counter)."""
 
@@ -225,10 +226,6 @@ class Evaluator:
         known = self._classes.get(key)
         if known is None:
             known = self._classes[key] = _ClassState(trial)
-            while len(self._classes) > _CLASSES_MAX:
-                self._classes.popitem(last=False)
-        else:
-            self._classes.move_to_end(key)
         moved = known.layout != snapshot.layout
         if moved or known.nodes != snapshot.index.nodes:
             known.layout, known.nodes = snapshot.layout, snapshot.index.nodes

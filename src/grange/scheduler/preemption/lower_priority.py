@@ -4,12 +4,12 @@ They show at once, for all nodes, where a pod cannot fit even without any less i
 bound only: it looks at amounts, so the nodes that it leaves still have to be tried.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable
 
 import numpy as np
 
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
+from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, Mask, Rows
 from grange.placement.node_usage import asked_amounts
 from grange.placement.resource_fit import TOO_MANY_PODS, insufficient
@@ -41,7 +41,7 @@ class LowerPriority:
     def __init__(self, snapshot: NodeInfoSnapshot) -> None:
         self._snapshot = snapshot
         self._versions = snapshot.versions
-        self._levels: OrderedDict[int, _Level] = OrderedDict()
+        self._levels: BoundedDict[int, _Level] = BoundedDict(_LEVELS_MAX)
 
     def may_fit(self, request: Request, priority: int) -> Mask:
         """By row, whether the pod might fit with all pods of lower priority gone, if any is there."""
@@ -78,10 +78,6 @@ class LowerPriority:
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = _Level(priority)
-            while len(self._levels) > _LEVELS_MAX:
-                self._levels.popitem(last=False)
-        else:
-            self._levels.move_to_end(priority)
         changed = snapshot.changes.since(level.position)
         exchanged = self._versions.since(level.versions)
         if level.layout != snapshot.layout or changed is None or exchanged is None:
