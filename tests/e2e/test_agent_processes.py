@@ -23,7 +23,8 @@ from hypothesis import given, settings, strategies as st
 from grange.agent import grpc_health
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program
-from grange.agent.probes import ProbeTarget, SystemProber
+from grange.agent.probe_answer import ProbeTarget
+from grange.agent.prober import SystemProber
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime
 from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
 from grange.agent.service import NodeAgent

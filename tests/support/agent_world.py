@@ -7,7 +7,7 @@ from tests.unit.agent import builders
 
 from grange.agent.config import NodeConfig, Timing
 from grange.agent.container_runtime import ContainerID
-from grange.agent.probes import Answer, ProbeTarget
+from grange.agent.probe_answer import Answer, ProbeTarget
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.service import NodeAgent
 from grange.api.http import ADMIN, Request, Response

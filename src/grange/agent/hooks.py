@@ -5,7 +5,8 @@ One task a hook, child of the pod's nursery; it ends with the run that it belong
 
 from collections.abc import Awaitable, Callable
 
-from grange.agent.probes import Prober, ProbeTarget
+from grange.agent.probe_answer import ProbeTarget
+from grange.agent.prober import Prober
 from grange.api.kinds.pod import LifecycleHandler, Probe
 from grange.base.clock import Clock
 from grange.base.tasks import Child, Nursery

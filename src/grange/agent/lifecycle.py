@@ -16,6 +16,7 @@ from grange.agent import transitions
 from grange.agent.config import Timing
 from grange.agent.container_runtime import ContainerID, Run
 from grange.agent.probes import Record
+from grange.agent.restart_policies import restarts
 from grange.agent.transitions import ContainerEvent, ContainerPhase
 from grange.api.kinds.pod import Container, Pod
 from grange.base import statemachine
@@ -48,7 +49,7 @@ class ManagedContainer:
     Attributes:
         spec: as the pod has it.
         role: what it is in the pod.
-        policy: the restart policy that applies to it: Always, OnFailure or Never.
+        policy: the restart policy that applies to it, by its role in the pod.
         phase: where it is in its life.
         attempt: number of the attempt that runs or ran last, or of the first one.
         latest: the newest run; None before the first.
@@ -175,7 +176,7 @@ class ManagedContainer:
         self.post_starting = self.pre_stopping = False
         self.probes.clear()
         self.stopped_at = None
-        if pod_ends or not self.restarts(run):
+        if pod_ends or not restarts(self.policy, run):
             self.phase = statemachine.advance(
                 transitions.CONTAINER, self.phase, ContainerEvent.ENDED
             )
@@ -185,13 +186,6 @@ class ManagedContainer:
         )
         self._back_off(run, now, timing)
         self.message = "; ".join(filter(None, (self.message, cause)))
-
-    def restarts(self, run: Run) -> bool:
-        """Whether the restart policy wants another run after this one."""
-        if self.role is Role.SIDECAR:
-            return True
-        wanted = self.policy if self.role is Role.MAIN or self.policy == "Never" else "OnFailure"
-        return wanted == "Always" or (wanted == "OnFailure" and run.exit_code != 0)
 
     def _back_off(self, run: Run, now: datetime, timing: Timing) -> None:
         ended = run.finished_at or now
@@ -256,10 +250,12 @@ class LifecycleDecision:
 def managed_containers(pod: Pod) -> list[ManagedContainer]:
     """A fresh state for every container: init containers and sidecars first, in their order."""
     policy = pod.spec.restart_policy or "Always"
+    # An init container must succeed: a policy that restarts restarts it only until then.
+    init_policy = policy if policy == "Never" else "OnFailure"
     inits = [
-        ManagedContainer(
-            item, Role.SIDECAR if item.restart_policy == "Always" else Role.INIT, policy
-        )
+        ManagedContainer(item, Role.SIDECAR, "Always")
+        if item.restart_policy == "Always"
+        else ManagedContainer(item, Role.INIT, init_policy)
         for item in pod.spec.init_containers
     ]
     return inits + [ManagedContainer(item, Role.MAIN, policy) for item in pod.spec.containers]

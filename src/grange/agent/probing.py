@@ -1,4 +1,4 @@
-"""Asks the probes of running containers and turns the answers into ``Track.started/ready/unhealthy``.
+"""Asks the probes of running containers and turns the answers into ``ManagedContainer.started/ready/unhealthy``.
 
 One task a probe, children of the pod's nursery. A task ends with the run that it was started for.
 """
@@ -12,7 +12,9 @@ from grange.agent.config import NodeConfig
 from grange.agent.events import AgentReason
 from grange.agent.lifecycle import ManagedContainer
 from grange.agent.metrics import AgentMetrics
-from grange.agent.probes import Kind, Prober, ProbeTarget, Record
+from grange.agent.probe_answer import ProbeTarget
+from grange.agent.prober import Prober
+from grange.agent.probes import Kind, Record
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, Probe
 from grange.base.clock import Clock

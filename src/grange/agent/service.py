@@ -9,7 +9,7 @@ from grange.agent.container_runtime import PodRecord, PodRuntime, RuntimeFailedE
 from grange.agent.container_start import ContainerStarter
 from grange.agent.heartbeat import Heartbeat
 from grange.agent.metrics import instruments
-from grange.agent.probes import Prober, SystemProber
+from grange.agent.prober import Prober, SystemProber
 from grange.agent.worker import PodWorker, Tools
 from grange.api import pod_requests
 from grange.api.kinds import POD

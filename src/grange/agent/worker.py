@@ -38,7 +38,8 @@ from grange.agent.lifecycle import (
     Start,
 )
 from grange.agent.metrics import AgentMetrics
-from grange.agent.probes import Prober, ProbeTarget
+from grange.agent.probe_answer import ProbeTarget
+from grange.agent.prober import Prober
 from grange.agent.probing import Probing
 from grange.agent.status import PodAddresses
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome

@@ -6,7 +6,7 @@ import pytest
 from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
 
-from grange.agent.probes import Answer
+from grange.agent.probe_answer import Answer
 from grange.api.kinds import POD
 from grange.base.clock import Clock
 from grange.base.log import Logger

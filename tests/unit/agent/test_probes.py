@@ -6,8 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from grange.agent import probes
-from grange.agent.probes import Answer, Kind, Record
+from grange.agent import probe_answer
+from grange.agent.probe_answer import Answer
+from grange.agent.probe_types import http_get
+from grange.agent.probes import Kind, Record
 from grange.api.kinds.pod import Container, HTTPGetAction, Probe
 
 YES = Answer(ok=True)
@@ -103,15 +105,15 @@ def test_ports_go_by_number_and_name() -> None:
     view = msgspec.convert(
         {"name": "c", "ports": [{"name": "http", "containerPort": 8080}]}, Container
     )
-    assert probes.port_of(80, view) == 80
-    assert probes.port_of("443", view) == 443
-    assert probes.port_of("http", view) == 8080
-    assert probes.port_of("admin", view) is None
+    assert probe_answer.port_of(80, view) == 80
+    assert probe_answer.port_of("443", view) == 443
+    assert probe_answer.port_of("http", view) == 8080
+    assert probe_answer.port_of("admin", view) is None
 
 
 def http(**fields: object) -> str:
     action = msgspec.convert({"port": 80, **fields}, HTTPGetAction)
-    return probes.request(action, "127.1.2.3", 80).decode()
+    return http_get.request(action, "127.1.2.3", 80).decode()
 
 
 def test_a_request_says_who_asks_and_whom() -> None:
@@ -149,13 +151,13 @@ def test_no_manifest_can_smuggle_a_line(path: str, value: str) -> None:
     ],
 )
 def test_success_is_any_2xx_or_3xx(line: bytes, ok: bool) -> None:
-    assert probes.http_answer(line).ok is ok
+    assert http_get.http_answer(line).ok is ok
 
 
 @given(st.binary(max_size=60) | st.from_regex(rb"HTTP/1.1 [0-9]{0,6000}( .*)?", fullmatch=True))
 @settings(max_examples=200, deadline=None)
 def test_no_answer_ends_a_probe(line: bytes) -> None:
-    answer = probes.http_answer(line)
+    answer = http_get.http_answer(line)
     assert answer.ok in {True, False}
     if answer.ok:
         assert re.match(rb"HTTP/[0-9](\.[0-9])? +[23][0-9]{2}\s?", line)
@@ -164,7 +166,7 @@ def test_no_answer_ends_a_probe(line: bytes) -> None:
 @given(st.integers() | st.text() | st.from_regex("[0-9]{1,5000}", fullmatch=True))
 @settings(max_examples=200, deadline=None)
 def test_port_is_one_that_can_be_asked(port: int | str) -> None:
-    number = probes.port_of(port, msgspec.convert({"name": "c"}, Container))
+    number = probe_answer.port_of(port, msgspec.convert({"name": "c"}, Container))
     assert number is None or 0 < number < 65536
 
 

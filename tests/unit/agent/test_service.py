@@ -9,7 +9,8 @@ from tests.support.agent_world import World, world
 from tests.unit.agent.builders import container, document
 
 from grange.agent.container_runtime import ContainerID
-from grange.agent.probes import Answer
+from grange.agent.probe_answer import Answer
+from grange.agent.probe_types import PROBE_TYPES
 from grange.agent.runtimes.fake import Script
 from grange.api import timestamps
 from grange.api.kinds import CONFIGMAP, EVENT, LEASE, NODE, POD, SECRET
@@ -47,7 +48,19 @@ async def test_a_bound_pod_runs_and_is_ready(tools: Tools) -> None:
         assert status.container_id.startswith("process://")
 
 
-async def test_probe_without_a_known_action_is_not_asked(tools: Tools) -> None:
+async def test_grpc_probe_is_asked(tools: Tools) -> None:
+    async with world(*tools) as there:
+        there.prober.answers["main"] = Answer(ok=False, message="not serving")
+        await there.create(document(container(readinessProbe={"grpc": {"port": 8080}})))
+        await there.clock.sleep(60)
+        assert (await there.main()).ready is False
+        assert there.prober.asked
+
+
+async def test_probe_without_a_known_action_is_not_asked(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(PROBE_TYPES, "grpc")
     async with world(*tools) as there:
         probe = {"grpc": {"port": 8080}}
         probed = container(livenessProbe=probe, readinessProbe=probe, startupProbe=probe)
