@@ -19,7 +19,7 @@ from grange.scheduler.cycle import Assumed, Batch, Cycle
 from grange.scheduler.framework import Profile
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.queue_policies.best_effort_fifo import BestEffortFIFO
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueueSettings
 from grange.scheduler.schedule_one import ScheduleOne

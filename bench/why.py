@@ -17,8 +17,8 @@ from grange.scheduler.engine import reference
 from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders

@@ -5,8 +5,8 @@ An example of a scheduler plugin: this file in ``scheduler/plugins`` and one lin
 
 from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
 from grange.scheduler.node_plugin import NodeFilter
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import Remedy
+from grange.scheduler.podinfo import PodInfo
 
 LABEL = "example.com/maintenance"
 SHORT_S = 3600

@@ -21,7 +21,7 @@ from grange.base.tasks import Nursery
 from grange.scheduler import plugins
 from grange.scheduler.cycle import Assumed
 from grange.scheduler.framework import Code, CycleState, Plugin, Profile, Status
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import QueueSettings
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.scheduler.waiting_pods import WaitingPods

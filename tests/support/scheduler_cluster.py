@@ -5,7 +5,7 @@ from typing import Self
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.framework import Profile
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 PROFILE = Profile(plugins.DEFAULT)

@@ -2,7 +2,7 @@
 
 Owns: the assumed-pod cache and its snapshots, the queue of waiting pods, the framework and its
     plugins, the engine that decides, binding; ``preemption``, ``gangs`` with their queues' quotas,
-    and ``explain``, which says why a pod waits.
+    and ``explain``, which explains why a pod waits.
 Never: running pods, changing nodes; it writes bindings, conditions of pods, gangs and queues, and
     events, and deletes the victims of preemption, all through the client.
 Flow: informers → ``event_handlers`` → ``cache`` and ``queue`` → ``schedule_one`` (snapshot → ``engine``

@@ -1,7 +1,7 @@
-"""Binding: tell the cluster what was decided, and find out whether it knows.
+"""Binding: write the decisions to the cluster, and find out whether they are written.
 
 Assumed pods wait here for a moment and are written in groups, so that a busy scheduler pays for a
-request once in a hundred pods and a lone pod waits for nobody. Each pod has an answer of its own.
+request once in a hundred pods and a lone pod is not delayed. Each pod has an answer of its own.
 
 An answer that it was made or turned away settles a binding. After a server error the pod is read:
 what the server holds is the outcome. Without an answer the outcome is unknown, and then the pod is
@@ -43,7 +43,7 @@ class Outcome(Enum):
     ``BOUND``: to our node. ``CONFLICT``: the server refused, and the pod is not on our node.
     ``GONE``: the pod is. ``FAILED``: refused for another reason, or its node was gone before it was
     sent; nothing was written.
-    ``SETTLED``: the informer told meanwhile; nothing is left to do.
+    ``SETTLED``: the informer showed the outcome meanwhile; nothing is left to do.
     """
 
     BOUND = "bound"
@@ -71,14 +71,14 @@ class Limits:
 
 
 class Binder:
-    """Binds placed pods.
+    """Binds assumed pods.
 
     Args:
         client: where to.
         plugin: how.
         cache: knows which assumptions still stand.
-        settle: told the outcome for pods that had the same one, never for none, and what the server
-            said if it refused the binding of a pod that has no node.
+        complete: called with pods that had the same outcome, at least one, and with the server's
+            message if it refused the binding of a pod that has no node.
         limits: how much is under way.
         clock: waits between tries.
         log: what went wrong.
@@ -92,7 +92,7 @@ class Binder:
         client: Client,
         plugin: Bind,
         cache: Cache,
-        settle: Callable[[Sequence[Assumed], Outcome, str], object],
+        complete: Callable[[Sequence[Assumed], Outcome, str], object],
         *,
         limits: Limits,
         clock: Clock,
@@ -102,7 +102,7 @@ class Binder:
         self._client = client
         self._plugin = plugin
         self._cache = cache
-        self._settle = settle
+        self._complete = complete
         self._limits = limits
         self._clock = clock
         self._log = log
@@ -119,7 +119,7 @@ class Binder:
     def start(self, nursery: Nursery) -> None:
         """Work in this nursery from now on.
 
-        What was under way in another one is bound again: nobody knows how that ended.
+        What was under way in another one is bound again: its outcome is unknown.
         """
         self._nursery, self._at_work = nursery, 0
         self._waiting.clear()
@@ -127,15 +127,15 @@ class Binder:
         self._unsure = {*self.under_way}
 
     def forget_all(self) -> None:
-        """Nothing is under way any more; whoever decides next finds out what is bound."""
+        """Drop what is under way; the next scheduler finds out what is bound."""
         self.under_way.clear()
         self._waiting.clear()
         self._unsure.clear()
 
-    def put(self, placed: Assumed) -> None:
+    def put(self, assumed: Assumed) -> None:
         """Take in a pod; it is written after the next ``work``."""
-        self.under_way[placed.info.uid] = placed
-        self._waiting.append(placed)
+        self.under_way[assumed.info.uid] = assumed
+        self._waiting.append(assumed)
 
     def work(self) -> None:
         """See to it that what was put in is being written: by as many tasks as there are groups."""
@@ -155,11 +155,11 @@ class Binder:
             if group:
                 answers = await self._write(group)
                 bound: list[Assumed] = []
-                for placed, error in zip(group, answers, strict=True):
+                for assumed, error in zip(group, answers, strict=True):
                     if error is None:
-                        bound.append(placed)
+                        bound.append(assumed)
                     else:
-                        nursery.start(self._pursue(placed, error), name="scheduler binder")
+                        nursery.start(self._pursue(assumed, error), name="scheduler binder")
                 self._end(bound, Outcome.BOUND)
         self._at_work -= 1
 
@@ -170,56 +170,56 @@ class Binder:
         settled: list[Assumed] = []
         lost: list[Assumed] = []
         for _ in range(size):
-            placed = self._waiting.popleft()
-            uid = placed.info.uid
+            assumed = self._waiting.popleft()
+            uid = assumed.info.uid
             if not self._cache.is_assumed(uid):
-                settled.append(placed)
-            elif placed.node_name in self._cache.node_tree or uid in self._unsure:
-                group.append(placed)
+                settled.append(assumed)
+            elif assumed.node_name in self._cache.node_tree or uid in self._unsure:
+                group.append(assumed)
             else:
-                lost.append(placed)
+                lost.append(assumed)
             self._unsure.discard(uid)
         self._end(settled, Outcome.SETTLED)
         self._end(lost, Outcome.FAILED)
         return group
 
     async def _write(self, group: Sequence[Assumed]) -> Sequence[ApiError | None]:
-        placements = [(placed.info, placed.node_name) for placed in group]
+        placements = [(assumed.info, assumed.node_name) for assumed in group]
         return await self._plugin.bind(self._client, placements)
 
-    def _end(self, group: Sequence[Assumed], outcome: Outcome, told: str = "") -> None:
-        for placed in group:
-            self.under_way.pop(placed.info.uid, None)
+    def _end(self, group: Sequence[Assumed], outcome: Outcome, message: str = "") -> None:
+        for assumed in group:
+            self.under_way.pop(assumed.info.uid, None)
         if group:
-            self._settle(group, outcome, told)
+            self._complete(group, outcome, message)
 
-    async def _pursue(self, placed: Assumed, error: ApiError) -> None:
+    async def _pursue(self, assumed: Assumed, error: ApiError) -> None:
         """Find out what became of a binding that was not simply accepted."""
-        self._end((placed,), *await self._outcome(placed, error))
+        self._end((assumed,), *await self._outcome(assumed, error))
 
-    async def _outcome(self, placed: Assumed, error: ApiError | None) -> tuple[Outcome, str]:
-        """The outcome, and what was said if it is a refusal."""
+    async def _outcome(self, assumed: Assumed, error: ApiError | None) -> tuple[Outcome, str]:
+        """The outcome, and the server's message if it is a refusal."""
         tries = 0
         while error is not None:
-            found = await self._judge(placed, error)
+            found = await self._judge(assumed, error)
             if found is not None:
                 return found
             tries += 1
             await self._clock.sleep(_BACKOFF.delay(tries))
-            if not self._cache.is_assumed_pod(placed.info.pod):
+            if not self._cache.is_assumed_pod(assumed.info.pod):
                 return Outcome.SETTLED, ""
-            (error,) = await self._write((placed,))
+            (error,) = await self._write((assumed,))
         return Outcome.BOUND, ""
 
-    async def _judge(self, placed: Assumed, error: ApiError) -> tuple[Outcome, str] | None:
-        """What an error says of the binding; None when it has to be tried again."""
-        pod = str(placed.info.pod.key)
+    async def _judge(self, assumed: Assumed, error: ApiError) -> tuple[Outcome, str] | None:
+        """The outcome that an error implies; None when the binding has to be tried again."""
+        pod = str(assumed.info.pod.key)
         match error:
             case NotFound():
                 return Outcome.GONE, ""
             case Timeout():
                 self._log.warning("outcome of binding unknown", pod=pod, error=error)
-                outcome = await self._read_back(placed)
+                outcome = await self._read_back(assumed)
                 return None if outcome in {Outcome.FAILED, None} else (outcome, "")
             case _ if isinstance(error, Unreachable) or (
                 error.code < 500 and not isinstance(error, Conflict)
@@ -228,9 +228,9 @@ class Binder:
                 self._log.warning("binding failed", pod=pod, error=error)
                 return Outcome.FAILED, "" if isinstance(error, Unreachable) else str(error)
             case _:
-                # Something has answered, so what the server holds now is the outcome. A 5xx tells
+                # Something has answered, so what the server holds now is the outcome. A 5xx shows
                 # nothing by itself: it may come from a proxy that gave up on a write that was made.
-                outcome = await self._read_back(placed)
+                outcome = await self._read_back(assumed)
                 if outcome is None:
                     return None
                 self._log.info("binding refused", pod=pod, error=error)
@@ -238,9 +238,9 @@ class Binder:
                     return Outcome.CONFLICT, str(error)
                 return outcome, ""
 
-    async def _read_back(self, placed: Assumed) -> Outcome | None:
-        """What the server holds; FAILED for a pod that is not bound, None when it does not say."""
-        meta = placed.info.pod.metadata
+    async def _read_back(self, assumed: Assumed) -> Outcome | None:
+        """What the server holds; FAILED for a pod that is not bound, None when it does not answer."""
+        meta = assumed.info.pod.metadata
         try:
             pod: Pod = await self._client.get(POD, meta.name, meta.namespace)
         except NotFound:
@@ -249,6 +249,6 @@ class Binder:
             return None
         if pod.metadata.uid != meta.uid:
             return Outcome.GONE
-        if pod.spec.node_name == placed.node_name:
+        if pod.spec.node_name == assumed.node_name:
             return Outcome.BOUND
         return Outcome.CONFLICT if pod.spec.node_name else Outcome.FAILED

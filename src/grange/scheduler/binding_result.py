@@ -1,4 +1,4 @@
-"""What becomes of pods that were given a node: bound, refused, or never heard of again."""
+"""What becomes of pods that were given a node: bound, refused, or never confirmed."""
 
 import asyncio
 from collections.abc import Sequence

@@ -29,8 +29,9 @@ from grange.api.kinds.pod import Pod
 from grange.base.errors import invariant
 from grange.placement.podaffinity import Namespaces
 from grange.scheduler.errors import CacheCorrupted, CacheError
-from grange.scheduler.nodeinfo import ImageState, NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import ImageState, NodeInfo
 from grange.scheduler.nodetree import NodeTree
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 Pods: TypeAlias = list[Pod]
@@ -62,7 +63,7 @@ class Cache:
     """The assumed-pod cache. Synchronous; one owner.
 
     Args:
-        ttl_s: how long a finished binding may stay unconfirmed; 0 means for ever, which is right
+        ttl_s: how long a finished binding may stay unconfirmed; 0 means without end, which is right
             as long as informers relist: expiry would book capacity twice while the API is slow.
         strict: refuse to forget unknown pods and to remove assumed ones.
     """
@@ -199,7 +200,7 @@ class Cache:
         self._pods[uid] = info
 
     def remove_pod(self, pod: Pod) -> None:
-        """The pod is gone; its cached charge goes, whatever the event's object says.
+        """The pod is gone; its cached charge goes, whatever the event's object shows.
 
         Raises:
             CacheError: no UID; unknown; or only assumed, when strict.
@@ -350,7 +351,7 @@ class Cache:
         return self._nodes.get(name)
 
     def clear(self) -> None:
-        """Drop everything, to be built anew; generations and the tree's version go on."""
+        """Drop everything, to be rebuilt; generations and the tree's version go on."""
         version = self._tree.version
         self._nodes.clear()
         self._images.clear()

@@ -1,4 +1,4 @@
-"""Events that may make a waiting pod schedulable, and who wants to hear of them."""
+"""Events that may make a waiting pod schedulable, and the plugins that ask for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import Enum, IntFlag, auto
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class Subject(Enum):
@@ -90,7 +90,7 @@ class Registration:
 
     Attributes:
         event: after which events.
-        hint: asked for every such event; None always says yes.
+        hint: asked for every such event; None stands for yes.
     """
 
     event: ClusterEvent
@@ -104,7 +104,7 @@ def node_update(old: Node, new: Node) -> ClusterEvent | None:
         action |= Action.NODE_ALLOCATABLE
     if old.metadata.labels != new.metadata.labels:
         action |= Action.NODE_LABEL
-    # Becoming schedulable is the removal of a taint, and nobody waits for the opposite.
+    # Becoming schedulable is the removal of a taint, and no pod waits for the opposite.
     opened = old.spec.unschedulable and not new.spec.unschedulable
     if opened or old.spec.taints != new.spec.taints:
         action |= Action.NODE_TAINT

@@ -24,7 +24,6 @@ from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.engine import EVERY_NODE
 from grange.scheduler.framework import NodeCheck, Plugin, Profile, TopologyPlugin
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import (
     API_VERSION,
     ConfigSection,
@@ -33,6 +32,7 @@ from grange.scheduler.plugin_args import (
     refusal,
     within,
 )
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.profiles import ProfileSet
 from grange.scheduler.queued_pods import QueueSettings
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -172,7 +172,7 @@ class Configuration(ConfigSection, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What a file says.
+    """The content of a file.
 
     Attributes:
         config: the settings.
@@ -325,7 +325,7 @@ _WITHOUT: Mapping[str, Callable[[Plugin], Plugin]] = {
 }
 
 
-# What a plugin must have to be enabled at a point, any of it, and what is said of one without. The
+# What a plugin must have to be enabled at a point, any of it, and the message for one without. The
 # stages that prepare or follow another one are part of that one here.
 _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "pre_enqueue": (("pre_enqueue",), "hold pods back"),

@@ -24,8 +24,8 @@ from grange.scheduler.framework import (
     Profiles,
     Status,
 )
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import NOT_HELPFUL
 from grange.scheduler.queued_pods import QueuedPod
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -55,7 +55,7 @@ class Assumed(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Pods with a node that a Permit plugin holds back; ``Cycle.permits`` tells when to go on."""
+    """Pods with a node that a Permit plugin holds back; ``Cycle.permits`` releases them."""
 
     placed: tuple[Assumed, ...]
 
@@ -174,7 +174,7 @@ class Cycle:
     def judge(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
         """As ``decide``, on the snapshot as it is, trials included."""
         engine = self._engines[self._profiles.of(pod)]
-        return engine.decide(pod, state, self.nominator.beside(pod))
+        return engine.decide(pod, state, self.nominator.nominations_for(pod))
 
     # --- make room ---------------------------------------------------------------------------
 

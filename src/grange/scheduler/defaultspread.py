@@ -1,7 +1,7 @@
-"""How replicas are spread when they do not say: rather over hosts, and over zones.
+"""How replicas are spread by default: rather over hosts, and over zones.
 
 kube-scheduler's system defaults: two preferences, by hostname with a ``maxSkew`` of 3 and by zone with
-one of 5, for pods that state no constraint of their own and that some Service selects or that a
+one of 5, for pods that state no constraint and that some Service selects or that a
 ReplicaSet, StatefulSet or ReplicationController controls. The pods that count are those that all of
 these select (``DefaultSelector`` of k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper). A node
 without one of the labels is not left out. A profile may have other defaults (PodTopologySpreadArgs).

@@ -10,11 +10,11 @@ from grange.scheduler.framework import (
     Profile,
     Status,
 )
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 NO_NODES = "no nodes available to schedule pods"
-_REASONS_MAX = 256  # every node may have one of its own, and a condition is stored
+_REASONS_MAX = 256  # every node may have another one, and a condition is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Diagnosis:
         plugins: who turned the pod down; their events bring it back.
         pre_filter: the reason why no node was even looked at; empty otherwise.
         error: a plugin failed rather than refused.
-        waits: what the pod waits for before any node is looked at; then this is all it says.
+        waits: what the pod waits for before any node is looked at; then this is the whole message.
         nominated: the node that the pod is nominated to and waits for; or empty.
-        post_filter: why no other pods make room for it; empty where nobody was asked.
+        post_filter: why no other pods make room for it; empty where no plugin was asked.
         event_after_s: the event is written only if this is still so after so many seconds.
     """
 
@@ -63,12 +63,12 @@ class Diagnosis:
             return self.waits
         if not self.num_nodes:
             return NO_NODES
-        told = [self.pre_filter] if self.pre_filter else []
+        reasons = [self.pre_filter] if self.pre_filter else []
         counts = sorted(self.counts, key=lambda item: (-item[1], item[0]))
-        told += sorted(f"{count} {reason}" for reason, count in counts[:_REASONS_MAX])
+        reasons += sorted(f"{count} {reason}" for reason, count in counts[:_REASONS_MAX])
         if len(counts) > _REASONS_MAX:
-            told.append(f"{sum(count for _, count in counts[_REASONS_MAX:])} for other reasons")
-        return f"0/{self.num_nodes} nodes are available: {', '.join(told)}."
+            reasons.append(f"{sum(count for _, count in counts[_REASONS_MAX:])} for other reasons")
+        return f"0/{self.num_nodes} nodes are available: {', '.join(reasons)}."
 
 
 class Tally:
@@ -92,7 +92,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """PreFilter's answer when nobody rejected the pod.
+    """PreFilter's answer when no plugin rejected the pod.
 
     Attributes:
         node_names: the only nodes to look at; None for all.
@@ -148,7 +148,7 @@ def refusal(total: int, plugin: str, status: Status) -> Diagnosis:
     Args:
         total: how many nodes there are.
         plugin: who answers.
-        status: its answer; one that turns nobody down is an error.
+        status: its answer; one that rejects no pod is an error.
     """
     reason = ", ".join(status.reasons) or f"{plugin} rejected the pod"
     return Diagnosis(

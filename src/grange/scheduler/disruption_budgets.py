@@ -11,8 +11,7 @@ from grange.api.kinds.poddisruptionbudget import PodDisruptionBudget
 from grange.api.selectors import Labels
 from grange.base.bounded import BoundedDict
 from grange.scheduler.changelog import ChangeLog
-from grange.scheduler.label_set import LabelSet
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import LabelSet, PodInfo
 
 _LABEL_SETS_MAX = 10_000
 
@@ -105,12 +104,12 @@ class DisruptionBudgets:
 
     def _names(self, info: PodInfo) -> tuple[str, ...]:
         """The names of the budgets that cover a pod."""
-        kin = info.kin or info.kinship()
-        found = self._by_label_set.get(kin)
+        labels = info.label_set()
+        found = self._by_label_set.get(labels)
         if found is None:
             there = self.of(info.pod.metadata.namespace)
             found = tuple([budget.name for budget in there if budget.selects(info)])
-            self._by_label_set[kin] = found
+            self._by_label_set[labels] = found
         return found
 
     def _reset(self) -> None:

@@ -105,7 +105,7 @@ class Domains:
         return self._least
 
     def changes(self) -> list[int] | None:
-        """Take in what changed, and tell the domains whose sum did; None for all."""
+        """Take in what changed, and return the domains whose sum did; None for all."""
         self.update()
         changed = self._changed
         if changed is None or changed:

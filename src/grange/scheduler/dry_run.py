@@ -1,7 +1,7 @@
 """Trials: whether a pod would pass all filters on a node with some pods taken away or added.
 
 A trial works on a copy of the node's entry. The snapshot's own entries and columns are never
-touched, so that nobody who keeps results by row has to look at a row again because of a trial. Only
+touched, so that no results by row become void because of a trial. Only
 the counts of pods (``podindex``) are changed and changed back, and only when some rule about other
 nodes concerns the pod: they are what such rules look at.
 
@@ -25,7 +25,8 @@ from grange.scheduler.framework import (
     Scope,
     Status,
 )
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged
+from grange.scheduler.nodeinfo import NodeInfo, charged
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _KEPT = 10_000  # loads
@@ -39,7 +40,7 @@ class DryRun:
         state: what PreFilter left for this pod.
         pod: the waiting pod.
         snapshot: the cluster. The trial is void when the snapshot is brought up to date and its
-            index starts anew (``stale``).
+            index starts from scratch (``stale``).
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class DryRun:
 
     @property
     def stale(self) -> bool:
-        """Whether the counts it relies on have been started anew."""
+        """Whether the counts it relies on have been started from scratch."""
         return self._epoch != self._snapshot.index.epoch
 
     @property
@@ -177,7 +178,7 @@ class WhatIf:
 
 
 class LoadDryRun:
-    """What loads say to pods of one signature.
+    """Whether pods of one signature pass, by load.
 
     Args:
         trial: of any pod of the signature; ``suits`` it.
@@ -211,13 +212,13 @@ class LoadDryRun:
         )
 
     def status(self, load: Load) -> Status:
-        """What the pod is told by a load, on a node whose object lets it pass."""
+        """The verdict of the filters on a load, on a node whose object lets the pod pass."""
         found = self._known.get(load)
         if found is None:
             found = self._known[load] = self._ask(load)
         return found
 
-    def beside(self, load: Load, nominated: Iterable[PodInfo]) -> Status:
+    def status_beside(self, load: Load, nominated: Iterable[PodInfo]) -> Status:
         """The same where it has to pass with these pods added, too."""
         more = load
         for info in nominated:

@@ -25,7 +25,7 @@ class SnapshotInconsistent(SchedulerError):
 
 
 class CacheCorrupted(SchedulerError):
-    """The cache holds something that cannot be true: drop it and build it anew."""
+    """The cache holds something that cannot be true: drop it and rebuild it."""
 
 
 class NotAtWork(SchedulerError):

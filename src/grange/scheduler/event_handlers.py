@@ -39,10 +39,9 @@ from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.event_handlers import GangEventHandlers
 from grange.scheduler.informers import Informers
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.pod_conditions import SCHEDULING_GATED, PodConditions
-from grange.scheduler.pod_info_cache import PodInfoCache
+from grange.scheduler.podinfo import PodInfo, PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.scheduler.waiting_pods import WaitingPods
@@ -176,7 +175,7 @@ class EventHandlers:
             self._queue.move(NODE_ADD, self._now(), None, node)
 
     def node_updated(self, old: Node, new: Node) -> None:
-        """A node changed; heartbeats matter to nobody."""
+        """A node changed; heartbeats change nothing."""
         known = new.metadata.name in self._cache.node_tree
         if not self._put(old, new):
             return
@@ -341,7 +340,7 @@ class InformerEventHandlers(EventHandlers):
         self.pod_updated(None, pod)
 
     def pod_updated(self, old: Pod | None, new: Pod) -> None:
-        """A pod changed: its gang, its place in cache or queue, and whoever waits for it."""
+        """A pod changed: its gang, its place in cache or queue, and what waits for it."""
         self._gangs.update_pod(new, self._now())
         try:
             super().pod_updated(old, new)

@@ -23,10 +23,11 @@ from grange.placement.spread import DefaultConstraint
 from grange.scheduler.clusterevents import Registration
 from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.domain_rule import DomainRule
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominator
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
 from grange.scheduler.podindex import PodIndex
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 T = TypeVar("T")

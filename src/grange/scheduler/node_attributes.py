@@ -18,7 +18,8 @@ from grange.placement.loads import Load
 from grange.placement.ports import UsedPorts
 from grange.scheduler.clusterevents import Action
 from grange.scheduler.framework import Scope
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import PodInfo
 
 V = TypeVar("V")
 NO_ACTION = Action(0)

@@ -29,8 +29,9 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.node_attributes import Attribute
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 D = TypeVar("D", bound=Hashable)

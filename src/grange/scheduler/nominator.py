@@ -2,7 +2,7 @@
 
 A pod that preempts is nominated to its node and keeps that while its victims take their time to go.
 Until it is placed, pods that are not more important must leave it the room; more important ones
-need not. What the API says about nominations (``status.nominatedNodeName``) lags behind: it is
+need not. What the API shows of nominations (``status.nominatedNodeName``) lags behind: it is
 taken in when it changes, and for pods that we know nothing else about.
 """
 
@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from grange.base.bounded import BoundedDict
 from grange.scheduler.changelog import ChangeLog
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 _Pods = tuple[PodInfo, ...]
 _NOBODY: Mapping[str, _Pods] = MappingProxyType({})
@@ -25,7 +25,7 @@ class Nominated:
         first: the node that it is nominated to itself, and is tried on before all others; or empty.
         level: by node, the nominated pods of its priority or above; it may be one of them.
         uid: the pod's.
-        moves: names of the nodes whose nominations changed; None if nobody keeps that.
+        moves: names of the nodes whose nominations changed; None if that is not kept.
     """
 
     __slots__ = ("_uid", "first", "level", "moves")
@@ -139,7 +139,7 @@ class Nominator:
             if self._pods[uid].pod.spec.priority < priority
         ]
 
-    def beside(self, info: PodInfo) -> Nominated | None:
+    def nominations_for(self, info: PodInfo) -> Nominated | None:
         """What a pod has to know; None when no nomination matters to it."""
         if not self._nodes:
             return None

@@ -62,7 +62,7 @@ def within(field: str, value: int, least: int, most: int) -> None:
 
 
 def one_of(field: str, value: str, choices: Iterable[str]) -> None:
-    """Check a word.
+    """Check one of some fixed values.
 
     Raises:
         ValueError: it is none of the choices; the text is a ``refusal``.

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.placement.columns import Integers, Mask
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 Amounts: TypeAlias = NDArray[np.float64]
@@ -52,7 +53,7 @@ class Remedy:
 
 def altered(info: PodInfo, **fields: Any) -> PodInfo:
     """The pod with other fields, and without what was derived from the old ones."""
-    return msgspec.structs.replace(info, **fields, signature=None, kin=None)
+    return msgspec.structs.replace(info, **fields, signature=None, known_label_set=None)
 
 
 class PluginExplanation(Protocol):

@@ -1,6 +1,6 @@
 """Tells the owner of a pod why it waits: the PodScheduled condition and an event.
 
-Both are written only when what they say changes, and only the newest word on a pod is ever sent, so
+Both are written only when their content changes, and only the newest report on a pod is ever sent, so
 a pod that fails again and again for the same reason costs nothing.
 """
 
@@ -78,13 +78,13 @@ class PodConditions:
                 several such reports in a row.
         """
         uid = pod.metadata.uid
-        said = self._reported.get(uid)
-        if said is None:
+        reported = self._reported.get(uid)
+        if reported is None:
             have = conditions.find(pod.status.conditions, POD_SCHEDULED)
             if have is not None and have.status == "False":
-                said = (have.reason, have.message)
+                reported = (have.reason, have.message)
         self._reported[uid] = (reason, message)
-        if said == (reason, message):
+        if reported == (reason, message):
             return
         self._waiting[uid] = _Report(pod, reason, message)
         self._wake.set()
@@ -98,11 +98,11 @@ class PodConditions:
         if reason != SCHEDULING_GATED:
             self._failed(self._waiting[uid])
 
-    def _failed(self, word: _Report) -> None:
-        self._recorder.event(word.pod, WARNING, "FailedScheduling", word.message, kind=POD)
+    def _failed(self, report: _Report) -> None:
+        self._recorder.event(report.pod, WARNING, "FailedScheduling", report.message, kind=POD)
 
     def scheduled(self, pods: Sequence[Pod]) -> None:
-        """The pods are bound, as their specs say; the server has set their conditions."""
+        """The pods are bound, as their specs show; the server has set their conditions."""
         for at, pod in enumerate(pods):
             meta = pod.metadata
             if self._recorder.full:  # no sentences for the rest: it may be thousands
@@ -115,7 +115,7 @@ class PodConditions:
                 self.forget(pod.metadata.uid)
 
     def forget(self, uid: str) -> None:
-        """Nothing more is to be said about the pod."""
+        """Drop what is to be reported about the pod."""
         self._reported.pop(uid, None)
         self._waiting.pop(uid, None)
         self._delayed.pop(uid, None)
@@ -127,13 +127,13 @@ class PodConditions:
             self._is_delayed.clear()
             while self._delayed:
                 # All have the same delay, so the first is due first.
-                uid, (due, word) = next(iter(self._delayed.items()))
+                uid, (due, report) = next(iter(self._delayed.items()))
                 left_s = due - self._clock.monotonic()
                 if left_s > 0:
                     await self._clock.sleep(left_s)
                     continue  # it may have been forgotten meanwhile
                 del self._delayed[uid]
-                self._failed(word)
+                self._failed(report)
 
     async def run(self) -> None:
         """Write until cancelled. What the server refuses for good is logged and dropped."""
@@ -144,49 +144,49 @@ class PodConditions:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _write(self, uid: str, word: _Report) -> None:
+    async def _write(self, uid: str, report: _Report) -> None:
         tries = 0
-        # Only while it is the last word: another writer may have a newer one in hand.
-        while self._reported.get(uid) == (word.reason, word.message):
+        # Only while it is the newest report: another writer may hold a newer one.
+        while self._reported.get(uid) == (report.reason, report.message):
             try:
-                await self._patch(word)
+                await self._patch(report)
                 return
             except NotFound:
                 return
             except Conflict:
-                fresh = await self._fresh(word)
+                fresh = await self._fresh(report)
                 if fresh is None:
                     return
-                word = fresh
+                report = fresh
             except Invalid as error:
-                self._log.warning("condition refused", pod=str(word.pod.key), error=error)
+                self._log.warning("condition refused", pod=str(report.pod.key), error=error)
                 return
             except ApiError as error:
-                self._log.warning("condition not written", pod=str(word.pod.key), error=error)
+                self._log.warning("condition not written", pod=str(report.pod.key), error=error)
             tries += 1
             await self._clock.sleep(_BACKOFF.delay(tries))
 
-    async def _fresh(self, word: _Report) -> _Report | None:
-        """The same word about the pod as it is now; None when it is no longer true."""
-        meta = word.pod.metadata
+    async def _fresh(self, report: _Report) -> _Report | None:
+        """The same report about the pod as it is now; None when it is no longer true."""
+        meta = report.pod.metadata
         try:
             pod: Pod = await self._client.get(POD, meta.name, meta.namespace)
         except NotFound:
             return None
         except ApiError:
-            return word
+            return report
         if pod.spec.node_name or pod.metadata.uid != meta.uid:
             return None
-        return _Report(pod, word.reason, word.message)
+        return _Report(pod, report.reason, report.message)
 
-    async def _patch(self, word: _Report) -> None:
+    async def _patch(self, report: _Report) -> None:
         self.writes += 1
-        meta = word.pod.metadata
+        meta = report.pod.metadata
         now = timestamps.rfc3339(self._clock.now())
         wanted = Condition(
-            type=POD_SCHEDULED, status="False", reason=word.reason, message=word.message
+            type=POD_SCHEDULED, status="False", reason=report.reason, message=report.message
         )
-        whole = conditions.set_condition(word.pod.status.conditions, wanted, now)
+        whole = conditions.set_condition(report.pod.status.conditions, wanted, now)
         mine = conditions.find(whole, POD_SCHEDULED)
         patch = {
             # Fenced: between the decision and this write the pod may have been bound or replaced.

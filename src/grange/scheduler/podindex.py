@@ -11,7 +11,7 @@ a row's count is that of the tuple last reported for it.
 
 ``epoch`` grows when counters are void: after a change of namespaces' labels that any of them depends
 on, and when so many queries or terms were seen that the index is emptied. ``nodes`` grows when a
-node object changed, so that sums over domains have to be made anew.
+node object changed, so that sums over domains have to be computed again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, NodeTable
 from grange.placement.podaffinity import Namespaces, PodSelector, Term, Terms
 from grange.scheduler.changelog import ChangeLog
-from grange.scheduler.label_set import LabelSet
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import LabelSet, PodInfo
 
 _QUERIES_MAX = 2_000  # of 8 bytes a row each
 _TERMS_MAX = 10_000
@@ -98,10 +98,10 @@ class PodIndex:
         entries: the snapshot's entries by name.
 
     Attributes:
-        counting: somebody asked for a query.
-        silent: no placed pod has had anything to say about others.
+        counting: a query was asked for.
+        silent: no assigned pod has terms about others.
         known: how many terms it has seen.
-        full: so much was asked that ``tidy`` has something to do.
+        full: so much was asked that ``prune`` has something to do.
     """
 
     def __init__(self, table: NodeTable, entries: Mapping[str, NodeInfo]) -> None:
@@ -122,7 +122,7 @@ class PodIndex:
         self._numbers: dict[Term, int] = {}
         self._terms: list[Term] = []
         self._holders: list[Counter] = []
-        # By kin: which terms are about it, of how many; which queries choose it while it stays.
+        # By label set: which terms are about it, of how many; which queries choose it while it stays.
         self._matches: BoundedDict[LabelSet, tuple[int, tuple[int, ...]]] = BoundedDict(
             _MATCHES_MAX
         )
@@ -132,7 +132,7 @@ class PodIndex:
     # --- asking ------------------------------------------------------------------------------
 
     def counter(self, query: Query) -> Counter:
-        """The pods that a query chooses, by row; counted now if nobody asked before.
+        """The pods that a query chooses, by row; counted now if this is the first time.
 
         Valid until ``epoch`` grows.
         """
@@ -150,7 +150,7 @@ class PodIndex:
             for name, entry in self._entries.items():
                 chosen = 0
                 for info in entry.pods:
-                    # Most pods can be told by one label, without asking who their kin are.
+                    # One label rules most pods out, without computing their label sets.
                     if label is None or info.pod.metadata.labels.get(label[0]) == label[1]:
                         chosen += self._chosen(query, info, alike)
                 if chosen:
@@ -165,15 +165,17 @@ class PodIndex:
         known = len(self._terms)
         if not known:
             return ()
-        kin = info.kinship()
-        seen, found = self._matches.get(kin) or (0, ())
+        labels = info.label_set()
+        seen, found = self._matches.get(labels) or (0, ())
         if seen < known:
             found += tuple(
                 number
                 for number in range(seen, known)
-                if self._terms[number].selector.matches(kin.namespace, kin.labels, self.namespaces)
+                if self._terms[number].selector.matches(
+                    labels.namespace, labels.labels, self.namespaces
+                )
             )
-            self._matches[kin] = (known, found)
+            self._matches[labels] = (known, found)
         return found
 
     def term(self, number: int) -> Term:
@@ -184,8 +186,8 @@ class PodIndex:
         """How many pods on each row hold the term."""
         return self._holders[number]
 
-    def tidy(self) -> None:
-        """Start anew if too much was asked; between decisions only."""
+    def prune(self) -> None:
+        """Start from scratch if too much was asked; between decisions only."""
         if self.full:
             self._restart()
 
@@ -232,10 +234,10 @@ class PodIndex:
             if info.pod.metadata.deletion_timestamp:
                 chosen = self._choosing(info)
             else:
-                kin = info.kin or info.kinship()
-                known = self._chosen_by.get(kin)
+                labels = info.label_set()
+                known = self._chosen_by.get(labels)
                 if known is None:
-                    known = self._chosen_by[kin] = self._choosing(info)
+                    known = self._chosen_by[labels] = self._choosing(info)
                 chosen = known
             for counter in chosen:
                 counter.note((row, amount))
@@ -254,10 +256,10 @@ class PodIndex:
     def _chosen(self, query: Query, info: PodInfo, alike: dict[LabelSet, bool]) -> bool:
         if info.pod.metadata.deletion_timestamp:
             return query.chooses(info, self.namespaces)
-        kin = info.kinship()
-        known = alike.get(kin)
+        labels = info.label_set()
+        known = alike.get(labels)
         if known is None:
-            known = alike[kin] = query.chooses(info, self.namespaces)
+            known = alike[labels] = query.chooses(info, self.namespaces)
         return known
 
     def _choosing(self, info: PodInfo) -> list[Counter]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from grange.api.status import ApiError
 from grange.client.client import Client
 from grange.scheduler.framework import Bind, Profile
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class _Binds:

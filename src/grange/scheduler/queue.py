@@ -6,10 +6,10 @@ that rejected it asked for; it then goes to *backoff*, or straight to active if 
 A pod whose cycle failed with an error goes to *error backoff* without waiting for an event. A pod
 that is being tried is *in flight*; events are logged meanwhile, so that none that would help is lost
 between the failure and the return to the queue. A *gated* pod is unschedulable by a PreEnqueue
-plugin's word and is only looked at again for the events of that plugin.
+plugin's rejection and is only looked at again for the events of that plugin.
 
-When nothing is active, pods are taken out of backoff early: idling while somebody waits helps
-nobody. That is limited to so many a second, or else a crowd of hopeless pods and a steady stream of
+When nothing is active, pods are taken out of backoff early: idling while pods wait is no
+use. That is limited to so many a second, or else a crowd of hopeless pods and a steady stream of
 events would keep the scheduler busy for nothing.
 
 Synchronous, takes ``now`` (monotonic seconds), keyed by UID.
@@ -23,7 +23,7 @@ from math import floor, inf
 
 from grange.scheduler.clusterevents import LEFTOVER, ClusterEvent, Object, Registration, Subject
 from grange.scheduler.framework import Profiles
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import (
     GroupKey,
     Heap,
@@ -60,7 +60,7 @@ class SchedulingQueue:
     """The queue of one scheduler.
 
     Args:
-        profiles: sort, gate, and say which events matter.
+        profiles: sort, gate, and register the events that matter.
         settings: backoff and timeouts.
     """
 
@@ -81,7 +81,7 @@ class SchedulingQueue:
         self._tickets = 0
         self._check_due = -inf
         self._early = (-1, 0)
-        self._counts = dict.fromkeys(_COUNTED, 0)  # the others are counted when somebody asks
+        self._counts = dict.fromkeys(_COUNTED, 0)  # the others are counted on request
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -106,7 +106,7 @@ class SchedulingQueue:
 
         Args:
             info: the pod now; an unknown one is added.
-            event: what changed, as ``clusterevents.pod_update`` tells; None for nothing relevant.
+            event: what changed, as ``clusterevents.pod_update`` returns; None for nothing relevant.
             now: monotonic seconds.
         """
         pod = self._pods.get(info.uid)
@@ -144,7 +144,7 @@ class SchedulingQueue:
     # --- trying ------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to try, now in flight; None when nobody may be tried."""
+        """The next pod to try, now in flight; None when no pod may be tried."""
         pod = self._active.pop()
         if pod is None:
             pod = self._pop_early(now)
@@ -301,7 +301,7 @@ class SchedulingQueue:
                 self._enter(pod, self._active, now)
 
     def flush(self, now: float) -> None:
-        """Let time pass: backoffs end, and pods that nobody called are tried again."""
+        """Let time pass: backoffs end, and pods without an event are tried again."""
         for heap in (self._backoff, self._error_backoff):
             while (head := heap.head()) is not None and head[0][0] < floor(now):
                 heap.pop()
@@ -452,7 +452,7 @@ class SchedulingQueue:
             self._log.append(_Logged(event, before, after, uid))
 
     def _end_flight(self, pod: QueuedPod) -> list[_Logged]:
-        """Take the pod's marker out; the events since, and forget what nobody needs any more."""
+        """Take the pod's marker out; the events since, and drop what is not needed any more."""
         place = self._in_flight.pop(pod.uid, None)
         if place is None:
             return []

@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 Key = tuple[float, ...]
 # Pods with the same rejectors and signature get the same answer to every event. No signature where
@@ -60,7 +60,7 @@ class QueuedPod(msgspec.Struct, eq=False, gc=False):
         pending: those of them that wait for something they will recognise.
         gate: the PreEnqueue plugin that holds it; empty when none does.
         pool: where it is.
-        gone: it was deleted or placed by somebody else while in flight.
+        gone: it was deleted or assigned by others while in flight.
     """
 
     info: PodInfo

@@ -12,7 +12,7 @@ from grange.scheduler.cycle import Assumed, Cycle, Dropped, Outcome, Unschedulab
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
 from grange.scheduler.gangs.coscheduling import Coscheduling
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
 

@@ -17,13 +17,13 @@ from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.framework import PostFilterResult
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.metrics import Instruments
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.pod_conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evictor import Evictor
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.schedule_one import ScheduleOne
 
-_BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts anew
+_BROKEN_MAX = 32  # pods in a row whose cycles meet a bug, before all starts again
 
 
 class SchedulingLoop:
@@ -113,7 +113,7 @@ class SchedulingLoop:
             try:
                 outcome = self._schedule_one.schedule_one(now)
             except (CacheCorrupted, InvariantError):
-                raise  # what everybody is decided by is wrong
+                raise  # what every decision is based on is wrong
             except Exception as error:  # a bug that one pod meets costs it a backoff
                 outcome = self._contain(error, now)
                 if outcome is None:

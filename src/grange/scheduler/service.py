@@ -49,7 +49,7 @@ class Scheduler:
     Args:
         deps: the tools.
         config: settings.
-        profile: the plugins, perhaps several sets; the default ones unless said otherwise.
+        profile: the plugins, perhaps several sets; the default ones by default.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 A snapshot belongs to one scheduling loop and is brought up to date by the cache, which puts only the
 entries that changed. Objects keep their identity from one update to the next, because the ordered
 lists and the map share them. Every put that matters to a decision is noted in ``changes``, so that
-whoever keeps results by row knows which rows to look at again.
+readers with results by row know which rows to look at again.
 
 When the scheduler itself charges a pod, the cache passes that one change on (``follow``) to a snapshot
 that is otherwise up to date, and the next update finds nothing left to do.
@@ -21,9 +21,10 @@ from grange.placement.columns import Integers, NodeTable
 from grange.placement.podaffinity import Namespaces
 from grange.scheduler.changelog import ChangeLog
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nodetree import NodeTree
 from grange.scheduler.podindex import PodIndex
+from grange.scheduler.podinfo import PodInfo
 
 _NOBODY = NodeInfo("")
 
@@ -105,7 +106,7 @@ class NodeInfoSnapshot:
         return self._with_required_anti_affinity
 
     def _find_affinity(self) -> None:
-        # Only when somebody asks: the engine does not, and placements may change it every time.
+        # Only on request: the engine does not, and placements may change it every time.
         if self._affinity_flipped:
             self._affinity_flipped = False
             listed = self.node_info_list
@@ -244,7 +245,7 @@ class NodeInfoSnapshot:
             self._claims_changed = True
 
     def finish(self, tree: NodeTree) -> None:
-        """The update ends: derive the lists anew where they changed.
+        """The update ends: derive the lists again where they changed.
 
         Raises:
             SnapshotInconsistent: the entries are not those of the tree. Everything is dropped, so

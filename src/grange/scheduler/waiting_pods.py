@@ -1,6 +1,6 @@
-"""Pods that have a node and wait for a Permit plugin's word before they are bound.
+"""Pods that have a node and wait for a Permit plugin before they are bound.
 
-A held pod stays assumed. Each plugin that answered ``WAIT`` has a timer of its own; the first to run
+A held pod stays assumed. Each plugin that answered ``WAIT`` has its timer; the first to run
 out rejects. Pods that were placed together are held together: all are released when the last is
 allowed, and none is when one is rejected.
 

@@ -17,7 +17,7 @@ from grange.scheduler.framework import Plugin, Profile
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.gangs.queue_policies import QueuePolicy
 from grange.scheduler.gangs.queue_policies.best_effort_fifo import BestEffortFIFO
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.schedule_one import ScheduleOne
 from grange.sim import builders

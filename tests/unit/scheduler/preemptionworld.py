@@ -10,8 +10,8 @@ from grange.api.meta import Condition
 from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, PostFilterResult
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated, Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER, Evaluator
 from grange.scheduler.preemption.victims import importance, started
@@ -76,7 +76,7 @@ class World(Cluster):
 
     def passes(self, info: PodInfo, node: str) -> tuple[bool, bool]:
         """Whether the pod passes on the node as it is, and whether a refusal is final."""
-        beside = self.nominator.beside(info) or Nominated()
+        beside = self.nominator.nominations_for(info) or Nominated()
         beside = Nominated(level={name: beside.on(name) for name in beside.level})
         judge = reference._Judge(PROFILE, CycleState(), info, self.truth, beside)
         status = judge.status(self.truth.node_info_map[node])

@@ -8,7 +8,8 @@ from grange.api.selectors import Labels
 from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError
-from grange.scheduler.nodeinfo import PodInfo, same
+from grange.scheduler.nodeinfo import same
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

@@ -13,8 +13,8 @@ from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.component_config import Configured, configure, load
 from grange.scheduler.framework import Profile
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError
+from grange.scheduler.podinfo import PodInfo
 from grange.sim import builders
 
 WHOLE = """

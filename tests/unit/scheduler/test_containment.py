@@ -13,7 +13,7 @@ from grange.scheduler.framework import (
     Plugin,
     PostFilterResult,
 )
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import Pool
 
 

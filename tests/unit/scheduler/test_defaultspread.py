@@ -21,7 +21,7 @@ from grange.scheduler.defaultspread import ZONE, DefaultSpread
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.sim import builders
 
 

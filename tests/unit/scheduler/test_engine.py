@@ -12,7 +12,7 @@ from grange.base.rng import Stream
 from grange.scheduler.diagnosis import NO_NODES, Diagnosis
 from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.sim import builders
 
 

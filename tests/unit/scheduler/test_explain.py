@@ -20,8 +20,9 @@ from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptReco
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
 from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import CycleState
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders

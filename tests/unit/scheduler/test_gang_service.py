@@ -20,7 +20,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.framework import Code, CycleState, Plugin, Profile, Status
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.waiting_pods import WaitingPods
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}

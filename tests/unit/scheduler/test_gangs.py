@@ -10,7 +10,7 @@ from tests.unit.scheduler.gangworld import Bench, names
 from grange.scheduler.clusterevents import NODE_ADD
 from grange.scheduler.cycle import Batch
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Status
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import Pool
 from grange.sim import builders
 

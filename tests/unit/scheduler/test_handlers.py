@@ -11,7 +11,7 @@ from grange.base.log import Logger
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import Action, Subject, pod_update
 from grange.scheduler.event_handlers import EventHandlers
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import Pool
 from grange.sim import builders

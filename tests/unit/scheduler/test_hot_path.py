@@ -11,7 +11,7 @@ from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Assumed, Cycle, Unschedulable
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.schedule_one import ScheduleOne
 from grange.scheduler.snapshot import NodeInfoSnapshot

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import HOST, ZONE
 from tests.unit.scheduler.test_topology_plugins import MUST, VERBS, ClusterGenerator, History, World
 
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.sim import builders
 
 

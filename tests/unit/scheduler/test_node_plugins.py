@@ -23,9 +23,10 @@ from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.framework import CycleState, Filter, Plugin, Score
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.plugin_explanation import Refusals
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

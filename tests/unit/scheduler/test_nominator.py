@@ -17,8 +17,8 @@ from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine, reference
 from grange.scheduler.engine.sampling import Rotation
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 
@@ -52,7 +52,7 @@ class World:
 
     def decide(self, info: PodInfo) -> str | Diagnosis:
         self.cache.update_node_info_snapshot(self.snapshot)
-        nominated = self.nominator.beside(info)
+        nominated = self.nominator.nominations_for(info)
         expected = reference.decide(
             self.profile, CycleState(), info, self.snapshot, self.other, nominated
         )
@@ -78,7 +78,7 @@ def test_a_nomination_is_remembered_until_it_is_removed() -> None:
     assert (nominator.node_of(info.uid), len(nominator)) == ("m", 1)
     assert nominator.remove(info.uid) == "m"
     assert nominator.remove(info.uid) == ""
-    assert nominator.beside(pod("b")) is None
+    assert nominator.nominations_for(pod("b")) is None
 
 
 def test_what_the_api_says_counts_when_it_changes() -> None:
@@ -102,14 +102,14 @@ def test_check_116_only_others_of_same_or_higher_priority_count() -> None:
     nominator = Nominator()
     for name, priority in (("low", 1), ("same", 5), ("high", 9)):
         nominator.put(pod(name, priority), "n")
-    seen = nominator.beside(pod("p", 5))
+    seen = nominator.nominations_for(pod("p", 5))
     assert seen is not None
     assert [info.uid for info in seen.on("n")] == ["uid-same", "uid-high"]
-    itself = nominator.beside(pod("same", 5))
+    itself = nominator.nominations_for(pod("same", 5))
     assert itself is not None
     assert itself.first == "n"
     assert [info.uid for info in itself.on("n")] == ["uid-high"]
-    assert nominator.beside(pod("top", 10)) is None
+    assert nominator.nominations_for(pod("top", 10)) is None
     assert [info.uid for info in nominator.less_important("n", 5)] == ["uid-low"]
 
 
@@ -131,7 +131,7 @@ def test_levels_follow_every_change(steps: list[tuple[str, int, str]]) -> None:
             nominator.remove(f"uid-{name}")
             model.pop(f"uid-{name}", None)
         for level in range(5):
-            seen = nominator.beside(pod("other", level))
+            seen = nominator.nominations_for(pod("other", level))
             for on in ("n", "m"):
                 wanted = {uid for uid, (p, at) in model.items() if p >= level and at == on}
                 found = () if seen is None else seen.on(on)
@@ -302,5 +302,5 @@ def test_without_a_relevant_nomination_the_ordinary_way_is_taken(crowd: int) -> 
         world.nominator.put(pod(f"low{number}", 1), "a")
     important = pod("p", 5)
     world.decide(important)
-    assert world.nominator.beside(important) is None
+    assert world.nominator.nominations_for(important) is None
     assert world.engine.statistics.built == 1

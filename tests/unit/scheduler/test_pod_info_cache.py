@@ -13,8 +13,7 @@ from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import Profile
-from grange.scheduler.nodeinfo import PodInfo
-from grange.scheduler.pod_info_cache import PodInfoCache
+from grange.scheduler.podinfo import PodInfo, PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
 from grange.sim import builders
 
@@ -65,7 +64,7 @@ def test_there_are_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     templates = PodInfoCache(PodInfo.of)
     for number in range(3_000):
         templates.info(builders.pod("p", priority=number))
-    assert len(templates._known) <= 1024
+    assert len(templates._by_bytes) <= 1024
     assert templates.computed == 3_000
 
 

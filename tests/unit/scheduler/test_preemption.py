@@ -18,9 +18,9 @@ from grange.scheduler.diagnosis import Diagnosis, Narrowed
 from grange.scheduler.disruption_budgets import DisruptionBudget
 from grange.scheduler.engine import reference
 from grange.scheduler.framework import CycleState, Handle, Profile
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError
 from grange.scheduler.plugins import defaultpreemption
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
 from grange.sim import builders
@@ -110,7 +110,7 @@ def test_check_109_the_evaluator_equals_a_naive_one(
                 world.budgets.put(DisruptionBudget("default", app, selector, pick % 3))
             case "ask":
                 world.cache.update_node_info_snapshot(world.truth)
-                nominated = world.nominator.beside(info)
+                nominated = world.nominator.nominations_for(info)
                 narrowed = Narrowed()
                 state = CycleState()
                 if not isinstance(

@@ -25,7 +25,7 @@ from grange.scheduler.framework import (
     Profile,
     Status,
 )
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import (
     CLEAN,
     UNHELPFUL,
@@ -56,7 +56,7 @@ class Kept(World):
         """As the reference decides."""
         self.cache.update_node_info_snapshot(self.snapshot)
         self.cache.update_node_info_snapshot(self.truth)
-        nominated = self.nominator.beside(info)
+        nominated = self.nominator.nominations_for(info)
         expected = reference.decide(PROFILE, CycleState(), info, self.truth, None, nominated)
         found = self.engine.decide(info, CycleState(), nominated)
         assert found == expected
@@ -433,7 +433,7 @@ def crowded(nodes: int) -> Kept:
 def room(world: Kept, number: int) -> list[PodInfo]:
     wanting = pod(f"high{number}", 9, "3")
     world.cache.update_node_info_snapshot(world.snapshot)
-    nominated = world.nominator.beside(wanting)
+    nominated = world.nominator.nominations_for(wanting)
     assert isinstance(world.engine.decide(wanting, CycleState(), nominated), Diagnosis)
     found = world.ask(wanting)
     assert found.nominated
@@ -451,7 +451,7 @@ def test_each_preemption_looks_at_rows_changed_by_the_last() -> None:
     assert statistics.serial == statistics.by_row == 0
     assert statistics.built == 1
     assert statistics.diagnosed == 2  # without nominations, and with the first one
-    assert statistics.beside <= 3 * 100
+    assert statistics.with_nominated <= 3 * 100
     # Each row once; after that the one that was promised, and nothing else.
     assert world.evaluator.tried <= 300 + 100
 
@@ -504,7 +504,7 @@ def test_prefilter_is_asked_per_class_not_per_nomination() -> None:
     world.cache.update_node_info_snapshot(world.snapshot)
     for name in ("first", "second", "third"):
         wanting = pod(name, 9, "3")
-        engine.decide(wanting, CycleState(), world.nominator.beside(wanting))
+        engine.decide(wanting, CycleState(), world.nominator.nominations_for(wanting))
     assert asked == ["first"]
 
 

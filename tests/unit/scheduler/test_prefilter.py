@@ -16,7 +16,7 @@ from grange.scheduler.framework import (
     Profile,
     Status,
 )
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

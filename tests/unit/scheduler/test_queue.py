@@ -21,7 +21,7 @@ from grange.scheduler.clusterevents import (
     pod_update,
 )
 from grange.scheduler.framework import Plugin, Profile
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import Pool, QueuedPod, QueueSettings
 from grange.sim import builders

@@ -20,7 +20,7 @@ from grange.reconcile.informer import InformerFactory
 from grange.scheduler import plugins
 from grange.scheduler.errors import NotAtWork
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
 

@@ -9,7 +9,8 @@ from grange.api.kinds.node import ContainerImage
 from grange.api.kinds.pod import Pod
 from grange.scheduler.cache import Cache
 from grange.scheduler.errors import CacheError, SnapshotInconsistent
-from grange.scheduler.nodeinfo import PodInfo, same
+from grange.scheduler.nodeinfo import same
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot, merged
 from grange.sim import builders
 

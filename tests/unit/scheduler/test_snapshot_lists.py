@@ -17,8 +17,8 @@ from grange.scheduler.engine import reference
 from grange.scheduler.errors import CacheError
 from grange.scheduler.event_handlers import EventHandlers
 from grange.scheduler.framework import CycleState
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.podindex import Query
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders

@@ -25,8 +25,8 @@ from grange.scheduler.clusterevents import (
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.engine import Engine, reference
 from grange.scheduler.framework import CycleState
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugins import imagelocality
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.sim import builders
 

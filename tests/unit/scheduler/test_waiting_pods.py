@@ -12,7 +12,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler import plugins
 from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profile, Status
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.service import Scheduler
 from grange.scheduler.waiting_pods import WAIT_MAX_S, Refused, WaitingPods
 

@@ -25,7 +25,7 @@ from grange.api.validation import validate
 from grange.api.validation.podspec import NO_COMMAND
 from grange.app.simulate.trace import Arrival, TraceError
 from grange.cli import manifests
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 STAYS = "grange.dev/stays-seconds"
 _STAYS_MAX = 2**40

@@ -3,7 +3,7 @@
 Owns: what every node is worth to pods that are alike (``equivalence_class``, ``topology_class``),
     the reference that it is held to (``reference``), nominated pods, sampling.
 Never: cluster state; it decides on a snapshot that others bring up to date.
-Start reading at: ``engine``; everybody else imports from this package.
+Start reading at: ``engine``; other modules import from this package.
 """
 
 from grange.scheduler.engine.engine import Engine

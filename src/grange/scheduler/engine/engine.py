@@ -12,7 +12,7 @@ concerns alike form a class together.
 A placement or an event changes a few rows. The snapshot notes them in its log, and a class that is
 used again brings just those rows up to date. Verdicts that depend only on node objects are kept
 until the node object changes. Scores that are normalised by their maximum over the feasible nodes
-are kept raw beside that maximum; when the maximum moves, all keys are computed again (vectorised).
+are kept raw, with that maximum; when the maximum moves, all keys are computed again (vectorised).
 Keys are grouped in blocks with a maximum each, so neither changing a key nor finding the largest
 looks at more than a few hundred of them.
 
@@ -33,9 +33,8 @@ from grange.scheduler.engine.nominated_filter import NominatedFilter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, Sampler
 from grange.scheduler.engine.topology_class import TopologyClass
 from grange.scheduler.framework import CycleState, DomainScore, Profile
-from grange.scheduler.label_set import LabelSet
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.podinfo import LabelSet, PodInfo
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 # Kept results: about 30 bytes a row and class, so at most some 120 MB.
@@ -66,7 +65,7 @@ class Engine:
 
     Args:
         profile: the plugins.
-        snapshot: what to decide on; whoever owns it brings it up to date between decisions.
+        snapshot: what to decide on; its owner brings it up to date between decisions.
         kept_rows: how many rows of results to keep over all classes; at least eight classes stay.
         few_domains: up to so many values of a label, its domains are judged one by one.
         rotation: where searches start, for profiles that look at a share of the nodes.
@@ -166,7 +165,7 @@ class Engine:
     def _key(self, pod: PodInfo) -> _Key:
         index = self._snapshot.index
         if index.full:
-            index.tidy()
+            index.prune()
         if index.epoch != self._epoch:
             self._epoch = index.epoch
             self._classes.clear()
@@ -180,8 +179,8 @@ class Engine:
         if self._known != index.known:
             self._known = index.known
             self._keys.clear()
-        # What concerns a pod follows from its kin and the terms that there are.
-        of = (number, pod.kinship())
+        # What concerns a pod follows from its label set and the terms that there are.
+        of = (number, pod.label_set())
         key = self._keys.get(of)
         if key is None:
             concerns = tuple([item.concerns(pod, index) for _, item, _ in self._profile.topology])

@@ -1,4 +1,4 @@
-"""What every node is worth to pods of one signature, as far as a node alone can tell.
+"""What every node is worth to pods of one signature, as far as it depends on the node alone.
 
 A class keeps for each row whether its node is feasible and what it is worth, and from these a key:
 see ``engine`` for what keys are and why they are exact. What depends on other nodes is added by
@@ -26,7 +26,8 @@ from grange.scheduler.framework import (
     Score,
     Status,
 )
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot, merged
 
 # Up to so many rows the scalar forms are cheaper than some forty small array operations.
@@ -34,7 +35,7 @@ _FEW_ROWS = 16
 # The same where most rows have a load that was judged before.
 _FEW_LOADS = 64
 _LOADS_MAX = 10_000
-# Above this share of all rows, starting anew is cheaper than patching.
+# Above this share of all rows, starting from scratch is cheaper than patching.
 _MANY_ROWS = 0.25
 
 
@@ -51,7 +52,7 @@ class EngineStatistics:
         serial: decisions left to the reference.
         by_row: decisions that had to look at every row.
         diagnosed: rejections computed over all rows (as opposed to remembered).
-        beside: rows looked at for the pods that are nominated to them.
+        with_nominated: rows looked at for the pods that are nominated to them.
     """
 
     decisions: int = 0
@@ -62,7 +63,7 @@ class EngineStatistics:
     serial: int = 0
     by_row: int = 0
     diagnosed: int = 0
-    beside: int = 0
+    with_nominated: int = 0
 
 
 class _Normalised:
@@ -177,14 +178,16 @@ class EquivalenceClass:
             self.diagnosis = tally.diagnosis(snapshot.num_nodes)
         return self.diagnosis
 
-    def diagnose_beside(self, snapshot: NodeInfoSnapshot, told: Mapping[int, Status]) -> Diagnosis:
+    def diagnose_with_nominated(
+        self, snapshot: NodeInfoSnapshot, statuses: Mapping[int, Status]
+    ) -> Diagnosis:
         """The same where some rows are refused for what their nominated pods need."""
         self._statistics.diagnosed += 1
         tally = Tally()
         others = snapshot.table.valid[snapshot.table.all].copy()
-        others[[*told]] = False
+        others[[*statuses]] = False
         self._explain(snapshot, np.flatnonzero(others), tally)
-        for status in told.values():
+        for status in statuses.values():
             tally.add(status.plugin, [(reason, 1) for reason in status.reasons])
         return tally.diagnosis(snapshot.num_nodes)
 
@@ -270,7 +273,7 @@ class EquivalenceClass:
         return total
 
     def _find_maxima(self) -> bool:
-        """Find the maxima anew; True if any moved."""
+        """Find the maxima again; True if any moved."""
         moved = False
         for score in self._normalised:
             if score.flat:
@@ -379,21 +382,21 @@ class EquivalenceClass:
         self.diagnosis = None
         table, pod = snapshot.table, self.pod
         rows = np.fromiter(changed, np.int64, len(changed))
-        anew = np.fromiter((row for row, node in changed.items() if node), np.int64)
-        if len(anew):
-            allowed = np.ones(len(anew), np.bool_)
+        nodes_changed = np.fromiter((row for row, node in changed.items() if node), np.int64)
+        if len(nodes_changed):
+            allowed = np.ones(len(nodes_changed), np.bool_)
             for plugin in self._by_node:
-                allowed &= plugin.filter_rows(pod, table, anew)
-            self._allowed[anew] = allowed
+                allowed &= plugin.filter_rows(pod, table, nodes_changed)
+            self._allowed[nodes_changed] = allowed
         self._feasible[rows] = self._usable(table, rows, self._allowed[rows])
         worth = self._scores(self._plain, table, rows)
         if self._extra is not None:
-            if len(anew):
-                self._extra[anew] = self._scores(self._fixed, table, anew)
+            if len(nodes_changed):
+                self._extra[nodes_changed] = self._scores(self._fixed, table, nodes_changed)
             worth += self._extra[rows]
         self._worth[rows] = worth
         for score in self._normalised:
-            again = anew if score.plugin.scope is Scope.NODE else rows
+            again = nodes_changed if score.plugin.scope is Scope.NODE else rows
             if len(again):
                 score.raw[again] = score.plugin.score_rows(pod, table, again)
                 score.flat = score.flat and not score.raw[again].any()

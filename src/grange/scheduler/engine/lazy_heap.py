@@ -1,7 +1,7 @@
 """The largest of many keys that change a few at a time.
 
 A heap of the best few rows would do, if keys only fell. So the heap is lazy: a changed key is pushed
-beside the row's old one, which is thrown away when it comes to the top and is not the row's key any
+next to the row's old one, which is thrown away when it comes to the top and is not the row's key any
 more. Keys that are not above the *floor* stay outside. When the heap is empty, the best few are found
 among all rows and the floor is set below them; that is seldom, as a few is a share of all.
 
@@ -25,7 +25,7 @@ class LazyHeap:
     """Finds the largest key.
 
     Args:
-        keys: by row; unique except for -1. Whoever writes a key tells ``change``.
+        keys: by row; unique except for -1. Every write of a key calls ``change``.
         order: the row that each tie stands for, from the largest tie down.
         rows: the rows to look at; None for all.
 

@@ -21,8 +21,9 @@ from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.nominator_cache import NominatorCache
 from grange.scheduler.framework import CycleState, Profile, Status
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, TIE_MAX, NodeInfoSnapshot
 
 _KEPT_CLASSES = 64
@@ -123,15 +124,15 @@ class NominatedFilter:
         first = nodes.get(nominated.first)
         if first is not None and _judge(trial, first, nominated.on(first.name)).ok:
             return first.name
-        told: dict[int, Status] = {}
+        statuses: dict[int, Status] = {}
         for name in nominated.level:
             pods = nominated.on(name)
             if pods and name in nodes:
-                told[rows[name]] = _judge(trial, nodes[name], pods)
+                statuses[rows[name]] = _judge(trial, nodes[name], pods)
         feasible = one.open_rows(snapshot)
-        feasible[[row for row, status in told.items() if not status.ok]] = False
+        feasible[[row for row, status in statuses.items() if not status.ok]] = False
         if not feasible.any():
-            return one.diagnose_beside(snapshot, told)
+            return one.diagnose_with_nominated(snapshot, statuses)
         return self._best(one, feasible, state)
 
     def _of(self, key: Hashable, pod: PodInfo, state: CycleState) -> NominatorCache | None:

@@ -1,6 +1,6 @@
 """What nominations mean to pods of one class and priority, kept by row.
 
-Where node objects and loads decide alone, what a pod is told on a node follows from the node's load
+Where node objects and loads decide alone, the verdict on a node follows from the node's load
 and the pods nominated there. So only rows where one of these changed are looked at again, and the
 refusals of all rows are kept counted: a diagnosis is the sum of a few numbers.
 """
@@ -14,8 +14,8 @@ from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.dry_run import DryRun, LoadDryRun
 from grange.scheduler.engine.equivalence_class import EngineStatistics
 from grange.scheduler.framework import SUCCESS, Filter, Scope, Status
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _PASSES, _FIXED = 0, -1  # other codes are places in the list of refusals
@@ -24,7 +24,7 @@ _Judge = Callable[[int], Status]
 
 
 class NominatorCache:
-    """What a pod of the class is told on each node.
+    """The verdict for a pod of the class on each node.
 
     Args:
         snapshot: the nodes.
@@ -47,7 +47,7 @@ class NominatorCache:
         ]
         self._layout = self._position = self._moves = -1
         self.barred: Mask = np.zeros(0, np.bool_)
-        self._shy: dict[int, None] = {}  # rows where somebody refuses company
+        self._anti_affine: dict[int, None] = {}  # rows with nominated pods that have anti-affinity
         # By row, who refuses; None until a diagnosis is asked for.
         self._codes: list[int] | None = None
         self._refusals: list[Status] = [SUCCESS]
@@ -60,16 +60,16 @@ class NominatorCache:
         """Whether the load of a row lets a pod in, whose nominations these are; None if unknown."""
         info = self._snapshot.by_row[row]
         pods = nominated.on(info.name)
-        if _shy(pods):
+        if _have_anti_affinity(pods):
             return None
-        return self._loads.beside(info.load, pods) is SUCCESS
+        return self._loads.status_beside(info.load, pods) is SUCCESS
 
     def catch_up(self, nominated: Nominated, judge: _Judge) -> int | None:
         """Take in what changed.
 
         Args:
             nominated: what the pod at hand has to know.
-            judge: what it is told on a row, where loads do not decide alone.
+            judge: the verdict on a row, where loads do not decide alone.
 
         Returns:
             A row whose answer is for this pod alone, to be given back with ``release``.
@@ -81,7 +81,7 @@ class NominatorCache:
             self._layout = snapshot.layout
             self._codes = None
             self.barred = np.zeros(snapshot.table.size, np.bool_)
-            self._shy.clear()
+            self._anti_affine.clear()
             entries, moved = [], [*nominated.level]
         level, by_row = nominated.level, snapshot.by_row
         rows: dict[int, None] = {}
@@ -97,17 +97,17 @@ class NominatorCache:
             self._look(row, level.get(by_row[row].name, ()))
         self._position = snapshot.changes.position
         self._moves = -1 if moves is None else moves.position
-        for row in self._shy:
-            self._tell(row, judge(row), beside=True)
+        for row in self._anti_affine:
+            self._set_status(row, judge(row), nominated=True)
         if not nominated.first:
             return None
         own = snapshot.table.rows.get(nominated.first)
-        if own is not None and own not in self._shy:
+        if own is not None and own not in self._anti_affine:
             self._look(own, nominated.on(nominated.first))
         return own
 
     def release(self, row: int, nominated: Nominated) -> None:
-        """Tell the others of the class what they are told on a row."""
+        """Restore the verdict on a row for the other pods of the class."""
         self._look(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
 
     def diagnosis(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
@@ -125,22 +125,24 @@ class NominatorCache:
         return self._diagnosis
 
     def _look(self, row: int, pods: tuple[PodInfo, ...]) -> None:
-        if pods and _shy(pods):
-            self._shy[row] = None
+        if pods and _have_anti_affinity(pods):
+            self._anti_affine[row] = None
             return
-        if self._shy:
-            self._shy.pop(row, None)
-        self._statistics.beside += 1
+        if self._anti_affine:
+            self._anti_affine.pop(row, None)
+        self._statistics.with_nominated += 1
         if pods:
             load = self._snapshot.by_row[row].load
-            self._tell(row, self._loads.beside(load, pods), beside=True)
+            self._set_status(row, self._loads.status_beside(load, pods), nominated=True)
         elif self._codes is not None:
-            self._tell(row, self._loads.status(self._snapshot.by_row[row].load), beside=False)
+            self._set_status(
+                row, self._loads.status(self._snapshot.by_row[row].load), nominated=False
+            )
         else:
             self.barred[row] = False
 
-    def _tell(self, row: int, status: Status, *, beside: bool) -> None:
-        self.barred[row] = beside and status is not SUCCESS
+    def _set_status(self, row: int, status: Status, *, nominated: bool) -> None:
+        self.barred[row] = nominated and status is not SUCCESS
         codes = self._codes
         if codes is None:
             return
@@ -186,12 +188,12 @@ class NominatorCache:
             own = table.rows.get(name)
             if own is None:
                 continue
-            if own in self._shy:
-                self._tell(own, judge(own), beside=True)
+            if own in self._anti_affine:
+                self._set_status(own, judge(own), nominated=True)
             else:
                 self._look(own, nominated.on(name))
 
 
-def _shy(pods: tuple[PodInfo, ...]) -> bool:
-    """What a pod refuses depends on labels, which the class of the refused one does not tell."""
+def _have_anti_affinity(pods: tuple[PodInfo, ...]) -> bool:
+    """What a pod refuses depends on labels, which the class of the refused pod does not determine."""
     return any(info.has_required_anti_affinity for info in pods)

@@ -11,8 +11,9 @@ from grange.placement import resource_fit
 from grange.scheduler.diagnosis import Diagnosis, Narrowed, Tally, pre_filter
 from grange.scheduler.engine.sampling import EVERY_NODE, Rotation, num_feasible_nodes_to_find
 from grange.scheduler.framework import SUCCESS, CycleState, NodeCheck, Normalise, Profile, Status
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NOTHING = Nominated()

@@ -51,7 +51,7 @@ class Sampler:
     """Chooses among the first feasible nodes in rotated order, from what a class knows by row.
 
     Args:
-        profile: says how many nodes.
+        profile: sets how many nodes.
         snapshot: whose nodes.
         rotation: where searches start.
     """

@@ -12,7 +12,7 @@ are those that hold the feasible nodes.
 Labels with a value for nearly every node (the hostname) make no useful cells. A rule that only asks
 whether there are pods in the domain seldom changes its mind, so it bars rows one by one instead.
 Everything else about such labels, and classes whose other scores are normalised by a maximum over
-the feasible nodes, takes the way over all rows: the same steps, with each row a place of its own.
+the feasible nodes, takes the way over all rows: the same steps, with each row a separate place.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ from grange.scheduler.domains import EveryRow
 from grange.scheduler.engine.equivalence_class import EngineStatistics, EquivalenceClass
 from grange.scheduler.engine.lazy_heap import LazyHeap
 from grange.scheduler.framework import DomainScore, Profile, RowGroups
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import TIE_BITS, NodeInfoSnapshot
 
 _CELLS_MAX = 256
@@ -92,7 +92,7 @@ class _Barrier:
         return ~self._verdicts[ids]
 
     def follow(self, barred: memoryview, rows: list[int]) -> bool:
-        """Bar the rows whose verdict turned, and collect them; False to build anew."""
+        """Bar the rows whose verdict turned, and collect them; False to build it again."""
         rule = self.rule
         changed = rule.refresh()
         if changed is None:

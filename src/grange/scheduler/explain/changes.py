@@ -21,10 +21,11 @@ from grange.scheduler.dry_run import DryRun
 from grange.scheduler.explain.evaluation import Evaluation
 from grange.scheduler.explain.nominations import apply_nominations
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
 from grange.scheduler.plugin_explanation import Remedy
 from grange.scheduler.plugins.noderesourcesfit.resources_explanation import ResourcesExplanation
+from grange.scheduler.podinfo import PodInfo
 
 _SHOWN = 5
 _EXAMPLES = 3

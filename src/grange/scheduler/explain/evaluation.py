@@ -15,8 +15,8 @@ from grange.scheduler.diagnosis import Diagnosis, Tally
 from grange.scheduler.domain_rule import DomainRule
 from grange.scheduler.domains import EveryRow
 from grange.scheduler.framework import Normalise, Profile, Scope, Status
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 

@@ -30,8 +30,8 @@ from grange.scheduler.explain.attempt_history import AttemptHistory, AttemptReco
 from grange.scheduler.explain.evaluation import Evaluation, without_pod
 from grange.scheduler.explain.nominations import apply_nominations
 from grange.scheduler.framework import CycleState, Profile
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import Pool, QueuedPod
 from grange.scheduler.snapshot import NodeInfoSnapshot
@@ -248,7 +248,7 @@ class PodExplainer:
         self, answer: Explanation, profile: Profile, state: CycleState, info: PodInfo
     ) -> Explanation:
         evaluation = Evaluation(profile, info, self._snapshot)
-        nominated = self._nominator.beside(info)
+        nominated = self._nominator.nominations_for(info)
         apply_nominations(profile, state, evaluation, nominated)
         feasible = int(np.count_nonzero(evaluation.feasible))
         counts = sorted(evaluation.diagnosis.counts, key=lambda item: (-item[1], item[0]))

@@ -14,7 +14,7 @@ from grange.api.pod_requests import Resources, is_scalar
 from grange.placement.columns import Integers, Mask, NodeTable
 from grange.placement.node_usage import asked_amounts
 from grange.scheduler.framework import Profiles, Scope
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 _ANY_NUMBER = 2**31  # of pods on a node
 

@@ -35,7 +35,7 @@ from grange.scheduler.gangs.reservation import Reservation, choose
 from grange.scheduler.gangs.topology_options import preemption_options, topology_options
 from grange.scheduler.gangs.transaction import GangAttempt, Transaction, wanted
 from grange.scheduler.gangs.wait_line import WaitLine
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queue import SchedulingQueue
 from grange.scheduler.queued_pods import QueuedPod
 

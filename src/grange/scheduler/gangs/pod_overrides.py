@@ -19,7 +19,7 @@ from grange.api.kinds.pod import (
 )
 from grange.api.meta import SelectorRequirement
 from grange.placement import node_rules
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 RESERVED_TAINT = "grange.dev/reserved-for"
 """Taint that nodes have inside the scheduler, and nowhere else, while they are reserved."""

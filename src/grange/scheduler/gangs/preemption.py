@@ -22,7 +22,7 @@ from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import SUCCESS, CycleState, PostFilterResult
 from grange.scheduler.gangs.pod_groups import ON_NODES, Gang, PodGroups
 from grange.scheduler.gangs.quotas import Amounts, Quotas, total
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import was_preempted
 from grange.scheduler.preemption.lower_priority import LowerPriority
 from grange.scheduler.preemption.victims import importance

@@ -14,8 +14,8 @@ from grange.placement.columns import Mask
 from grange.placement.spread import Constraint
 from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.capacity import Shape
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.podindex import Query
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _PLUGIN = "PodTopologySpread"

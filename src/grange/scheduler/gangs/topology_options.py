@@ -15,7 +15,7 @@ from grange.scheduler.framework import Profiles
 from grange.scheduler.gangs.capacity import Capacity, free, shapes
 from grange.scheduler.gangs.pod_groups import ON_NODES, Gang
 from grange.scheduler.gangs.quotas import read, shown
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _DOMAINS_MAX = 8  # to look for victims in

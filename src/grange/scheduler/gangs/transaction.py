@@ -16,7 +16,7 @@ from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.framework import CycleState
 from grange.scheduler.gangs.pod_groups import Gang
 from grange.scheduler.gangs.quotas import amounts, total
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.queued_pods import QueuedPod
 
 

@@ -9,7 +9,6 @@ from grange.placement.loads import Load
 from grange.scheduler.framework import Plugin
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeScore
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
@@ -18,6 +17,7 @@ from grange.scheduler.plugin_args import (
     refusal,
     resource_name,
 )
+from grange.scheduler.podinfo import PodInfo
 
 
 class BalancedResource(ConfigSection, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from grange.api.status import ApiError
 from grange.client.client import Client
 from grange.placement import devices
 from grange.scheduler.framework import Plugin
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class _Binder:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from grange.scheduler.framework import CycleState, Handle, Plugin, PostFilterResult
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import PluginArgs, configured, refusal, within
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
 

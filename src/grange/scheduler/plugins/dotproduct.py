@@ -10,7 +10,7 @@ from grange.placement.loads import Load
 from grange.placement.packing import LARGEST, SCALE
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeScore
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class DotProduct(NodeScore[tuple[int, int], Load]):

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from grange.scheduler.framework import Plugin
 from grange.scheduler.node_plugin import PodFilter
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class DynamicResources(PodFilter):

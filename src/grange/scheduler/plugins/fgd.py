@@ -17,8 +17,9 @@ from grange.placement.packing import SCALE
 from grange.scheduler.framework import Plugin
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeScore
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configured, refusal, within
+from grange.scheduler.podinfo import PodInfo
 
 _SPAN = 32 * WHOLE
 _NUMBER_MAX = 1_000_000

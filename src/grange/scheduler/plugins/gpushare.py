@@ -17,7 +17,8 @@ from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registr
 from grange.scheduler.framework import Code, Status
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeFilter, NodeScore, PodFilter
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import PodInfo
 
 _IMPOSSIBLE = f"{GPU_MILLI} must be less than {WHOLE} or a multiple of it"
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from grange.placement import images, kernels
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.scheduler.framework import PASS, CycleState, Normalise, Plugin, PreFilterResult, Scope
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 

@@ -30,9 +30,9 @@ from grange.scheduler.framework import (
 )
 from grange.scheduler.node_attributes import NAME_AND_LABELS, NameAndLabels
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import ConfigurationError, PluginArgs, read, refuse_causes
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

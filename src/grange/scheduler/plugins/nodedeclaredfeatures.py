@@ -5,7 +5,7 @@ from collections.abc import Collection
 from grange.api.kinds.pod import PodSpec
 from grange.scheduler.node_attributes import DECLARED_FEATURES
 from grange.scheduler.node_plugin import NodeFilter
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 RESTART_ALL = "RestartAllContainersOnContainerExits"
 USER_NAMESPACE_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"

@@ -2,7 +2,7 @@
 
 from grange.scheduler.node_attributes import NAME
 from grange.scheduler.node_plugin import NodeFilter
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class NodeName(NodeFilter[str, str]):

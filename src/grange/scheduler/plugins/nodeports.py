@@ -8,8 +8,9 @@ from grange.placement.columns import Integers
 from grange.placement.ports import HostPort, UsedPorts
 from grange.scheduler.node_attributes import EXCLUSIVE_USE
 from grange.scheduler.node_plugin import NodeFilter
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals, Remedy, altered
+from grange.scheduler.podinfo import PodInfo
 
 _ROWS_READ = 64  # of the rows that a change would help
 

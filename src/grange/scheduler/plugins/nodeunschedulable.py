@@ -3,8 +3,8 @@
 from grange.placement import taint_toleration
 from grange.scheduler.node_attributes import UNSCHEDULABLE
 from grange.scheduler.node_plugin import NodeFilter
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import Remedy
+from grange.scheduler.podinfo import PodInfo
 
 
 class NodeUnschedulable(NodeFilter[bool, bool]):

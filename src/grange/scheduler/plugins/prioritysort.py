@@ -1,7 +1,7 @@
 """PrioritySort: higher priority first, then the longer wait."""
 
 from grange.scheduler.framework import Plugin
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class _ByPriority:

@@ -10,8 +10,8 @@ from zlib import crc32
 from grange.scheduler.framework import Plugin
 from grange.scheduler.node_attributes import NAME
 from grange.scheduler.node_plugin import NodeScore
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import PluginArgs, configured, within
+from grange.scheduler.podinfo import PodInfo
 
 _MASK = 2**64 - 1
 

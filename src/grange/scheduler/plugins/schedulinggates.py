@@ -2,7 +2,7 @@
 
 from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, Subject
 from grange.scheduler.framework import SUCCESS, Code, Plugin, Status
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class _Gates:

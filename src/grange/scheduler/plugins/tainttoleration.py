@@ -12,8 +12,8 @@ from grange.scheduler.clusterevents import Action, ClusterEvent, Registration, S
 from grange.scheduler.framework import Code, Normalise, Status
 from grange.scheduler.node_attributes import TAINTS
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import Remedy, altered
+from grange.scheduler.podinfo import PodInfo
 
 _OURS = "grange.dev/"
 # Taints that report the node's state: tolerating them would not help.

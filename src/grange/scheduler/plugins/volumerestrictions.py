@@ -5,7 +5,7 @@ from grange.placement.disks import Disk
 from grange.placement.ports import UsedPorts
 from grange.scheduler.node_attributes import EXCLUSIVE_USE
 from grange.scheduler.node_plugin import NodeFilter
-from grange.scheduler.nodeinfo import PodInfo
+from grange.scheduler.podinfo import PodInfo
 
 
 class VolumeRestrictions(NodeFilter[tuple[Disk, ...], UsedPorts]):

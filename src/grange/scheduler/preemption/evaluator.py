@@ -30,9 +30,9 @@ from grange.scheduler.framework import (
     Scope,
     Status,
 )
-from grange.scheduler.label_set import LabelSet
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.podinfo import LabelSet, PodInfo
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.lower_priority import LowerPriority
 from grange.scheduler.preemption.victim_cache import VictimCache
@@ -88,7 +88,7 @@ class Evaluator:
         """What to do for a pod that no node has room for."""
         handle = self._handle
         trial = DryRun(handle.profile, state, pod, handle.snapshot)
-        nominated = handle.nominator.beside(pod) or _NOTHING
+        nominated = handle.nominator.nominations_for(pod) or _NOTHING
         why = self._waits(trial, pod, nominated)
         if why:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, (why,)))
@@ -194,10 +194,10 @@ class Evaluator:
         if known.terms != terms or len(known.by_label_set) >= _LABEL_SETS_MAX:
             known.terms = terms
             known.by_label_set.clear()
-        kin = trial.pod.kinship()
-        found = known.by_label_set.get(kin)
+        labels = trial.pod.label_set()
+        found = known.by_label_set.get(labels)
         if found is None:
-            found = known.by_label_set[kin] = LoadDryRun.suits(trial)
+            found = known.by_label_set[labels] = LoadDryRun.suits(trial)
         return found
 
     def _may_fit(self, pod: PodInfo) -> Mask:

@@ -25,8 +25,8 @@ from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.reconcile.recorder import NORMAL, Recorder
 from grange.scheduler.framework import PostFilterResult
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.nominator import Nominator
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 
 _BACKOFF = Exponential(initial_s=0.2, cap_s=5.0)

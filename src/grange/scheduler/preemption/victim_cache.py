@@ -20,8 +20,9 @@ from grange.placement.columns import Integers
 from grange.placement.loads import Load
 from grange.scheduler.dry_run import LoadDryRun
 from grange.scheduler.framework import SUCCESS, Handle, Status
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo, charged, discharged
+from grange.scheduler.nodeinfo import NodeInfo, charged, discharged
 from grange.scheduler.nominator import Nominated
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import (
     CLEAN,
     UNHELPFUL,
@@ -211,12 +212,12 @@ class VictimCache:
         loads = self._loads
         for one in ordered:
             load = discharged(load, one[3])
-        if loads.beside(load, nominated) is not SUCCESS:
+        if loads.status_beside(load, nominated) is not SUCCESS:
             return ()
         gone = []
         for number, one in enumerate(ordered):
             more = charged(load, one[3])
-            if loads.beside(more, nominated) is SUCCESS:
+            if loads.status_beside(more, nominated) is SUCCESS:
                 load = more
             else:
                 gone.append(number)

@@ -14,7 +14,8 @@ from grange.api import timestamps
 from grange.scheduler.disruption_budgets import DisruptionBudgets
 from grange.scheduler.dry_run import DryRun, WhatIf
 from grange.scheduler.framework import Code, Status
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
+from grange.scheduler.podinfo import PodInfo
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 Rank = tuple[int, int, int, int, float]

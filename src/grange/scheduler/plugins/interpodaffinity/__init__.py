@@ -23,7 +23,7 @@ from grange.scheduler.framework import (
     Plugin,
     Status,
 )
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import PluginArgs, configured, within
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
 from grange.scheduler.plugins.interpodaffinity.affinity_counts import (
@@ -36,6 +36,7 @@ from grange.scheduler.plugins.interpodaffinity.affinity_counts import (
     PreferredTerms,
 )
 from grange.scheduler.podindex import PodIndex, Query
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NAME = "InterPodAffinity"

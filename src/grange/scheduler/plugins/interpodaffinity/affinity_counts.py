@@ -12,8 +12,8 @@ from grange.placement.podaffinity import PodSelector, Term, TermKind
 from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.framework import RowGroups
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
+from grange.scheduler.podinfo import PodInfo
 
 UNMET_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"

@@ -22,7 +22,6 @@ from grange.scheduler.clusterevents import Action, ClusterEvent, Object, Registr
 from grange.scheduler.framework import Code, Plugin, Status
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeFilter, NodeScore
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
@@ -35,6 +34,7 @@ from grange.scheduler.plugin_args import (
 )
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
 from grange.scheduler.plugins.noderesourcesfit.resources_explanation import ResourcesExplanation
+from grange.scheduler.podinfo import PodInfo
 
 _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _SHAPE_SCALE = 10  # points of a shape score 0 to 10

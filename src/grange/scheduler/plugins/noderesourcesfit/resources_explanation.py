@@ -10,8 +10,8 @@ from grange.api import quantity
 from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Request
 from grange.placement.columns import Integers
 from grange.placement.node_usage import amount_of, asked_amounts
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
+from grange.scheduler.podinfo import PodInfo
 
 _BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
 _GIB, _MIB = 2**30, 2**20

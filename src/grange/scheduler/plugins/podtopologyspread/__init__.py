@@ -21,7 +21,7 @@ from grange.scheduler.framework import (
     Plugin,
     Status,
 )
-from grange.scheduler.nodeinfo import NodeInfo, PodInfo
+from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
@@ -42,6 +42,7 @@ from grange.scheduler.plugins.podtopologyspread.spread_counts import (
     query_of,
 )
 from grange.scheduler.podindex import PodIndex
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NAME = "PodTopologySpread"

@@ -14,9 +14,9 @@ from grange.placement.spread import HOSTNAME, Constraint
 from grange.scheduler.domain_rule import DomainExplanation, DomainRule
 from grange.scheduler.domains import Domains
 from grange.scheduler.framework import RowGroups
-from grange.scheduler.nodeinfo import PodInfo
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
 from grange.scheduler.podindex import Counter, Query
+from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.snapshot import NodeInfoSnapshot
 
 MISSING = "node(s) didn't match pod topology spread constraints (missing required label)"
