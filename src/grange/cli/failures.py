@@ -4,7 +4,6 @@ from contextlib import aclosing, suppress
 from datetime import datetime, timedelta
 
 from grange.api import timestamps
-from grange.api.codec import decode_document
 from grange.api.http import Request
 from grange.api.kinds import EVENT, POD
 from grange.api.meta import Document
@@ -111,11 +110,9 @@ async def latest_warnings(session: ApiSession, document: Document) -> list[Docum
     """The latest warnings about an object, the latest last; none from before it was last well."""
     meta = document["metadata"]
     selector = f"involvedObject.uid={meta.get('uid', '')},type=Warning"
-    path = EVENT.path(meta.get("namespace") or "default")
-    request = Request("GET", path, query={"fieldSelector": selector})
-    body = decode_document((await session.fetch(request)).body)
+    events = await session.listed(EVENT, meta.get("namespace") or "default", fields=selector)
     since = last_well(document)
-    found = [item for item in body.get("items") or [] if _is_after(item, since)]
+    found = [item for item in events if _is_after(item, since)]
     return printer.in_order(found)[-_LATEST:]
 
 

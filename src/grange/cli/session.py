@@ -147,6 +147,27 @@ class ApiSession:
         response = await self.fetch(Request("GET", path, headers={"accept": "application/json"}))
         return codec.decode_document(response.body)
 
+    async def listed(
+        self, kind: AnyKind, namespace: str | None = None, *, selector: str = "", fields: str = ""
+    ) -> list[Document]:
+        """The objects of a kind in full.
+
+        Args:
+            kind: the kind.
+            namespace: where; the session's if None, all if empty.
+            selector: only objects with these labels.
+            fields: only objects with these fields.
+        """
+        query = {"labelSelector": selector, "fieldSelector": fields}
+        request = Request(
+            "GET",
+            kind.path(self.namespace if namespace is None else namespace),
+            query={key: value for key, value in query.items() if value},
+            headers={"accept": "application/json"},
+        )
+        items = codec.decode_document((await self.fetch(request)).body).get("items") or []
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
+
     def within(self, kind: AnyKind, namespace: str = "") -> str:
         """The namespace for one object of the kind."""
         if not kind.namespaced:
@@ -171,10 +192,7 @@ class ApiSession:
             if name:
                 targets.append((kind, name, self.within(kind)))
                 continue
-            query = {"labelSelector": selector} if selector else {}
-            request = Request("GET", kind.path(self.within(kind)), query=query)
-            listing = codec.decode_document((await self.fetch(request)).body)
-            for item in listing.get("items", []):
+            for item in await self.listed(kind, self.within(kind), selector=selector):
                 metadata = item["metadata"]
                 targets.append((kind, metadata["name"], metadata.get("namespace", "")))
         return targets

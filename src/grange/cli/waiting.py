@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from grange.api.codec import decode_document
-from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -129,11 +127,11 @@ async def _unready_pod(
         found = await session.document(kind, name, namespace)
         if kind is POD:
             return _label(kind, name), await failures.describe(session, found)
-        listing = await session.fetch(Request("GET", POD.path(namespace)))
+        listed = await session.listed(POD, namespace)
     except ApiError:
         return None  # only a hint; the failure itself has been printed
     uid = found["metadata"]["uid"]
-    for item in decode_document(listing.body).get("items") or []:
+    for item in listed:
         if readiness.is_terminating(item) or readiness.is_ready(item):
             continue
         owners = item["metadata"].get("ownerReferences") or []

@@ -51,7 +51,7 @@ async def test_one_that_fails_says_so_and_so_does_one_that_was_undone(
         found = await rolling_updates.under_way(session(there), "one")
         assert found is not None
         assert found.metadata.name == "roll"
-        await rollout.change(session(there), found, {"undo": True})
+        await rolling_updates.change(session(there), found, {"undo": True})
         await there.until(lambda: phase(there, "RolledBack"))
         code, said = await told(there, capsys, "two")
         assert (code, "RolledBack" in said) == (1, True), said

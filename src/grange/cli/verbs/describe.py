@@ -2,8 +2,6 @@
 
 import click
 
-from grange.api.codec import decode_document
-from grange.api.http import Request
 from grange.api.kinds import EVENT
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -50,18 +48,14 @@ def command(
 async def _documents(opened: session.ApiSession, kind: AnyKind, name: str) -> list[Document]:
     if name:
         return [await opened.document(kind, name)]
-    request = Request("GET", kind.path(opened.within(kind)))
-    items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
-    return items
+    return await opened.listed(kind, opened.within(kind))
 
 
 async def _events(opened: session.ApiSession, kind: AnyKind, document: Document) -> list[Document]:
     metadata = document["metadata"]
     selector = f"involvedObject.uid={metadata.get('uid', '')},involvedObject.kind={kind.kind}"
     namespace = metadata.get("namespace") or "default"
-    request = Request("GET", EVENT.path(namespace), query={"fieldSelector": selector})
-    items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
-    return items
+    return await opened.listed(EVENT, namespace, fields=selector)
 
 
 def describe(kind: AnyKind, document: Document, events: list[Document], *, now: float) -> list[str]:

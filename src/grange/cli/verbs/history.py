@@ -10,7 +10,7 @@ from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.timestamps import TimestampError
-from grange.cli import completers, listing, options, session, terminal
+from grange.cli import completers, options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
@@ -58,7 +58,7 @@ async def listed(opened: session.ApiSession, name: str, limit: int, output: str)
         NotFound: it does not exist, and never did.
     """
     selector = f"{NAME_LABEL}={names.label_value(name)}"
-    found = in_order(await listing.listed(opened, AUDITRECORD, selector=selector))
+    found = in_order(await opened.listed(AUDITRECORD, selector=selector))
     earlier = len(found) - limit
     found = found[-limit:]
     if documents.is_document_format(output):

@@ -7,7 +7,6 @@ from contextlib import aclosing
 import click
 import msgspec
 
-from grange.api.codec import decode_document
 from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
@@ -96,19 +95,14 @@ async def _pods(opened: session.ApiSession, what: str, selector: str) -> list[st
             return [name]
         owner: Document = await opened.document(kind, name)
         uid = owner["metadata"]["uid"]
-        items = await _list(opened, {})
+        items = await opened.listed(POD, opened.within(POD))
         return [
             item["metadata"]["name"]
             for item in items
             if any(ref["uid"] == uid for ref in item["metadata"].get("ownerReferences") or [])
         ]
-    return [item["metadata"]["name"] for item in await _list(opened, {"labelSelector": selector})]
-
-
-async def _list(opened: session.ApiSession, query: dict[str, str]) -> list[Document]:
-    request = Request("GET", POD.path(opened.within(POD)), query=query)
-    items: list[Document] = decode_document((await opened.fetch(request)).body).get("items") or []
-    return items
+    found = await opened.listed(POD, opened.within(POD), selector=selector)
+    return [item["metadata"]["name"] for item in found]
 
 
 def _form(pod: str, *, many: bool, is_json: bool) -> Form:

@@ -1,8 +1,7 @@
 """Explains a ReplicationController: its conditions, and which of its pods wait for what."""
 
-from grange.api import codec, explanation
+from grange.api import explanation
 from grange.api.explanation import Explanation, State
-from grange.api.http import Request
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -70,12 +69,11 @@ async def _unready(opened: ApiSession, document: Document) -> tuple[list[Documen
     Terminating pods are left out: nothing waits for them to become ready.
     """
     meta = document["metadata"]
-    request = Request("GET", POD.path(meta.get("namespace") or "default"))
-    listed = codec.decode_document((await opened.fetch(request)).body).get("items") or []
+    listed = await opened.listed(POD, meta.get("namespace") or "default")
     mine = [item for item in listed if _is_active(item, str(meta["uid"]))]
-    pending = [item for item in mine if not readiness.ready({"kind": "Pod", **item}).done]
+    pending = [item for item in mine if not readiness.ready(item).done]
     waiting = [item for item in pending if not item["spec"].get("nodeName")]
-    return waiting, [{"kind": "Pod", **item} for item in pending if item["spec"].get("nodeName")]
+    return waiting, [item for item in pending if item["spec"].get("nodeName")]
 
 
 def _is_active(item: Document, uid: str) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import click
+
 from grange.api import timestamps
 from grange.api.codec import to_document
 from grange.api.kinds import ROLLINGUPDATE
@@ -10,12 +12,16 @@ from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.status import NotFound
 from grange.cli import readiness, session
+from grange.cli.confirm import confirm
+from grange.cli.printers import documents
+from grange.cli.results import Results
 from grange.cli.slow_notice import SlowNotice
 from grange.cli.verbs.rc import objects
 
 OVER = frozenset({"Complete", "RolledBack", "Refused"})
 
 _OBSERVED_S = 10.0  # after that, no process works on the controller
+_RECORDED_S = 10.0  # after that, no process writes records
 _LOOK_S = 0.1
 
 
@@ -105,3 +111,82 @@ async def _of(opened: session.ApiSession, name: str) -> list[RollingUpdate]:
     except NotFound:  # a server that does not serve the kind
         return []
     return latest_first(name, found.items)
+
+
+async def begin(
+    opened: session.ApiSession,
+    old: ReplicationController,
+    new: ReplicationController,
+    given: dict[str, object],
+) -> RollingUpdate:
+    """Start a rollout from one controller to another, after confirmation.
+
+    Raises:
+        NotConfirmed: the answer was not yes, or there is no terminal.
+        click.ClickException: another one to this controller is in progress.
+    """
+    moves = f"Move replicas from {old.metadata.name} ({old.spec.replicas}) to {new.metadata.name}"
+    confirm(
+        f"{moves} ({new.spec.replicas}), {given['desired']} in the end?", yes=bool(given["yes"])
+    )
+    spec: Document = {
+        "old": old.metadata.name,
+        "new": new.metadata.name,
+        "desired": given["desired"],
+        "minimum": given["minimum"],
+        "maxSurge": given["surge"],
+        "leaveOld": given["leave_old"],
+        "autoRollback": given["auto_rollback"],
+        "startingReplicas": {"old": old.spec.replicas, "new": new.spec.replicas},
+    }
+    if given["canary"] is not None:
+        spec["canary"] = given["canary"]
+    document: Document = {"metadata": {"name": new.metadata.name}, "spec": spec}
+    await _clear(opened, new.metadata.name)
+    return await opened.client.create(ROLLINGUPDATE, document, opened.within(ROLLINGUPDATE))
+
+
+async def _clear(opened: session.ApiSession, name: str) -> None:
+    """Make room for a move of replicas where one is over; one that goes on keeps its place."""
+    where = opened.within(ROLLINGUPDATE)
+    try:
+        found = await opened.client.get(ROLLINGUPDATE, name, where)
+    except NotFound:
+        return
+    if found.status.phase not in OVER:
+        raise click.ClickException(
+            f"a rollout from {found.spec.old} to {name} is in progress; "
+            f"wait for it (grange rc rollout status {name}) or undo it"
+        )
+    slow = SlowNotice(opened.env, f"waiting for the record of the last rollout to {name}")
+    try:
+        async with opened.env.clock.timeout(_RECORDED_S):
+            await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
+            while True:  # it stays until its end is recorded
+                await opened.client.get(ROLLINGUPDATE, name, where)
+                slow.check()
+                await opened.env.clock.sleep(_LOOK_S)
+    except NotFound:
+        return
+    except TimeoutError as error:
+        raise click.ClickException(
+            f"the record of the last rollout to {name} is not written yet; check with grange farm status that controllers run"
+        ) from error
+
+
+def report(output: str, update: RollingUpdate, done: str) -> int:
+    """Print what was done to a rollout between two controllers, or with a format the rollout."""
+    results = Results(output)
+    line = f"{documents.resource(ROLLINGUPDATE)}/{update.metadata.name} {done}"
+    results.add(ROLLINGUPDATE, to_document(update), line)
+    results.end()
+    return 0
+
+
+async def change(
+    opened: session.ApiSession, update: RollingUpdate, spec: Document
+) -> RollingUpdate:
+    """Change this rollout, and no other that has come under its name."""
+    patch: Document = {"metadata": {"uid": update.metadata.uid}, "spec": spec}
+    where = opened.within(ROLLINGUPDATE)
+    return await opened.client.patch(ROLLINGUPDATE, update.metadata.name, where, patch=patch)

@@ -8,13 +8,10 @@ from grange.api import rollouts, timestamps
 from grange.api.codec import to_document
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, ROLLINGUPDATE
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import NotFound
 from grange.cli import (
     failure_causes,
-    listing,
     manifests,
     options,
     readiness,
@@ -27,13 +24,8 @@ from grange.cli.confirm import confirm
 from grange.cli.durations import parse_duration
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
-from grange.cli.results import Results
 from grange.cli.rollout_status import rollout_status
-from grange.cli.slow_notice import SlowNotice
 from grange.cli.verbs.rc import objects, rolling_updates
-
-_RECORDED_S = 10.0  # after that, no process writes records
-_LOOK_S = 0.1
 
 
 @click.group("rollout", cls=Group)
@@ -100,8 +92,8 @@ def start(env: Environment, target: session.ClusterTarget, name: str, **given: o
         ops = objects.operations(opened)
         seen = await ops.get(name)
         if old:
-            made = await _between(opened, await ops.get(old), seen, given)
-            return report_move(str(given["output"]), made, f"started: {old} to {name}")
+            made = await rolling_updates.begin(opened, await ops.get(old), seen, given)
+            return rolling_updates.report(str(given["output"]), made, f"started: {old} to {name}")
         objects.confirm_replacing(seen, yes=bool(given["yes"]))
         if template is not None:
             await objects.set_template(opened, seen, template)
@@ -128,61 +120,6 @@ async def restart(opened: session.ApiSession, seen: ReplicationController, stamp
         )
 
     await objects.as_seen(opened, seen, write)
-
-
-async def _between(
-    opened: session.ApiSession,
-    old: ReplicationController,
-    new: ReplicationController,
-    given: dict[str, object],
-) -> RollingUpdate:
-    moves = f"Move replicas from {old.metadata.name} ({old.spec.replicas}) to {new.metadata.name}"
-    confirm(
-        f"{moves} ({new.spec.replicas}), {given['desired']} in the end?", yes=bool(given["yes"])
-    )
-    spec: Document = {
-        "old": old.metadata.name,
-        "new": new.metadata.name,
-        "desired": given["desired"],
-        "minimum": given["minimum"],
-        "maxSurge": given["surge"],
-        "leaveOld": given["leave_old"],
-        "autoRollback": given["auto_rollback"],
-        "startingReplicas": {"old": old.spec.replicas, "new": new.spec.replicas},
-    }
-    if given["canary"] is not None:
-        spec["canary"] = given["canary"]
-    document: Document = {"metadata": {"name": new.metadata.name}, "spec": spec}
-    await _clear(opened, new.metadata.name)
-    return await opened.client.create(ROLLINGUPDATE, document, opened.within(ROLLINGUPDATE))
-
-
-async def _clear(opened: session.ApiSession, name: str) -> None:
-    """Make room for a move of replicas where one is over; one that goes on keeps its place."""
-    where = opened.within(ROLLINGUPDATE)
-    try:
-        found = await opened.client.get(ROLLINGUPDATE, name, where)
-    except NotFound:
-        return
-    if found.status.phase not in rolling_updates.OVER:
-        raise click.ClickException(
-            f"a rollout from {found.spec.old} to {name} is in progress; "
-            f"wait for it (grange rc rollout status {name}) or undo it"
-        )
-    slow = SlowNotice(opened.env, f"waiting for the record of the last rollout to {name}")
-    try:
-        async with opened.env.clock.timeout(_RECORDED_S):
-            await opened.client.delete(ROLLINGUPDATE, name, where, uid=found.metadata.uid)
-            while True:  # it stays until its end is recorded
-                await opened.client.get(ROLLINGUPDATE, name, where)
-                slow.check()
-                await opened.env.clock.sleep(_LOOK_S)
-    except NotFound:
-        return
-    except TimeoutError as error:
-        raise click.ClickException(
-            f"the record of the last rollout to {name} is not written yet; check with grange farm status that controllers run"
-        ) from error
 
 
 @command.command("status", examples=("grange rc rollout status web",))
@@ -228,7 +165,7 @@ async def followed(
         if not output:
             return code
     found = await opened.document(kind, meant)
-    pods = await listing.listed(opened, POD) if update is None else None
+    pods = await opened.listed(POD) if update is None else None
     state = rollout_status(found, pods, opened.env.clock.now(), own=own)
     if output:
         facts = {
@@ -298,7 +235,9 @@ async def hold(opened: session.ApiSession, name: str, output: str = "", *, pause
     """Stop a rollout where it is or let it go on: the move that is under way, or the template's."""
     word = "paused" if paused else "goes on"
     if (update := await rolling_updates.under_way(opened, name)) is not None:
-        return report_move(output, await change(opened, update, {"paused": paused}), word)
+        return rolling_updates.report(
+            output, await rolling_updates.change(opened, update, {"paused": paused}), word
+        )
     await _patch(opened, name, rollouts.pause_patch(paused=paused))
     await objects.report(opened, [name], output, f"rollout {word}")
     return 0
@@ -334,7 +273,9 @@ def undo(
             spec = update.spec
             back = f"{spec.new} back to {spec.old}" if spec.old else f"{spec.new} back"
             confirm(f"Move the replicas of {back}?", yes=yes)
-            return report_move(output, await change(opened, update, {"undo": True}), "goes back")
+            return rolling_updates.report(
+                output, await rolling_updates.change(opened, update, {"undo": True}), "goes back"
+            )
         seen = await objects.operations(opened).get(name)
         spec_hash = seen.status.rollout.spec_hash if seen.status.rollout is not None else ""
         revision = rollouts.revision_to_undo(seen.status.history, spec_hash, to_revision or 0)
@@ -383,24 +324,6 @@ def history(env: Environment, target: session.ClusterTarget, name: str, output: 
 def _runs(template: Document) -> list[str]:
     containers = (template.get("spec") or {}).get("containers") or []
     return [str(item.get("image") or " ".join(item.get("command") or [])) for item in containers]
-
-
-def report_move(output: str, update: RollingUpdate, done: str) -> int:
-    """Print what was done to a rollout between two controllers, or with a format the rollout."""
-    results = Results(output)
-    line = f"{documents.resource(ROLLINGUPDATE)}/{update.metadata.name} {done}"
-    results.add(ROLLINGUPDATE, to_document(update), line)
-    results.end()
-    return 0
-
-
-async def change(
-    opened: session.ApiSession, update: RollingUpdate, spec: Document
-) -> RollingUpdate:
-    """Change this rollout, and no other that has come under its name."""
-    patch: Document = {"metadata": {"uid": update.metadata.uid}, "spec": spec}
-    where = opened.within(ROLLINGUPDATE)
-    return await opened.client.patch(ROLLINGUPDATE, update.metadata.name, where, patch=patch)
 
 
 async def _patch(opened: session.ApiSession, name: str, change: Document) -> None:

@@ -8,7 +8,7 @@ import yaml
 from grange.api import codec
 from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.cli import listing, options, session, terminal
+from grange.cli import options, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.printers import documents, table
@@ -28,7 +28,7 @@ def list_(env: Environment, target: session.ClusterTarget, output: str, selector
     async def verb(opened: session.ApiSession) -> int:
         kind = REPLICATIONCONTROLLER
         if documents.is_document_format(output):
-            found = await listing.listed(opened, kind, selector=selector)
+            found = await opened.listed(kind, selector=selector)
             text = documents.render(output, [(kind, item) for item in found], single=False)
             terminal.write(text)
             return 0

@@ -17,7 +17,7 @@ from grange.api.names import label_value
 from grange.api.printing import cells, pods
 from grange.api.replication import PROTECT_ANNOTATION, BadIntent, transfer_of
 from grange.api.status import Forbidden
-from grange.cli import farm_members, listing, options, readiness, session, terminal
+from grange.cli import farm_members, options, readiness, session, terminal
 from grange.cli.command import Command
 from grange.cli.environment import Environment
 from grange.cli.farm_members import FarmMember
@@ -57,7 +57,7 @@ async def page(opened: session.ApiSession, name: str) -> list[str]:
         NotFound: there is none of the name.
     """
     found = await objects.document(opened, name)
-    there = await listing.listed(opened, POD)
+    there = await opened.listed(POD)
     own, orphans = belonging(found, there)
     now = opened.env.clock.now()
     facts = summary(found, now=now, members=await _members(opened), orphans=orphans)
