@@ -57,7 +57,7 @@ bench: $(STAMP)  ## measure the figures of docs/reference/benchmarks.md
 	@$(BIN)/python -m bench
 
 update: $(STAMP)  ## regenerate what is generated (reference pages, diagrams)
-	@$(BIN)/python scripts/update.py
+	@$(BIN)/python -m scripts.update
 
 $(DOCS)/.installed: requirements-docs.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh "$(DOCS)" requirements-docs.lock

@@ -1,6 +1,6 @@
 """``make update``: write again what is generated from the source.
 
-Usage: ``python scripts/update.py [--check]``: with ``--check`` nothing is written and the exit code
+Usage: ``python -m scripts.update [--check]``: with ``--check`` nothing is written and the exit code
 says whether everything is up to date. Kubernetes' schemas change with a release, not with our
 source: ``scripts/make_schema.py`` fetches and writes those.
 """
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from scripts import reference
+
 from grange.agent import transitions
 from grange.api import tables
 from grange.api.kinds import BUILT_IN
@@ -18,8 +20,6 @@ from grange.api.meta import Document
 from grange.api.pod_fields import FIELDS, Support
 from grange.api.schema.definitions import PREFIX, Definitions, builtin
 from grange.api.scheme import AnyKind
-from grange.app import flags, up
-from grange.app.settings import Settings
 from grange.controllers.replication import node_transfer
 from grange.controllers.shared import rollout_phase
 
@@ -160,9 +160,11 @@ def pod_fields() -> Iterator[str]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "docs/reference/cli.md": lambda: filled(
-        "docs/reference/cli.md", "options of grange up", flags.rows(up.command, Settings)
-    ),
+    "docs/reference/commands.md": reference.commands_page,
+    "docs/reference/configuration.md": reference.configuration_page,
+    "docs/reference/metrics.md": reference.metrics_page,
+    "docs/reference/python.md": reference.python_page,
+    "src/grange/__init__.pyi": reference.stub,
     "docs/reference/compatibility.md": lambda: filled(
         "docs/reference/compatibility.md", "pod fields", pod_fields()
     ),

@@ -1,3 +1,104 @@
-"""Grange: one Python control plane for services, jobs, test sessions, machines and placement."""
+"""Grange: one Python control plane for replicated services and gang jobs.
+
+Connect to a control plane (``grange up``) or to any Kubernetes cluster, as kubectl does:
+
+    import asyncio
+    from grange import POD, connect
+
+    async def main() -> None:
+        async with connect() as client:
+            for pod in (await client.list(POD, "default")).items:
+                print(pod.metadata.name, pod.status.phase)
+
+    asyncio.run(main())
+
+Create objects from typed views, or from plain dictionaries with all their fields:
+
+    from grange import CONFIGMAP, ConfigMap, ObjectMeta
+
+    settings = ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data={"k": "v"})
+    await client.create(CONFIGMAP, settings)
+    await client.patch(CONFIGMAP, "a", "default", patch={"data": {"k": "w"}})
+    await client.delete(CONFIGMAP, "a", "default")
+
+Errors are those of the API: ``NotFound``, ``Conflict``, ``AlreadyExists``, ``Invalid``, each an
+``ApiError``. A controller has ``Controller``, ``Deps`` and ``run_controllers``; a test has a whole
+control plane in ``with cluster(nodes=3) as c``.
+
+The names of ``__all__`` are the public interface; each is loaded when it is first used. Everything
+else may change between versions.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.1.0"
+
+# Name: the module that defines it. ``make update`` writes the types to ``__init__.pyi``.
+PUBLIC = {
+    # Connections.
+    "connect": "grange.app.connect",
+    "Client": "grange.client.client",
+    "Listing": "grange.client.requests",
+    "WatchEvent": "grange.client.watch",
+    # Kinds and their typed views.
+    "CONFIGMAP": "grange.api.kinds.configmap",
+    "ConfigMap": "grange.api.kinds.configmap",
+    "NODE": "grange.api.kinds.node",
+    "Node": "grange.api.kinds.node",
+    "POD": "grange.api.kinds.pod",
+    "Container": "grange.api.kinds.pod",
+    "Pod": "grange.api.kinds.pod",
+    "PodSpec": "grange.api.kinds.pod",
+    "PODGROUP": "grange.api.kinds.podgroup",
+    "PodGroup": "grange.api.kinds.podgroup",
+    "QUEUE": "grange.api.kinds.queue",
+    "Queue": "grange.api.kinds.queue",
+    "REPLICATIONCONTROLLER": "grange.api.kinds.replicationcontroller",
+    "ReplicationController": "grange.api.kinds.replicationcontroller",
+    "SECRET": "grange.api.kinds.secret",
+    "Secret": "grange.api.kinds.secret",
+    "SERVICE": "grange.api.kinds.service",
+    "Service": "grange.api.kinds.service",
+    "KindInfo": "grange.api.scheme",
+    "ObjectKey": "grange.api.meta",
+    "ObjectMeta": "grange.api.meta",
+    # Errors.
+    "GrangeError": "grange.base.errors",
+    "ApiError": "grange.api.status",
+    "AlreadyExists": "grange.api.status",
+    "Conflict": "grange.api.status",
+    "Expired": "grange.api.status",
+    "Forbidden": "grange.api.status",
+    "Invalid": "grange.api.status",
+    "NotFound": "grange.api.status",
+    "ServiceUnavailable": "grange.api.status",
+    "Timeout": "grange.api.status",
+    # Controllers.
+    "run_controllers": "grange.app.connect",
+    "Controller": "grange.reconcile.controller",
+    "Deps": "grange.reconcile.deps",
+    "Done": "grange.reconcile.controller",
+    "Requeue": "grange.reconcile.controller",
+    "Result": "grange.reconcile.controller",
+    "Terminal": "grange.reconcile.controller",
+    # Tests.
+    "Cluster": "grange.testing.embedded",
+    "cluster": "grange.testing.embedded",
+}
+
+__all__ = ["__version__", *PUBLIC]  # noqa: PLE0604  names only
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use, so that ``import grange`` stays quick."""
+    if name not in PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(PUBLIC[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """What completion and ``help`` show."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,87 @@
+# Generated from the table in __init__.py by `make update`.
+from grange.api.kinds.configmap import (
+    CONFIGMAP as CONFIGMAP,
+    ConfigMap as ConfigMap,
+)
+from grange.api.kinds.node import (
+    NODE as NODE,
+    Node as Node,
+)
+from grange.api.kinds.pod import (
+    Container as Container,
+    POD as POD,
+    Pod as Pod,
+    PodSpec as PodSpec,
+)
+from grange.api.kinds.podgroup import (
+    PODGROUP as PODGROUP,
+    PodGroup as PodGroup,
+)
+from grange.api.kinds.queue import (
+    QUEUE as QUEUE,
+    Queue as Queue,
+)
+from grange.api.kinds.replicationcontroller import (
+    REPLICATIONCONTROLLER as REPLICATIONCONTROLLER,
+    ReplicationController as ReplicationController,
+)
+from grange.api.kinds.secret import (
+    SECRET as SECRET,
+    Secret as Secret,
+)
+from grange.api.kinds.service import (
+    SERVICE as SERVICE,
+    Service as Service,
+)
+from grange.api.meta import (
+    ObjectKey as ObjectKey,
+    ObjectMeta as ObjectMeta,
+)
+from grange.api.scheme import (
+    KindInfo as KindInfo,
+)
+from grange.api.status import (
+    AlreadyExists as AlreadyExists,
+    ApiError as ApiError,
+    Conflict as Conflict,
+    Expired as Expired,
+    Forbidden as Forbidden,
+    Invalid as Invalid,
+    NotFound as NotFound,
+    ServiceUnavailable as ServiceUnavailable,
+    Timeout as Timeout,
+)
+from grange.app.connect import (
+    connect as connect,
+    run_controllers as run_controllers,
+)
+from grange.base.errors import (
+    GrangeError as GrangeError,
+)
+from grange.client.client import (
+    Client as Client,
+)
+from grange.client.requests import (
+    Listing as Listing,
+)
+from grange.client.watch import (
+    WatchEvent as WatchEvent,
+)
+from grange.reconcile.controller import (
+    Controller as Controller,
+    Done as Done,
+    Requeue as Requeue,
+    Result as Result,
+    Terminal as Terminal,
+)
+from grange.reconcile.deps import (
+    Deps as Deps,
+)
+from grange.testing.embedded import (
+    Cluster as Cluster,
+    cluster as cluster,
+)
+
+PUBLIC: dict[str, str]
+__version__: str
+__all__: list[str]
