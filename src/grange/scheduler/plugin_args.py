@@ -7,6 +7,7 @@ the path of the struct here.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from grange.api import names
 from grange.api.status import Cause
 from grange.base.errors import GrangeError
+from grange.scheduler.framework import Plugin
 
 T = TypeVar("T")
 A = TypeVar("A", bound="PluginArgs")
@@ -138,28 +140,25 @@ def refuse_causes(causes: Iterable[Cause], path: str) -> None:
         raise ConfigurationError(f"{field}: {cause.message}")
 
 
-def configured(name: str, kind: type[A], make: Callable[[A], T]) -> Callable[[object, str], T]:
-    """How a plugin is made from a document.
+def configurable(kind: type[A], make: Callable[[A], Plugin]) -> Plugin:
+    """A plugin with default arguments that a configuration may replace.
 
     Args:
-        name: the plugin's.
         kind: its arguments.
-        make: the plugin of these arguments; raises ``ValueError`` with a ``refusal`` for what it
+        make: the plugin with these arguments; raises ``ValueError`` with a ``refusal`` for what it
             cannot use.
-
-    Returns:
-        A function of the document and its path; raises ``ConfigurationError``.
     """
+    name = make(kind()).name
 
-    def configure(document: object, path: str) -> T:
+    def configure(document: object, path: str) -> Plugin:
         arguments = read(document, kind, path)
         if arguments.api_version != API_VERSION:
             raise ConfigurationError(f"{path}.apiVersion: must be {API_VERSION}")
         if arguments.kind not in ("", f"{name}Args"):
             raise ConfigurationError(f"{path}.kind: must be {name}Args")
         try:
-            return make(arguments)
+            return replace(make(arguments), configure=configure)
         except ValueError as error:
             raise ConfigurationError(_located(str(error), path)) from error
 
-    return configure
+    return replace(make(kind()), configure=configure)

@@ -13,7 +13,7 @@ from grange.scheduler.disruption_budgets import DisruptionBudget, DisruptionBudg
 from grange.scheduler.dry_run import DryRun
 from grange.scheduler.errors import CacheError
 from grange.scheduler.framework import Code, CycleState, Status
-from grange.scheduler.plugins.defaultpreemption import Args as PreemptionArgs
+from grange.scheduler.plugins.defaultpreemption import DefaultPreemptionArgs as PreemptionArgs
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import CandidateSettings, dry_run
 from grange.scheduler.preemption.victims import NO_VICTIMS, Victims, pick_one, select_victims

@@ -1,7 +1,5 @@
 """NodeResourcesBalancedAllocation: rather where resources end up evenly used."""
 
-from dataclasses import replace
-
 from grange.api.pod_requests import CPU, MEMORY, Request
 from grange.placement import allocation
 from grange.placement.columns import Integers, NodeTable, Rows
@@ -12,7 +10,7 @@ from grange.scheduler.node_plugin import NodeScore
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
-    configured,
+    configurable,
     no_resource_twice,
     refusal,
     resource_name,
@@ -84,8 +82,7 @@ class BalancedAllocation(NodeScore[Request, Load]):
 def make(args: BalancedAllocationArgs) -> Plugin:
     """The plugin with these arguments."""
     score = BalancedAllocation(tuple(item.name for item in args.resources) or (CPU, MEMORY))
-    configure = configured(score.name, BalancedAllocationArgs, make)
-    return replace(score.plugin(), configure=configure)
+    return score.plugin()
 
 
-PLUGIN = make(BalancedAllocationArgs())
+PLUGIN = configurable(BalancedAllocationArgs, make)

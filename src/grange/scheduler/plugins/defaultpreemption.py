@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from grange.scheduler.framework import CycleState, Handle, Plugin, PostFilterResult
-from grange.scheduler.plugin_args import PluginArgs, configured, refusal, within
+from grange.scheduler.plugin_args import PluginArgs, configurable, refusal, within
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.candidates import CandidateSettings
 from grange.scheduler.preemption.evaluator import Evaluator
@@ -12,7 +12,7 @@ _NAME = "DefaultPreemption"
 _MANY = 2**31 - 1
 
 
-class Args(PluginArgs, frozen=True, kw_only=True):
+class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
     """As DefaultPreemptionArgs."""
 
     min_candidate_nodes_percentage: int = 10
@@ -36,12 +36,12 @@ class _Preemption:
         return Evaluator(handle, self._settings)
 
 
-def make(args: Args) -> Plugin:
+def make(args: DefaultPreemptionArgs) -> Plugin:
     """The plugin with these arguments."""
     settings = CandidateSettings(
         args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
     )
-    return Plugin(_NAME, post_filter=_Preemption(settings), configure=configured(_NAME, Args, make))
+    return Plugin(_NAME, post_filter=_Preemption(settings))
 
 
-PLUGIN = make(Args())
+PLUGIN = configurable(DefaultPreemptionArgs, make)

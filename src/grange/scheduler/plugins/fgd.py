@@ -18,7 +18,7 @@ from grange.scheduler.framework import Plugin
 from grange.scheduler.node_attributes import LOAD
 from grange.scheduler.node_plugin import NodeScore
 from grange.scheduler.nodeinfo import NodeInfo
-from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configured, refusal, within
+from grange.scheduler.plugin_args import ConfigSection, PluginArgs, configurable, refusal, within
 from grange.scheduler.podinfo import PodInfo
 
 _SPAN = 32 * WHOLE
@@ -128,8 +128,7 @@ def make(args: FGDArgs) -> Plugin:
         PodKind(quantity.milli(item.cpu), item.gpu_milli, item.number) for item in args.workload
     ]
     score = FGD(TargetWorkload(kinds))
-    configure = configured(FGD.name, FGDArgs, make)
-    return replace(score.plugin(), device_allocator=_Devices(score), configure=configure)
+    return replace(score.plugin(), device_allocator=_Devices(score))
 
 
-PLUGIN = make(FGDArgs())
+PLUGIN = configurable(FGDArgs, make)

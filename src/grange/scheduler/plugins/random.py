@@ -4,13 +4,12 @@ Score = a hash of the seed, the pod's UID and the node's name, so that a run can
 is a class by itself, so this is the most expensive policy for the engine.
 """
 
-from dataclasses import replace
 from zlib import crc32
 
 from grange.scheduler.framework import Plugin
 from grange.scheduler.node_attributes import NAME
 from grange.scheduler.node_plugin import NodeScore
-from grange.scheduler.plugin_args import PluginArgs, configured, within
+from grange.scheduler.plugin_args import PluginArgs, configurable, within
 from grange.scheduler.podinfo import PodInfo
 
 _MASK = 2**64 - 1
@@ -60,8 +59,7 @@ def _mixed(number: int) -> int:
 
 def make(args: RandomArgs) -> Plugin:
     """The plugin with this seed."""
-    configure = configured(Random.name, RandomArgs, make)
-    return replace(Random(args.seed).plugin(), configure=configure)
+    return Random(args.seed).plugin()
 
 
-PLUGIN = make(RandomArgs())
+PLUGIN = configurable(RandomArgs, make)

@@ -24,7 +24,7 @@ from grange.scheduler.framework import (
     Status,
 )
 from grange.scheduler.nodeinfo import NodeInfo
-from grange.scheduler.plugin_args import PluginArgs, configured, within
+from grange.scheduler.plugin_args import PluginArgs, configurable, within
 from grange.scheduler.plugin_explanation import PluginExplanation, Refusals
 from grange.scheduler.plugins.interpodaffinity.affinity_counts import (
     ANTI_AFFINITY,
@@ -308,8 +308,7 @@ def make(args: InterPodAffinityArgs) -> Plugin:
             ),
             Registration(ClusterEvent(Subject.NAMESPACE, Action.ADD | Action.UPDATE)),
         ),
-        configure=configured(_NAME, InterPodAffinityArgs, make),
     )
 
 
-PLUGIN = make(InterPodAffinityArgs())
+PLUGIN = configurable(InterPodAffinityArgs, make)

@@ -25,7 +25,7 @@ from grange.scheduler.node_plugin import NodeFilter, NodeScore
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
-    configured,
+    configurable,
     no_resource_twice,
     one_of,
     refusal,
@@ -261,8 +261,7 @@ def make(args: NodeResourcesFitArgs) -> Plugin:
         fit.plugin(),
         score=_Utilisation(_strategy(args.scoring_strategy)),
         amounts=fit.amounts,
-        configure=configured(fit.name, NodeResourcesFitArgs, make),
     )
 
 
-PLUGIN = make(NodeResourcesFitArgs())
+PLUGIN = configurable(NodeResourcesFitArgs, make)

@@ -25,7 +25,7 @@ from grange.scheduler.nodeinfo import NodeInfo
 from grange.scheduler.plugin_args import (
     ConfigSection,
     PluginArgs,
-    configured,
+    configurable,
     one_of,
     refusal,
     within,
@@ -263,8 +263,7 @@ def make(args: PodTopologySpreadArgs) -> Plugin:
             Registration(ClusterEvent(Subject.NODE, _NODE)),
         ),
         spread=_defaults(args),
-        configure=configured(_NAME, PodTopologySpreadArgs, make),
     )
 
 
-PLUGIN = make(PodTopologySpreadArgs())
+PLUGIN = configurable(PodTopologySpreadArgs, make)
