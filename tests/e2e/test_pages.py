@@ -1,8 +1,9 @@
 """Every command of README.md and the pages runs, in the order in which a reader types it.
 
-A page runs in a scratch directory that holds the repository's examples, with a home of its own. Only
-two things differ from what a reader does: ``grange up`` listens on a free port, and what ``NOT_RUN``
-lists is left out, for the reason that stands there.
+A page runs in a scratch directory that holds the repository's examples and the files that the page
+shows, with a home of its own. Only three things differ from what a reader does: ``grange up`` listens
+on a free port, what ``NOT_RUN`` lists is left out for the reason that stands there, and what
+``STAND_INS`` lists is replaced.
 """
 
 import os
@@ -10,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,12 @@ PAGES = sorted(
 _FOREIGN = "needs a Kubernetes cluster"
 _TRACE = "needs a trace that is not part of the repository"
 _SELF = "sets up the environment that this test runs in"
+_PAGES_BEFORE = {  # whose files a page builds on
+    "docs/tutorials/operator-test.md": ["docs/tutorials/controller.md"],
+}
+# Installs nothing: the environment of this test has the package.
+_INSTALLED = f"echo {sysconfig.get_path('purelib')} >$(echo app/venv/lib/*/site-packages)/here.pth"
+STAND_INS = {("docs/tutorials/app.md", "app/venv/bin/pip install aiohttp"): _INSTALLED}
 NOT_RUN = {
     ("README.md", "git clone … grange && cd grange"): _SELF,
     ("README.md", "make run"): _SELF,
@@ -51,6 +59,15 @@ NOT_RUN = {
         "grange install --only deployment --image … | kubectl delete -f -",
     ): _FOREIGN,
     ("docs/how-to/kubernetes.md", "grange install --only rbac | kubectl delete -f -"): _FOREIGN,
+    ("docs/how-to/operate.md", "python3 -m venv /opt/grange"): _SELF,
+    (
+        "docs/how-to/operate.md",
+        "/opt/grange/bin/pip install --require-hashes -r requirements.lock",
+    ): _SELF,
+    (
+        "docs/how-to/operate.md",
+        "/opt/grange/bin/pip install --no-deps --no-build-isolation .",
+    ): _SELF,
     (
         "docs/how-to/simulate.md",
         "grange simulate --nodes openb_node_list_gpu_node.csv --pods openb_pod_list_default.csv "
@@ -59,6 +76,7 @@ NOT_RUN = {
     ): _TRACE,
 }
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^```\w+ title=\"([^\"]+)\"\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _STABLE = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -104,8 +122,18 @@ def script(page: str) -> str:
     lines = []
     for at, command in enumerate(commands(page)):
         if (page, command.text) not in NOT_RUN:
-            lines.append(f"{{ {command.text}\n}} >out.{at} 2>&1; echo $? >code.{at}")
+            text = STAND_INS.get((page, command.text), command.text)
+            lines.append(f"{{ {text}\n}} >out.{at} 2>&1; echo $? >code.{at}")
     return "\n".join(lines)
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Write the files that a page, and those before it, show with their names."""
+    for source in (*_PAGES_BEFORE.get(page, ()), page):
+        for name, text in _FILE.findall((ROOT / source).read_text()):
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
 
 
 @pytest.fixture
@@ -118,6 +146,7 @@ def desk(tmp_path: Path) -> Iterator[Path]:
             '[ "$1" = up ] && set -- "$@" --listen 127.0.0.1:0',
         ),
         ("kubectl", str(kubectl.find()), ""),
+        ("python3", sys.executable, ""),
     ):
         file = tmp_path / "bin" / name
         file.parent.mkdir(exist_ok=True)
@@ -151,6 +180,7 @@ def test_commands_of_a_page_run_as_they_stand_there(page: str, desk: Path) -> No
     if not text:
         assert all((page, command.text) in NOT_RUN for command in commands(page))
         return
+    write_files(page, desk)
     if "grange up" not in text:
         text = f"grange up --nodes 3 --detach >up.out 2>&1\n{text}"
     subprocess.run(["bash", "-c", text], check=False, cwd=desk, env=environment(desk), timeout=200)
@@ -164,7 +194,7 @@ def test_commands_of_a_page_run_as_they_stand_there(page: str, desk: Path) -> No
 
 
 def test_what_is_not_run_stands_on_its_page() -> None:
-    for page, text in NOT_RUN:
+    for page, text in (*NOT_RUN, *STAND_INS):
         assert text in {command.text for command in commands(page)}, (page, text)
 
 
