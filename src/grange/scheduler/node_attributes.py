@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grange.api.kinds.node import Node, Taint
+from grange.api.kinds.pod import Pod
 from grange.placement import ports
 from grange.placement.columns import NodeTable, Rows
+from grange.placement.disks import inline_disks
 from grange.placement.loads import Load
 from grange.placement.ports import UsedPorts
 from grange.scheduler.clusterevents import Action
 from grange.scheduler.framework import Scope
 from grange.scheduler.nodeinfo import NodeInfo
-from grange.scheduler.podinfo import PodInfo
 
 V = TypeVar("V")
 NO_ACTION = Action(0)
@@ -45,7 +46,7 @@ class Attribute(Generic[V]):
     of: Callable[[NodeInfo], V]
     of_rows: Callable[[NodeTable, Rows], Values[V]]
     of_object: Callable[[Node], V] | None = None
-    of_pod: Callable[[PodInfo], V] | None = None
+    of_pod: Callable[[Pod], V] | None = None
     action: Action = NO_ACTION
 
 
@@ -124,7 +125,9 @@ EXCLUSIVE_USE: Attribute[UsedPorts] = Attribute(
     Scope.LOAD,
     lambda info: info.usage.ports,
     lambda table, rows: _distinct(table.ports(row) for row in _numbers(table, rows)),
-    of_pod=lambda info: ports.held(ports.NO_PORTS, info.ports + info.disks),
+    of_pod=lambda pod: ports.held(
+        ports.NO_PORTS, (*ports.host_ports(pod.spec), *inline_disks(pod.spec))
+    ),
 )
 """Host ports and inline disks in use."""
 

@@ -159,7 +159,7 @@ class NodeFilter(NodePlugin[D, V]):
         read = self.attribute.of_pod
         if read is None or not isinstance(before, Pod):
             return True
-        return not self.allows(self.demand(pod), read(PodInfo.of(before)))
+        return not self.allows(self.demand(pod), read(before))
 
     # --- the explanation ---------------------------------------------------------------------
 

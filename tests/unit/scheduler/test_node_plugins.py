@@ -177,6 +177,17 @@ def test_a_node_helps_that_begins_to_accept() -> None:
     assert not hint(pod, open_, closed)
 
 
+@pytest.mark.parametrize("request_", ["1", "nonsense"])
+def test_a_deletion_helps_that_frees_a_port(request_: str) -> None:
+    """Whatever else is malformed about the pod that went."""
+    hint = plugins.nodeports.PLUGIN.events[0].hint
+    assert hint is not None
+    waiting = PodInfo.of(builders.pod("p", host_ports=[80]))
+    options: dict[str, Any] = {"nodeName": "n", "requests": {"cpu": request_}}
+    assert hint(waiting, builders.pod("q", host_ports=[80], **options), None)
+    assert not hint(waiting, builders.pod("r", host_ports=[81], **options), None)
+
+
 # --- a plugin is one file and one line -------------------------------------------------------------
 
 
