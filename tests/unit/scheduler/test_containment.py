@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.scheduler.gangworld import Bench
+from tests.support.gang_cluster import Bench
 
 from grange.scheduler import plugins
 from grange.scheduler.cycle import Unschedulable

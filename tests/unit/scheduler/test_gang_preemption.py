@@ -1,6 +1,6 @@
 """A gang preempts for all of its members or for nobody; half a gang is not left as a victim."""
 
-from tests.unit.scheduler.gangworld import Bench, names
+from tests.support.gang_cluster import Bench, names
 
 from grange.sim import builders
 

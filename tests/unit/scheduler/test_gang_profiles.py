@@ -1,7 +1,7 @@
 """Gangs under other profiles than the default one: what their plugins count is what counts."""
 
 import pytest
-from tests.unit.scheduler.gangworld import Bench, names
+from tests.support.gang_cluster import Bench, names
 
 from grange.scheduler import plugins
 from grange.scheduler.framework import Plugin

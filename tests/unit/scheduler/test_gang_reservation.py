@@ -4,8 +4,8 @@ must be spread."""
 from typing import Any
 
 import pytest
+from tests.support.gang_cluster import Bench, names
 from tests.support.scheduler_cluster import HOST, ZONE
-from tests.unit.scheduler.gangworld import Bench, names
 
 from grange.base.rng import Stream
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.gang_cluster import names
 from tests.support.scheduler_world import Handler, World, refusal, world
-from tests.unit.scheduler.gangworld import names
 
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, PODGROUP, QUEUE

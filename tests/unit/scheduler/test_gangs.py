@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.support.gang_cluster import Bench, names
 from tests.support.scheduler_cluster import ZONE
-from tests.unit.scheduler.gangworld import Bench, names
 
 from grange.scheduler.clusterevents import NODE_ADD
 from grange.scheduler.cycle import Batch

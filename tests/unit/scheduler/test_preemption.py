@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.support.preemption_cluster import World, leaving, pod
 from tests.support.scheduler_cluster import HOST, PROFILE, REQUIRED, ZONE
-from tests.unit.scheduler.preemptionworld import World, leaving, pod
 
 from grange.api.kinds.pod import Pod
 from grange.api.selectors import Labels

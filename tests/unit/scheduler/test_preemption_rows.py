@@ -1,14 +1,14 @@
 """What preemption and nominations keep by row: never stale, and how little is looked at again.
 
-The naive evaluator and the reference decide what is right; see ``preemptionworld``.
+The naive evaluator and the reference decide what is right; see ``preemption_cluster``.
 """
 
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings, strategies as st
+from tests.support.preemption_cluster import World, leaving, pod
 from tests.support.scheduler_cluster import HOST, PROFILE, REQUIRED
-from tests.unit.scheduler.preemptionworld import World, leaving, pod
 
 from grange.api.selectors import Labels
 from grange.scheduler import plugins

@@ -7,7 +7,7 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 
 import pytest
-from tests.unit.scheduler.gangworld import Bench
+from tests.support.gang_cluster import Bench
 
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.scheduler.config import SchedulerConfig

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from tests.unit.scheduler.gangworld import Bench, names
+from tests.support.gang_cluster import Bench, names
 from tests.unit.scheduler.test_quotas import BIG, CPU, in_queue
 
 from grange.scheduler.gangs.quotas import Amounts

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.scheduler.gangworld import Bench, names
+from tests.support.gang_cluster import Bench, names
 
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.pod_requests import Resources

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from tests.support.scheduler_cluster import Cluster
 
 from grange.api.kinds.podgroup import GROUP_LABEL, PodGroup
 from grange.api.kinds.queue import Queue
 from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, charged
 from grange.scheduler import plugins
-from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.cycle import Assumed, Batch, Cycle, Outcome, Unschedulable
 from grange.scheduler.framework import Plugin, Profile
@@ -42,8 +42,8 @@ def quota(
     return msgspec.convert({"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}, Queue)
 
 
-class Bench:
-    """A scheduling loop by hand.
+class Bench(Cluster):
+    """A cluster with gangs, queues and a scheduling loop by hand.
 
     Args:
         extra: further plugins.
@@ -59,8 +59,8 @@ class Bench:
         overtakes: int = 64,
         policy: QueuePolicy | None = None,
     ) -> None:
-        self.profile = Profile((*base, *extra))
-        self.cache, self.queue = Cache(), SchedulingQueue(self.profile)
+        super().__init__(Profile((*base, *extra)))
+        self.queue = SchedulingQueue(self.profile)
         self.cycle = Cycle(self.profile, self.cache)
         policy = policy or BestEffortFIFO(overtakes)
         self.gangs = Coscheduling(self.profile, self.cycle, self.cache, self.queue, policy)
