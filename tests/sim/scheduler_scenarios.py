@@ -415,7 +415,7 @@ async def judge_books(world: World, scheduler: Scheduler) -> None:
     nominated = {pod.metadata.name for pod in pods if pod.status.nominated_node_name}
     assert (nominated, len(scheduler.cycle.nominator)) == (set(), 0), "nothing is promised"
     assert scheduler.cycle.nominator.evicting == {}
-    assert len(scheduler.cycle.permits) == 0
+    assert len(scheduler.cycle.waiting_pods) == 0
     assert scheduler._binder.under_way == {}
     assert scheduler.gangs.reservation.nodes == {}
 

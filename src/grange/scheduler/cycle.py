@@ -55,7 +55,7 @@ class Assumed(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Pods with a node that a Permit plugin holds back; ``Cycle.permits`` releases them."""
+    """Pods with a node that a Permit plugin holds back; ``Cycle.waiting_pods`` releases them."""
 
     placed: tuple[Assumed, ...]
 
@@ -102,7 +102,7 @@ class Cycle:
         cache: the state of the cluster.
         snapshot: to decide on; a new one by default.
         nominator: which pods are nominated to which node; a new one by default.
-        permits: holds pods that Permit plugins delay; a new one by default.
+        waiting_pods: holds pods that Permit plugins delay; a new one by default.
         budgets: what may be disrupted to make room.
         offset: where searches for such room start: a number below the argument.
     """
@@ -114,13 +114,15 @@ class Cycle:
         *,
         snapshot: NodeInfoSnapshot | None = None,
         nominator: Nominator | None = None,
-        permits: WaitingPods[Assumed] | None = None,
+        waiting_pods: WaitingPods[Assumed] | None = None,
         budgets: DisruptionBudgets | None = None,
         offset: Callable[[int], int] = lambda _: 0,
     ) -> None:
         self.snapshot = NodeInfoSnapshot() if snapshot is None else snapshot
         self.nominator = Nominator() if nominator is None else nominator
-        self.permits: WaitingPods[Assumed] = WaitingPods() if permits is None else permits
+        self.waiting_pods: WaitingPods[Assumed] = (
+            WaitingPods() if waiting_pods is None else waiting_pods
+        )
         self._profiles = profiles
         self._cache = cache
         rotation = Rotation()
@@ -169,16 +171,16 @@ class Cycle:
             self._cache.update_node_info_snapshot(self.snapshot)
         except SnapshotInconsistent as error:
             return Diagnosis(self.snapshot.num_nodes, pre_filter=str(error), error=True)
-        return self.judge(pod, state)
+        return self.decide_on_snapshot(pod, state)
 
-    def judge(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
+    def decide_on_snapshot(self, pod: PodInfo, state: CycleState) -> str | Diagnosis:
         """As ``decide``, on the snapshot as it is, trials included."""
         engine = self._engines[self._profiles.of(pod)]
         return engine.decide(pod, state, self.nominator.nominations_for(pod))
 
     # --- make room ---------------------------------------------------------------------------
 
-    def ask(self, pod: PodInfo, state: CycleState) -> PostFilterResult | None:
+    def find_room(self, pod: PodInfo, state: CycleState) -> PostFilterResult | None:
         """What the first PostFilter plugin that has an idea would do; nothing is kept of it."""
         for ask in self._post_filters[self._profiles.of(pod)]:
             found = ask(state, pod)
@@ -223,7 +225,7 @@ class Cycle:
 
     # --- assume ------------------------------------------------------------------------------
 
-    def on(self, info: PodInfo, node_name: str) -> PodInfo:
+    def info_on(self, info: PodInfo, node_name: str) -> PodInfo:
         """The pod as it would be on a node that all filters passed, devices included."""
         profile = self._profiles.of(info)
         info = info.on(node_name)
@@ -233,7 +235,7 @@ class Cycle:
             return info.holding(allocator.allocate(info, node))
         return info
 
-    def hold(
+    def assume(
         self, queued: QueuedPod, node_name: str, state: CycleState
     ) -> tuple[Assumed, dict[str, float]] | Diagnosis:
         """Assume a pod on a node, reserve what it needs there, and ask the Permit plugins.
@@ -245,7 +247,7 @@ class Cycle:
         info = queued.info
         profile = self._profiles.of(info)
         plain = not (profile.has_reserve_or_permit or info.request.resources.scalars)
-        info = info.on(node_name) if plain else self.on(info, node_name)
+        info = info.on(node_name) if plain else self.info_on(info, node_name)
         assumed = Assumed(queued, info, node_name, state)
         self._cache.assume_pod(info, self.snapshot)
         self.nominator.remove(info.uid)
@@ -272,7 +274,7 @@ class Cycle:
                 return name, status
         waits: dict[str, float] = {}
         if profile.permit:
-            state.write(self.permits)
+            state.write(self.waiting_pods)
         for name, gate in profile.permit:
             status = gate.permit(state, info, node_name)
             if status.code is Code.WAIT:

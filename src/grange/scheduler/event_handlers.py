@@ -267,7 +267,7 @@ class InformerEventHandlers(EventHandlers):
         informers: what is followed.
         budgets: the PodDisruptionBudgets.
         gangs: gangs and quotas.
-        permits: the pods that Permit plugins hold back.
+        waiting_pods: the pods that Permit plugins hold back.
         conditions: of waiting pods.
         history: the last attempts.
         wake: set when there may be something to decide.
@@ -288,7 +288,7 @@ class InformerEventHandlers(EventHandlers):
         informers: Informers,
         budgets: DisruptionBudgets,
         gangs: GangEventHandlers,
-        permits: WaitingPods[Assumed],
+        waiting_pods: WaitingPods[Assumed],
         conditions: PodConditions,
         history: AttemptHistory,
         wake: asyncio.Event,
@@ -300,7 +300,7 @@ class InformerEventHandlers(EventHandlers):
         self._informers = informers
         self._budgets = budgets
         self._gangs = gangs
-        self._permits = permits
+        self._waiting_pods = waiting_pods
         self._conditions = conditions
         self._history = history
         self._wake = wake
@@ -350,9 +350,9 @@ class InformerEventHandlers(EventHandlers):
         uid = new.metadata.uid
         if new.spec.node_name:
             self._conditions.forget(uid)
-            self._permits.reject(uid, "", "somebody else bound the pod")
+            self._waiting_pods.reject(uid, "", "another scheduler bound the pod")
         elif new.metadata.deletion_timestamp or is_finished(new):
-            self._permits.reject(uid, "", "the pod has ended or is being deleted")
+            self._waiting_pods.reject(uid, "", "the pod has ended or is being deleted")
         elif new.spec.scheduling_gates:
             self._report_gates(new)
 
@@ -367,7 +367,7 @@ class InformerEventHandlers(EventHandlers):
             self._contradicted(pod, error)
         self._wake.set()
         self._gangs.delete_pod(pod, self._now())
-        self._permits.reject(uid, "", "the pod was deleted")
+        self._waiting_pods.reject(uid, "", "the pod was deleted")
 
     def _contradicted(self, pod: Pod, error: Exception) -> None:
         self._log.error("cache contradicts the cluster", pod=str(pod.key), error=error)
@@ -396,9 +396,9 @@ class InformerEventHandlers(EventHandlers):
         """A node went away: pods that are held for it lose their place."""
         super().node_deleted(node)
         name = node.metadata.name
-        for assumed in self._permits.held():
+        for assumed in self._waiting_pods.held():
             if assumed.node_name == name:
-                self._permits.reject(assumed.uid, "", f"node {name} is gone")
+                self._waiting_pods.reject(assumed.uid, "", f"node {name} is gone")
         self._wake.set()
 
     def namespace_updated(self, namespace: Namespace) -> None:

@@ -62,19 +62,19 @@ class ScheduleOne:
         return self._assume(queued, found, state, now)
 
     def _assume(self, queued: QueuedPod, node_name: str, state: CycleState, now: float) -> Outcome:
-        held = self._cycle.hold(queued, node_name, state)
-        if isinstance(held, Diagnosis):
-            if held.error:
+        result = self._cycle.assume(queued, node_name, state)
+        if isinstance(result, Diagnosis):
+            if result.error:
                 self._queue.fail(queued, now)
             else:
-                self._queue.mark_unschedulable(queued, held.plugins, now)
-            return Unschedulable(queued, held)
-        assumed, waits = held
+                self._queue.mark_unschedulable(queued, result.plugins, now)
+            return Unschedulable(queued, result)
+        assumed, waits = result
         self._queue.done(queued)
         if self._gangs is not None:
             self._gangs.assume(assumed)
         if waits:
-            self._cycle.permits.hold((assumed,), {assumed.uid: waits}, now)
+            self._cycle.waiting_pods.hold((assumed,), {assumed.uid: waits}, now)
             return Waiting((assumed,))
         return assumed
 

@@ -92,9 +92,9 @@ class SchedulingLoop:
         while True:
             now = self._clock.monotonic()
             self._queue.flush(now)
-            self._permit(now)
+            self._collect_permitted(now)
             self._gang_handlers.tick(now)
-            idle = self._decide_slice(now)
+            idle = self._schedule_slice(now)
             if self._decided:
                 self._attempts["scheduled"].inc(self._decided)
                 self._decided = 0
@@ -104,7 +104,7 @@ class SchedulingLoop:
             else:
                 await self._clock.sleep(0)
 
-    def _decide_slice(self, now: float) -> bool:
+    def _schedule_slice(self, now: float) -> bool:
         """Decide for a while; True when there is nothing left to do now."""
         limit = now + self._config.slice_s
         for _ in range(self._config.slice_pods):
@@ -115,18 +115,18 @@ class SchedulingLoop:
             except (CacheCorrupted, InvariantError):
                 raise  # what every decision is based on is wrong
             except Exception as error:  # a bug that one pod meets costs it a backoff
-                outcome = self._contain(error, now)
+                outcome = self._handle_bug(error, now)
                 if outcome is None:
                     raise
             if outcome is None:
                 return True
-            self._follow(outcome, now)
+            self._handle(outcome, now)
             now = self._clock.monotonic()
             if now >= limit:
                 return False
         return False
 
-    def _contain(self, error: Exception, now: float) -> Outcome | None:
+    def _handle_bug(self, error: Exception, now: float) -> Outcome | None:
         """Go on without the pod whose cycle ended in a bug; None when only a new start will do.
 
         That is so, too, when pod after pod meets one: what they share may be the reason.
@@ -151,30 +151,30 @@ class SchedulingLoop:
                 self._log.warning("bug in a pod's cycle again", pod=pod, error=error)
         return outcome
 
-    def _permit(self, now: float) -> None:
+    def _collect_permitted(self, now: float) -> None:
         """Go on with the pods that Permit plugins have decided on."""
-        permits = self._cycle.permits
-        if permits:
-            permits.expire(now)
-        released = permits.collect_released()
+        waiting_pods = self._cycle.waiting_pods
+        if waiting_pods:
+            waiting_pods.expire(now)
+        released = waiting_pods.collect_released()
         for assumed in released:
-            self._follow(assumed, now)
+            self._handle(assumed, now)
         self._gangs.permits_decided(released, now)
-        for refused in permits.collect_refused():
+        for refused in waiting_pods.collect_refused():
             for assumed in refused.pods:
-                self._give_up(assumed, refused.plugin, refused.reason)
+                self._reject(assumed, refused.plugin, refused.reason)
             self._gangs.permits_decided(refused.pods, now)
 
-    def _give_up(self, assumed: Assumed, plugin: str, reason: str) -> None:
+    def _reject(self, assumed: Assumed, plugin: str, reason: str) -> None:
         """Forget a held pod's assumption, and try again later."""
         now = self._clock.monotonic()
         self._schedule_one.forget(assumed)
         self._queue.move(ASSIGNED_POD_DELETE, now, assumed.info.pod, None)
         if self._results.requeue(assumed.info.pod, assumed, rejector=plugin or "Permit"):
             diagnosis = Diagnosis(self._cycle.snapshot.num_nodes, pre_filter=reason)
-            self._follow(Unschedulable(assumed.queued, diagnosis), now)
+            self._handle(Unschedulable(assumed.queued, diagnosis), now)
 
-    def _follow(self, outcome: Outcome, now: float) -> None:
+    def _handle(self, outcome: Outcome, now: float) -> None:
         match outcome:
             case Assumed():
                 self._decided += 1
@@ -201,16 +201,16 @@ class SchedulingLoop:
                     self._evictor.put(queued.info, self._reject_held(queued.info, room))
             case Batch(outcomes):
                 for one in outcomes:
-                    self._follow(one, now)
+                    self._handle(one, now)
             case Dropped():
                 pass
 
     def _reject_held(self, pod: PodInfo, room: PostFilterResult) -> PostFilterResult:
         """Victims that are held run nowhere yet: they lose their place and need not be deleted."""
-        permits = self._cycle.permits
-        held = [victim.uid for victim in room.victims if victim.uid in permits]
+        waiting_pods = self._cycle.waiting_pods
+        held = [victim.uid for victim in room.victims if victim.uid in waiting_pods]
         for uid in held:
-            permits.reject(uid, "", f"pod {pod.pod.key} preempts")
+            waiting_pods.reject(uid, "", f"pod {pod.pod.key} preempts")
         left = tuple(victim for victim in room.victims if victim.uid not in held)
         return replace(room, victims=left)
 
@@ -223,7 +223,10 @@ class SchedulingLoop:
         self._wake.clear()
         wait_s: float | None = None
         now = self._clock.monotonic()
-        deadlines = [self._cycle.permits.next_deadline(), self._gang_handlers.next_deadline(now)]
+        deadlines = [
+            self._cycle.waiting_pods.next_deadline(),
+            self._gang_handlers.next_deadline(now),
+        ]
         if not self._binder.full:
             deadlines.append(self._queue.next_deadline(now))
         deadline = min((found for found in deadlines if found is not None), default=None)

@@ -67,7 +67,7 @@ class Scheduler:
         budgets = DisruptionBudgets()
         snapshot = NodeInfoSnapshot()
         self._nominator = nominator = Nominator()
-        self._permits: WaitingPods[Assumed] = WaitingPods(self._wake.set)
+        self._waiting_pods: WaitingPods[Assumed] = WaitingPods(self._wake.set)
         self.cache = Cache(ttl_s=config.assume_ttl_s)
         self.queue = SchedulingQueue(self._profile, config.queue)
         rng = deps.rng.fork("preemption")
@@ -76,7 +76,7 @@ class Scheduler:
             self.cache,
             snapshot=snapshot,
             nominator=nominator,
-            permits=self._permits,
+            waiting_pods=self._waiting_pods,
             budgets=budgets,
             offset=lambda nodes: rng.integer(0, nodes - 1),
         )
@@ -127,11 +127,11 @@ class Scheduler:
             informers=self._informers,
             budgets=budgets,
             gangs=self.gangs.handlers,
-            permits=self._permits,
+            waiting_pods=self._waiting_pods,
             conditions=self._conditions,
             history=self._history,
             wake=self._wake,
-            in_progress=lambda: (*self._binder.under_way.values(), *self._permits.held()),
+            in_progress=lambda: (*self._binder.under_way.values(), *self._waiting_pods.held()),
         )
         self._results = BindingResults(
             metrics=metrics,
@@ -234,9 +234,9 @@ class Scheduler:
         After a crash what is held may be the reason, and what was in flight is nowhere.
         """
         self.queue.clear()
-        for assumed in self._permits.held():
+        for assumed in self._waiting_pods.held():
             self.schedule_one.forget(assumed)
-        self._permits.clear()
+        self._waiting_pods.clear()
         self._nominator.clear()
         self._handlers.rebuild()
 

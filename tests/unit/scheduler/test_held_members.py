@@ -39,7 +39,7 @@ async def test_held_pod_bound_by_another_still_counts_for_its_queue(
         scheduler = await start(made, Gatekeeper("p0"))
         await made.add_pods("p0", labels={QUEUE_LABEL: "q"}, requests=CPU)
         await made.settle()
-        assert len(scheduler.cycle.permits) == 1
+        assert len(scheduler.cycle.waiting_pods) == 1
         await made.client.post(POD, "p0", "default", "binding", {"target": {"name": "b"}})
         await made.settle()
         assert scheduler.gangs.quotas.used("q") == {"cpu": 1_000, "pods": 1}
@@ -59,12 +59,12 @@ async def test_a_held_pod_that_is_being_deleted_is_held_no_longer(
         patch: Document = {"metadata": {"finalizers": ["example.com/slow"]}}
         await made.client.patch(POD, "p0", "default", patch=patch)
         await made.settle()
-        assert len(scheduler.cycle.permits) == 1
+        assert len(scheduler.cycle.waiting_pods) == 1
         await made.delete("p0")
         await made.add_pods("p1", requests=CPU)
         await made.settle()
         assert await made.pods() == {"p0": "", "p1": "a"}
-        assert len(scheduler.cycle.permits) == 0
+        assert len(scheduler.cycle.waiting_pods) == 0
 
 
 async def test_held_victim_loses_its_place_and_is_not_deleted(
@@ -75,7 +75,7 @@ async def test_held_victim_loses_its_place_and_is_not_deleted(
         scheduler = await start(made, Gatekeeper("low"))
         await made.add_pods("low", requests=CPU)
         await made.settle()
-        assert len(scheduler.cycle.permits) == 1
+        assert len(scheduler.cycle.waiting_pods) == 1
         uid = (await made.pod("low")).metadata.uid
         await made.add_pods("high", priority=10, requests=CPU)
         await made.settle()
@@ -115,7 +115,7 @@ async def test_gang_whose_node_goes_while_held_is_decided_anew(
         assert scheduler.cache.assumed_count == 2
         await made.client.delete(NODE, "b")
         await made.settle()
-        assert (scheduler.cache.assumed_count, len(scheduler.cycle.permits)) == (0, 0)
+        assert (scheduler.cache.assumed_count, len(scheduler.cycle.waiting_pods)) == (0, 0)
         assert "gang wants 2, room for 1" in await made.message("p0")
         gate.name = ""
         await made.add_nodes("c", capacity=SMALL)

@@ -94,7 +94,7 @@ class NominatorCache:
             if row is not None:
                 rows[row] = None
         for row in rows:
-            self._look(row, level.get(by_row[row].name, ()))
+            self._update_row(row, level.get(by_row[row].name, ()))
         self._position = snapshot.changes.position
         self._moves = -1 if moves is None else moves.position
         for row in self._anti_affine:
@@ -103,12 +103,12 @@ class NominatorCache:
             return None
         own = snapshot.table.rows.get(nominated.first)
         if own is not None and own not in self._anti_affine:
-            self._look(own, nominated.on(nominated.first))
+            self._update_row(own, nominated.on(nominated.first))
         return own
 
     def release(self, row: int, nominated: Nominated) -> None:
         """Restore the verdict on a row for the other pods of the class."""
-        self._look(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
+        self._update_row(row, nominated.level.get(self._snapshot.by_row[row].name, ()))
 
     def diagnosis(self, nominated: Nominated, judge: _Judge) -> Diagnosis:
         """Why each node refuses. ``catch_up`` was called for the pod."""
@@ -124,7 +124,7 @@ class NominatorCache:
             self._diagnosis = tally.diagnosis(self._snapshot.num_nodes)
         return self._diagnosis
 
-    def _look(self, row: int, pods: tuple[PodInfo, ...]) -> None:
+    def _update_row(self, row: int, pods: tuple[PodInfo, ...]) -> None:
         if pods and _have_anti_affinity(pods):
             self._anti_affine[row] = None
             return
@@ -191,7 +191,7 @@ class NominatorCache:
             if own in self._anti_affine:
                 self._set_status(own, judge(own), nominated=True)
             else:
-                self._look(own, nominated.on(name))
+                self._update_row(own, nominated.on(name))
 
 
 def _have_anti_affinity(pods: tuple[PodInfo, ...]) -> bool:

@@ -179,7 +179,7 @@ class Coscheduling:
         gang = self.groups.containing(pod)
         if gang is not None and gang.message and not gang.started:
             return f"its gang {gang.key} ({gang.message})"
-        if pod.metadata.uid in self._cycle.permits:
+        if pod.metadata.uid in self._cycle.waiting_pods:
             return "a permission to be bound"
         queued = self._queue.find(pod.metadata.uid)
         if gang is not None and queued is not None and GANG in queued.rejectors:
@@ -190,7 +190,7 @@ class Coscheduling:
 
     def _held_back(self, gang: Gang) -> bool:
         """Whether the quorum may yet be rejected as a whole, so that nobody must join it."""
-        permits = self._cycle.permits
+        permits = self._cycle.waiting_pods
         held = sum(uid in permits for uid in gang.members) if permits else 0
         return bool(held) and gang.num_counted - held < gang.min_member
 
@@ -321,7 +321,7 @@ class Coscheduling:
         rest = [queued.uid for queued in attempt.candidates if queued.uid not in chosen]
         self._queue.activate(rest, now)
         if transaction.waits:
-            self._cycle.permits.hold(transaction.assumed, transaction.waits, now)
+            self._cycle.waiting_pods.hold(transaction.assumed, transaction.waits, now)
             return Waiting(tuple(transaction.assumed))
         return Batch(tuple(transaction.assumed))
 

@@ -126,10 +126,10 @@ class GangPreemption:
             if len(found) == need:
                 break
             state = CycleState()
-            node = self._cycle.judge(overridden, state)
+            node = self._cycle.decide_on_snapshot(overridden, state)
             result = PostFilterResult(SUCCESS)
             if isinstance(node, Diagnosis):
-                asked = None if node.pre_filter else self._cycle.ask(overridden, state)
+                asked = None if node.pre_filter else self._cycle.find_room(overridden, state)
                 if asked is None or not asked.nominated:
                     spare -= 1
                     if spare < 0:
@@ -140,7 +140,7 @@ class GangPreemption:
             gone.extend(victims)
             for victim in victims:
                 snapshot.take_out(victim)
-            snapshot.assume_pod(self._cycle.on(queued.info, node))
+            snapshot.assume_pod(self._cycle.info_on(queued.info, node))
             found[queued.uid] = PostFilterResult(SUCCESS, node, victims, result.cleared)
         return found if preempts and len(found) == need else {}
 
@@ -153,10 +153,10 @@ class GangPreemption:
             queued.info.signature: overridden for queued, overridden in members
         }.values():
             state = CycleState()
-            if not isinstance(self._cycle.judge(overridden, state), Diagnosis):
+            if not isinstance(self._cycle.decide_on_snapshot(overridden, state), Diagnosis):
                 if self._lower.any_below(overridden.pod.spec.priority):
                     return True
-            elif self._cycle.ask(overridden, state) is not None:
+            elif self._cycle.find_room(overridden, state) is not None:
                 return True
         return False
 

@@ -99,7 +99,7 @@ class Transaction:
             nominated = self.cycle.nominator.node_of(queued.uid)
             if nominated:
                 self.nominations[queued.uid] = (queued.info, nominated)
-            held = self.cycle.hold(queued, found, state)
+            held = self.cycle.assume(queued, found, state)
             if not isinstance(held, Diagnosis):
                 assumed, waits = held
                 self.assumed.append(assumed)
