@@ -5,24 +5,23 @@ member at a time. The same in ``grange up``, where there is only one member, and
 ``grange controllers``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from typing import Any, TypeVar
 
 from grange.alerts.alerts import AlertSink
 from grange.api.kinds import NODE, POD, ROLLINGUPDATE, pod as pods
 from grange.api.kinds.pod import Pod
-from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.meta import ObjectKey, controller_of
-from grange.api.scheme import KindInfo
+from grange.api.meta import ObjectKey, Resource, controller_of
+from grange.api.scheme import AnyKind
 from grange.app.runnable import Runnable
 from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
 from grange.controllers.replication import alerts
-from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.rollingupdate.controller import NAME as ROLLOUTS
-from grange.controllers.sharing import SHARED
+from grange.controllers.sharded import SHARDED, ShardedController, ShardedService
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
@@ -31,7 +30,7 @@ from grange.reconcile.farm.leader_election import PREFIX, LeaderElectedServices,
 from grange.reconcile.farm.member import Member
 
 SCHEDULER = "scheduler"
-NAMES = (*(name for name, _ in TABLE), SCHEDULER)
+NAMES = (*SHARDED, *(name for name, _ in TABLE), SCHEDULER)
 """The controllers that a manager can run."""
 
 # The services carry out what the API has accepted already: a namespace or an owner is gone. Their
@@ -40,6 +39,9 @@ _SERVICES = DeletionGuardConfig(deletions=10_000)
 
 
 _MANY = 100  # pods that lack what they need: more need not be counted
+
+
+R = TypeVar("R", bound=Resource)
 
 
 class UnknownController(GrangeError):
@@ -77,9 +79,10 @@ class Manager:
         scheduler: how the scheduler is made.
         selector: which objects of the shared ones this process wants, by their labels.
         alert_sink: where alerts go; the log by default.
+        sharded: the controllers that share their objects, by name.
 
     Raises:
-        UnknownController: a name is none of ``NAMES``.
+        UnknownController: a name is not that of a controller.
         SelectorError: the selector cannot be read.
     """
 
@@ -92,9 +95,11 @@ class Manager:
         scheduler: Callable[[Deps], Service] = plain_scheduler,
         selector: str = "",
         alert_sink: AlertSink | None = None,
+        sharded: Mapping[str, ShardedController[Any]] = SHARDED,
     ) -> None:
-        for name in sorted(names.difference(NAMES)):
-            raise UnknownController(f"no controller {name!r}; there are {', '.join(NAMES)}")
+        known = dict.fromkeys((*sharded, *NAMES))
+        for name in sorted(names.difference(known)):
+            raise UnknownController(f"no controller {name!r}; there are {', '.join(known)}")
         self._names = names
         self._scheduler = scheduler
         self._deps = deps
@@ -102,9 +107,10 @@ class Manager:
         self._pods = tools.informers.informer(POD)
         self.member = Member(tools, config, alert_sink=alert_sink)
         self._runnables: list[Runnable] = []
-        for name in SHARED:
+        for name, controller in sharded.items():
             if name in names:
-                self._runnables.append(Runnable(name, self._shared(name, selector).run))
+                service = self._sharded(name, controller, selector)
+                self._runnables.append(Runnable(name, service.run))
         services = dict(self._services())
         if services:
             required_objects: dict[Trigger, Callable[[], int | None]] = {}
@@ -126,25 +132,26 @@ class Manager:
         yield from self._runnables
         yield Runnable("farm", self.member.run)
 
-    def _shared(self, name: str, selector: str) -> ReplicationService:
-        sharing = SHARED[name]
+    def _sharded(
+        self, name: str, controller: ShardedController[R], selector: str
+    ) -> ShardedService:
         farm = self.member.farm(
             name,
-            sharing.kind,
+            controller.kind,
             selector=selector,
-            weight=sharing.weight,
+            weight=controller.weight,
             population=lambda: len(self._pods.store),
-            owned=lambda: self._owned(sharing.kind),
+            owned=lambda: self._owned(controller.kind),
         )
         tools = farm.fence(self._deps(name))
-        service = ReplicationService(tools)
+        service = controller.create(tools)
         farm.attach(service.loop)
         reporter = ConditionAlerts(
             self.member.alerts,
-            tools.informers.informer(sharing.kind),
-            find=alerts.of_controller,
+            tools.informers.informer(controller.kind),
+            find=controller.alerts,
             owns=farm.holds,
-            about=lambda key: f"replicationcontroller/{key}",
+            about=lambda key: f"{controller.kind.kind.lower()}/{key}",
             clock=tools.clock,
         )
         farm.on_gain(reporter.gained)
@@ -166,7 +173,7 @@ class Manager:
         farm.on_gain(lambda key: reporter.gained_all() if key == bears else None)
         farm.on_loss(lambda key: reporter.lost_all() if key == bears else None)
 
-    def _owned(self, kind: KindInfo[ReplicationController]) -> int | None:
+    def _owned(self, kind: AnyKind) -> int | None:
         """How many live pods were made for objects of a kind; None before we have seen the pods."""
         if not self._pods.has_synced:
             return None
@@ -174,9 +181,8 @@ class Manager:
 
     def _orphans_seen_by(self, tools: Deps) -> Callable[[], int | None]:
         """How the services see that all owners of pods are gone: their dependents would go, too."""
-        owners = {
-            sharing.kind: tools.informers.informer(sharing.kind) for sharing in SHARED.values()
-        }
+        kinds = [controller.kind for controller in SHARDED.values()]
+        owners = {kind: tools.informers.informer(kind) for kind in kinds}
 
         def orphans() -> int | None:
             if not self._pods.has_synced or not all(seen.has_synced for seen in owners.values()):
@@ -200,7 +206,7 @@ class Manager:
 
         return stranded
 
-    def _made_for(self, kind: KindInfo[ReplicationController]) -> Iterator[Pod]:
+    def _made_for(self, kind: AnyKind) -> Iterator[Pod]:
         """The live pods that were made for objects of a kind."""
         for pod in self._pods.store.list():
             owner = controller_of(pod.metadata) if pods.is_active(pod) else None
@@ -209,7 +215,7 @@ class Manager:
 
     def _services(self) -> Iterator[tuple[str, Callable[[Deps], Service]]]:
         for name, factory in TABLE:
-            if name in self._names and name not in SHARED:
+            if name in self._names:
                 yield name, factory
         if SCHEDULER in self._names:
             yield SCHEDULER, self._scheduler

@@ -1,7 +1,7 @@
 """The controllers: each keeps one promise about objects of some kind.
 
-Owns: one package a controller, ``shared`` for what several of them use, and ``TABLE``, which says how
-    each is made.
+Owns: one package a controller, ``shared`` for what several of them use, and two tables of how they
+    are made: ``TABLE`` for those that one member runs, ``sharded.SHARDED`` for those that share objects.
 Never: a controller that knows another; they meet only through the API.
 Flow: informers → work queue key → pure decision → fenced writes → events and conditions.
 Concurrency: every controller is a service with ``run()``; the caller owns its task.
@@ -16,7 +16,6 @@ from grange.controllers.disruption.controller import DisruptionController
 from grange.controllers.garbagecollector.controller import GarbageCollector
 from grange.controllers.namespace.controller import NamespaceController
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
-from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.rollingupdate.controller import RollingUpdateService
 from grange.reconcile.deps import Deps
 
@@ -29,7 +28,6 @@ class Service(Protocol):
 
 
 TABLE: tuple[tuple[str, Callable[[Deps], Service]], ...] = (
-    ("replication", ReplicationService),
     ("rollingupdate", RollingUpdateService),
     ("namespace", NamespaceController),
     ("garbagecollector", GarbageCollector),
@@ -37,4 +35,7 @@ TABLE: tuple[tuple[str, Callable[[Deps], Service]], ...] = (
     ("disruption", DisruptionController),
     ("audit", AuditController),
 )
-"""Every controller: its name and how it is made, with its default settings."""
+"""The controllers that one member runs at a time: name, and how it is made with default settings.
+
+Those of which every member runs a share are in ``sharded``.
+"""

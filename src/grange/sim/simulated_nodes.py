@@ -8,6 +8,7 @@ from grange.agent.service import NodeAgent
 from grange.api.kinds import NODE
 from grange.base.clock import Clock
 from grange.controllers import TABLE
+from grange.controllers.sharded import SHARDED
 from grange.reconcile.deps import Deps
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.framework import Profiles
@@ -72,7 +73,8 @@ async def registered(world: World, count: int, *, limit_s: float = 300.0) -> Non
 
 def add_controllers(world: World, *, besides: str = "") -> None:
     """Add every controller, each as a component of its own, but not the one that is named."""
-    for name, factory in TABLE:
+    sharded = ((name, controller.create) for name, controller in SHARDED.items())
+    for name, factory in (*sharded, *TABLE):
         if name != besides:
             world.add(name, factory)
 

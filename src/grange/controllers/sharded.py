@@ -1,0 +1,66 @@
+"""Controllers whose objects are shared between members of the farm, each object at one member."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from grange.api.kinds import REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.meta import Resource
+from grange.api.scheme import KindInfo
+from grange.controllers.replication import alerts
+from grange.controllers.replication.controller import ReplicationService
+from grange.reconcile.condition_alerts import ConditionAlert
+from grange.reconcile.controller import Controller
+from grange.reconcile.deps import Deps
+
+R = TypeVar("R", bound=Resource)
+
+
+class ShardedService(Protocol):
+    """A controller that can share its objects."""
+
+    @property
+    def loop(self) -> Controller:
+        """The keys of its objects and the passes over them."""
+
+    async def run(self) -> None:
+        """Work; returns only by cancellation."""
+
+
+def _one(_: object) -> int:
+    return 1
+
+
+def _no_alerts(_: object) -> Iterable[ConditionAlert]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedController(Generic[R]):
+    """A controller of objects of any kind, shared object by object.
+
+    Attributes:
+        kind: of the objects.
+        create: makes the controller; its deps write for owned objects only.
+        weight: what an object asks for (replicas, for example), for the deletion guard.
+        alerts: the conditions of an object that need an operator.
+    """
+
+    kind: KindInfo[R]
+    create: Callable[[Deps], ShardedService]
+    weight: Callable[[R], int] = _one
+    alerts: Callable[[R], Iterable[ConditionAlert]] = _no_alerts
+
+
+def _replicas(controller: ReplicationController) -> int:
+    return controller.spec.replicas
+
+
+SHARDED: Mapping[str, ShardedController[Any]] = {
+    "replication": ShardedController(
+        REPLICATIONCONTROLLER, ReplicationService, _replicas, alerts.of_controller
+    )
+}
+"""By name: the controllers of which every member runs one. The others, in ``TABLE``, run whole at one
+member at a time."""
