@@ -71,6 +71,7 @@ class NodeConfig:
         own_pods_only: watch only the pods of this node; False shares the process's one copy of
             all pods, which is cheaper where the scheduler keeps it anyway.
         timing: waits and intervals.
+        runtime: name of what runs the containers, in ``containerID`` and in the Node's status.
         user, group: of the agent, and of its pods' programs unless they ask for others.
     """
 
@@ -81,5 +82,6 @@ class NodeConfig:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_ENVIRONMENT))
     own_pods_only: bool = True
     timing: Timing = field(default_factory=Timing)
+    runtime: str = "process"
     user: int = field(default_factory=os.geteuid)
     group: int = field(default_factory=os.getegid)

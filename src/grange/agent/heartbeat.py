@@ -87,7 +87,7 @@ def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
         "nodeInfo": {
             "architecture": metadata(config)["labels"]["kubernetes.io/arch"],
             "bootID": "",
-            "containerRuntimeVersion": "process://1",
+            "containerRuntimeVersion": f"{config.runtime}://1",
             "kernelVersion": machine.release,
             "kubeProxyVersion": "",
             "kubeletVersion": _VERSION,

@@ -34,9 +34,9 @@ class PodAddresses:
     pod_ip: str = ""
 
 
-def container_id(target: ContainerID) -> str:
-    """``containerID`` of an attempt."""
-    return f"process://{target}"
+def container_id(target: ContainerID, runtime: str) -> str:
+    """``containerID`` of an attempt in a runtime of that name."""
+    return f"{runtime}://{target}"
 
 
 def phase_of(
@@ -82,6 +82,7 @@ def build(
     *,
     termination: PodTermination,
     now: datetime,
+    runtime: str = "process",
 ) -> Document:
     """The whole status that this agent is responsible for.
 
@@ -94,6 +95,7 @@ def build(
         troubles: container name to the message of its failing probe.
         termination: why the pod is coming to its end, if it is.
         now: wall time.
+        runtime: name of what runs the containers.
     """
     stamp = timestamps.rfc3339(now)
     phase = phase_of(pod.status.phase, containers, termination)
@@ -104,14 +106,14 @@ def build(
         "qosClass": qos_class(pod),
         "conditions": _conditions(pod, containers, troubles, phase, stamp),
         "containerStatuses": [
-            _container_status(container, pod)
+            _container_status(container, pod, runtime)
             for container in containers
             if container.role is Role.MAIN
         ],
     }
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [
-            _container_status(container, pod)
+            _container_status(container, pod, runtime)
             for container in containers
             if container.role is not Role.MAIN
         ]
@@ -230,7 +232,7 @@ def _containers_ready(
     )
 
 
-def _container_status(container: ManagedContainer, pod: Pod) -> Document:
+def _container_status(container: ManagedContainer, pod: Pod, runtime: str) -> Document:
     latest, previous = container.latest, container.previous
     status: Document = {
         "name": container.name,
@@ -242,16 +244,16 @@ def _container_status(container: ManagedContainer, pod: Pod) -> Document:
         "lastState": {},
     }
     if latest is not None:
-        status["containerID"] = container_id(latest.id)
+        status["containerID"] = container_id(latest.id, runtime)
     if container.phase in transitions.ALIVE and latest is not None:
         status["state"] = {"running": {"startedAt": timestamps.rfc3339(latest.started_at)}}
     elif container.phase is ContainerPhase.DONE and latest is not None:
-        status["state"] = {"terminated": _terminated(latest)}
+        status["state"] = {"terminated": _terminated(latest, runtime)}
     else:
         previous = latest
         status["state"] = {"waiting": _waiting(container, pod)}
     if previous is not None and not previous.running:
-        status["lastState"] = {"terminated": _terminated(previous)}
+        status["lastState"] = {"terminated": _terminated(previous, runtime)}
     return status
 
 
@@ -265,12 +267,12 @@ def _waiting(container: ManagedContainer, pod: Pod) -> Document:
     return {"reason": "ContainerCreating" if first else "PodInitializing"}
 
 
-def _terminated(run: Run) -> Document:
+def _terminated(run: Run, runtime: str) -> Document:
     ended: Document = {
         "exitCode": run.exit_code,
         "reason": run.reason,
         "startedAt": timestamps.rfc3339(run.started_at),
-        "containerID": container_id(run.id),
+        "containerID": container_id(run.id, runtime),
     }
     if run.finished_at is not None:
         ended["finishedAt"] = timestamps.rfc3339(run.finished_at)

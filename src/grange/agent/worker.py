@@ -201,7 +201,9 @@ class PodWorker:
             runs: dict[str, list[Run]] = {}
             recorded = _messages(self.pod)
             for run in record.runs:
-                message = run.message or recorded.get(status.container_id(run.id), "")
+                message = run.message or recorded.get(
+                    status.container_id(run.id, self._tools.config.runtime), ""
+                )
                 found = run if run.running else replace(run, message=message)
                 runs.setdefault(run.id.container, []).append(found)
         else:
@@ -497,6 +499,7 @@ class PodWorker:
             probing.troubles(self._containers),
             termination=self._termination,
             now=self._tools.clock.now(),
+            runtime=self._tools.config.runtime,
         )
         await self._write(document)
 

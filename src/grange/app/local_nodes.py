@@ -9,13 +9,13 @@ from typing import Self
 from grange.agent import service_account
 from grange.agent.config import NodeConfig
 from grange.agent.logs import AgentLogs
-from grange.agent.runtimes.process.process_runtime import ProcessConfig, ProcessRuntime
+from grange.agent.runtime_table import RUNTIMES, NodeRuntime
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.api.kinds import NODE
 from grange.api.status import NotFound
 from grange.app import machine
 from grange.app.runnable import Runnable
-from grange.app.settings import Settings
+from grange.app.settings import Settings, SettingsError
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Threads
@@ -37,19 +37,25 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
         clock: time.
         log: the process's logger.
 
+    Raises:
+        SettingsError: there is no runtime of that name.
+
     Attributes:
         logs: answers the API server's ``log`` subresource; None where no agent runs.
         api: host and port of the API server, for pods; None until it is served.
     """
 
     def __init__(self, settings: Settings, *, clock: Clock, log: Logger) -> None:
+        if settings.runtime not in RUNTIMES:
+            known = ", ".join(RUNTIMES)
+            raise SettingsError(f"--runtime {settings.runtime}: no such runtime; there is {known}")
         self._settings = settings
         self._clock = clock
         self._log = log.bind(role="agent")
         self._offload = Threads("agent-disk")
         self._shares = machine.shares(settings.nodes)
         self._names = [share.name for share in self._shares]
-        self._runtime: ProcessRuntime | None = None
+        self._runtime: NodeRuntime | None = None
         self.logs: AgentLogs | None = None
         self.api: tuple[str, int] | None = None
 
@@ -60,8 +66,8 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
             RuntimeFailedError: the data directory cannot be used.
         """
         if self._settings.runs("agent"):
-            runtime = ProcessRuntime(
-                ProcessConfig(data_dir=self._settings.data_dir),
+            runtime = RUNTIMES[self._settings.runtime](
+                self._settings.data_dir,
                 clock=self._clock,
                 log=self._log,
                 offload=self._offload,
@@ -97,6 +103,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 capacity=share.capacity(),
                 labels={MACHINE_LABEL: self._settings.identity},
                 environment={**self._settings.environment, **variables},
+                runtime=self._settings.runtime,
             )
             agent = NodeAgent(deps(f"node:{share.name}"), config, self._runtime)
             yield Runnable(f"agent {share.name}", agent.run)

@@ -64,6 +64,7 @@ class Settings:
         nodes: how many nodes the machine is presented as; they share its capacity.
         remove_nodes: there may be fewer nodes than the last time.
         disable: roles that are not run here.
+        runtime: what runs containers, by its name in ``agent.runtime_table``.
         scheduler_config: the scheduler's configuration file; None for the default profile.
         no_context: add no context to the user's kubeconfig.
         alert_webhook: URL that alerts are POSTed to; empty for none. May hold a secret.
@@ -134,6 +135,10 @@ class Settings:
             metavar="ROLE,…",
             shown_default="none",
         ),
+    )
+    runtime: str = field(
+        default="process",
+        metadata=flag("--runtime", "What runs containers.", metavar="NAME"),
     )
     scheduler_config: Path | None = field(
         default=None,
