@@ -71,7 +71,7 @@ def test_every_crash_point_has_its_seed(name: str) -> None:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_the_counts_are_those_of_the_documentation(name: str) -> None:
-    check_documented("reference/replication.md", name, len(points(name, 0)))
+    check_documented("explanation/replication-faults.md", name, len(points(name, 0)))
 
 
 @pytest.mark.parametrize("name", STORIES)
