@@ -10,7 +10,7 @@ The types of records are those of the specification of replication, §4 and A1 t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace as replace_recorded
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationControll
 from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import (
+    ApiError,
     Conflict,
     NotFound,
 )
@@ -32,6 +33,8 @@ from grange.controllers.replication import rollout
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan
+from grange.controllers.shared import audit_failures, audit_records
+from grange.controllers.shared.audit_failures import Patience
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,
     Subject,
@@ -41,7 +44,9 @@ from grange.controllers.shared.audit_records import (
     record_of,
     write,
 )
+from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
+from grange.reconcile.recorder import WARNING, Recorder
 
 
 def entry(
@@ -294,3 +299,89 @@ class Outbox:
         documents = _documents(controller, entries, before, members)
         refused = await write(self._client, documents)
         return Recorded(fingerprint(members), refused=refused)
+
+
+class AuditTrail:
+    """Keeps the audit of controllers complete, and reports what the server refuses for good.
+
+    Args:
+        box: writes records.
+        recorder: records events for users.
+        retries: when to try again to record what is missing.
+    """
+
+    def __init__(self, box: Outbox, recorder: Recorder, retries: Patience) -> None:
+        self._outbox = box
+        self._recorder = recorder
+        self._retries = retries
+
+    async def catch_up(self, inputs: Inputs) -> Recorded:
+        """Write what an earlier reconcile left to record, and what others did.
+
+        Raises:
+            ApiError: not all records that the server accepts are written; try again.
+        """
+        controller, owned = inputs.controller, inputs.owned
+        found = audit_records.fingerprint(audit_records.members(owned))
+        missing = audit_failures.lacking(controller.status.conditions)
+        due = bool(missing) and not self._retries.left_s(controller.metadata.uid)
+        if not (controller.status.outbox or due) and found == controller.status.audited:
+            return Recorded(found, lacking=missing)
+        recorded = await self._outbox.settle(controller, owned, lacking=missing if due else "")
+        return self._given_up(controller, recorded, missing, told_of=due)
+
+    async def record(
+        self,
+        controller: ReplicationController,
+        entries: Sequence[OutboxEntry],
+        before: Recorded,
+        inputs: Inputs,
+    ) -> Recorded:
+        """Write the records of what this reconcile did.
+
+        Raises:
+            ApiError: not all records that the server accepts are written; the entries must stay.
+        """
+        if not entries:
+            return before
+        recorded = await self._outbox.publish(controller, entries, before.pods(inputs))
+        return self._given_up(controller, recorded, before.lacking)
+
+    async def record_last(self, controller: ReplicationController, owned: Sequence[Pod]) -> str:
+        """Write what is left to record of a controller that is being deleted.
+
+        Returns:
+            The fingerprint of the members that are recorded then.
+        """
+        missing = audit_failures.lacking(controller.status.conditions)
+        try:
+            recorded = await self._outbox.settle(controller, owned, lacking=missing)
+        except ApiError as error:
+            self._report_audit_failure(controller, f"Error writing audit records: {error.message}")
+            raise
+        for refusal in recorded.refused:
+            self._report_audit_failure(controller, audit_failures.told(refusal))
+        return recorded.members
+
+    def _given_up(
+        self,
+        controller: ReplicationController,
+        recorded: Recorded,
+        missing: str,
+        *,
+        told_of: bool = False,
+    ) -> Recorded:
+        """Report what the server refuses for good, and note what the audit lacks then."""
+        uid = controller.metadata.uid
+        for refusal in recorded.refused:
+            self._report_audit_failure(controller, audit_failures.told(refusal))
+            self._retries.refused(uid)
+        missing = audit_failures.after(missing, recorded.refused, told_of=told_of)
+        if not missing:
+            self._retries.forget(uid)
+        return replace_recorded(recorded, lacking=missing)
+
+    def _report_audit_failure(self, controller: ReplicationController, message: str) -> None:
+        self._recorder.event(
+            controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
+        )

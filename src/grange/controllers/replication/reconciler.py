@@ -1,25 +1,22 @@
-"""One pass over one controller: read the listers, decide with ``logic``, carry it out with ``writes``.
+"""One reconcile of one controller: observe → constrain → plan → apply → report.
 
-What is about to be done is stored before it is done, so a pass may end at any await: whoever is next
-goes on from what is stored and from what there is.
+What is about to be done is stored before it is done, so a reconcile may end at any await: the next owner
+continues from what is stored and from the pods that exist.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import NoReturn
+from dataclasses import dataclass, replace
 
 import msgspec
 from msgspec import structs
 
-from grange.api import conditions
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.kinds.transfer_status import OutboxEntry, PendingDeletion, drained_nodes
-from grange.api.meta import Condition, Document, ObjectKey
-from grange.api.selectors import SelectorError
-from grange.api.status import ApiError, Conflict, NotFound
+from grange.api.kinds.transfer_status import OutboxEntry, PendingDeletion
+from grange.api.meta import ObjectKey
+from grange.api.status import NotFound
 from grange.base.errors import GrangeError
 from grange.controllers.replication import (
     adoption_check,
@@ -36,18 +33,19 @@ from grange.controllers.replication import (
     status_conditions,
 )
 from grange.controllers.replication.constraints import constrain
-from grange.controllers.replication.full_nodes import FullNodes
+from grange.controllers.replication.controller_status import ControllerStatusWriter
 from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.node_transfer_service import TransferResult
+from grange.controllers.replication.observer import Observer
 from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
 from grange.controllers.replication.state import State
-from grange.controllers.shared import audit_failures, audit_records, availability, pod_identity
-from grange.controllers.shared.event_reasons import FAILURES, Reason
+from grange.controllers.shared import audit_failures
+from grange.controllers.shared.event_reasons import FAILURES
 from grange.controllers.shared.rollout_metrics import instruments
 from grange.reconcile import finalizers, unanswered
-from grange.reconcile.controller import Done, Requeue, Result, Terminal
+from grange.reconcile.controller import Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.errors import DeletionsHeld
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
@@ -59,16 +57,47 @@ FINALIZER = "grange.dev/replication-audit"
 _AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One reconcile, from its plan to its report.
+
+    Attributes:
+        stored: the controller as it was observed.
+        inputs: what the plan was made from; its controller has the rollout's decision.
+        transfers: what became of node transfers.
+        decision: what the rollout of the template comes to.
+        planned: what should be done.
+        permitted: what of it may be done now.
+        plan: what of that is not recorded yet.
+        audited: what the audit records say.
+        failure: the first error.
+        nodes_error: why it is not known which nodes are eligible.
+        unwritten: entries whose records are not written yet.
+    """
+
+    stored: ReplicationController
+    inputs: Inputs
+    transfers: TransferResult
+    decision: rollout.Decision
+    planned: Plan
+    permitted: Plan
+    plan: Plan
+    audited: outbox.Recorded
+    failure: Exception | None = None
+    nodes_error: GrangeError | None = None
+    unwritten: tuple[OutboxEntry, ...] = ()
+
+
 class Reconciler:
-    """Makes passes, for any number of controllers side by side.
+    """Reconciles any number of controllers concurrently.
 
     Args:
         deps: client, clock, log, metrics.
-        listers: the world as it was told.
-        memory: what earlier passes left.
+        listers: controllers, pods and nodes.
+        state: what earlier reconciles left.
         scheduler: names eligible nodes.
-        recorder: tells users.
-        burst: so many pods at most are created, and deleted, in one pass.
+        recorder: records events for users.
+        burst: the most pods that are created, and deleted, in one reconcile.
     """
 
     def __init__(
@@ -97,7 +126,16 @@ class Reconciler:
             clock=deps.clock,
             zoned=listers.every_node_has_zone,
         )
-        self._journal = outbox.Outbox(deps.client, clock=deps.clock)
+        box = outbox.Outbox(deps.client, clock=deps.clock)
+        self._audit = outbox.AuditTrail(box, recorder, state.unrecorded)
+        self._status = ControllerStatusWriter(
+            deps.client,
+            state.written,
+            recorder,
+            clock=deps.clock,
+            skips=self._instruments.skips,
+        )
+        self._observer = Observer(listers, state, scheduler, clock=deps.clock)
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Bring one controller's pods and status a step closer to its spec.
@@ -112,96 +150,119 @@ class Reconciler:
         if controller.metadata.deletion_timestamp and finalizers.has(controller, FINALIZER):
             return await self._finalize(controller)
         try:
-            return await self._pass(controller)
+            return await self._reconcile(controller)
         except InvalidController as error:
-            await self._refuse(controller, error)
+            await self._status.refuse(controller, error)
 
-    async def _pass(self, controller: ReplicationController) -> Result:
-        waiting = unanswered.wait_s(self._client, self._state.expectations, controller, _WRITTEN)
-        if (wait_s := await waiting) > 0:
+    async def _reconcile(self, controller: ReplicationController) -> Result:
+        """Observe, constrain, plan, apply, and report."""
+        if (wait_s := await self._unsettled_s(controller)) > 0:
             return Requeue(wait_s)
-        if (wait_s := self._state.written.remaining_s(controller)) > 0:
-            return Requeue(wait_s)
-        kept = await pending_deletions.revoke(self._client, controller)
-        claim = sort_by_owner(controller, self._candidates(controller, kept))
-        noted = pending_operations.has_received(controller)
+        changed = await pending_deletions.revoke(self._client, controller)
+        claim = sort_by_owner(controller, self._observer.candidates(controller, changed))
         followed = await self._follow_orders(controller)
         if followed.changed:
-            return Requeue(_AGAIN_S)  # their news comes sooner
+            return Requeue(_AGAIN_S)  # the events of the change come sooner
         adopted: list[Pod] = []
         failure: Exception | None = None
         if not controller.spec.paused:
             adopted, failure = await self._writes.claim(controller, claim)
-        inputs, held_s, trouble = await self._observe(controller, [*claim.owned, *adopted])
-        audited = await self._audited(inputs)
-        moves, decision = await self._judge(inputs, known=trouble is None)
+        owned = [*claim.owned, *adopted]
+        inputs, held_s, nodes_error = await self._observer.observe(controller, owned)
+        audited = await self._audit.catch_up(inputs)
+        transfers, decision = await self._judge(inputs, known=nodes_error is None)
         inputs, constraints = constrain(
-            inputs, moves, decision, limit=self._burst, now=self._clock.now()
+            inputs, transfers, decision, limit=self._burst, now=self._clock.now()
         )
-        plan = logic.plan(inputs, constraints)
-        if plan.create and await self._overlooks(inputs):
+        planned = logic.plan(inputs, constraints)
+        if planned.create and await self._overlooks(inputs):
             if failure is None:
-                return Requeue(_AGAIN_S)  # their news comes sooner
-            plan = replace(plan, create=())
+                return Requeue(_AGAIN_S)  # the events of these pods come sooner
+            planned = replace(planned, create=())
             failure = adoption_check.not_adopted(claim.adopt, adopted, failure)
-        wanted, plan = plan, logic.permitted(plan, inputs, await self._permissions(inputs, plan))
-        self._state.wait_for_budget(controller, waits=bool(plan.budget))
-        expected = plan
-        plan = logic.unrecorded(plan, audited.live)
-        entries = outbox.entries(controller, plan, moves, decision, self._clock.now())
-        controller = await self._intend(controller, moves, entries, decision, audited, plan)
+        permissions = await self._permissions(inputs, planned)
+        permitted = logic.permitted(planned, inputs, permissions)
+        applied = await self._apply(
+            _Work(
+                stored=controller,
+                inputs=inputs,
+                transfers=transfers,
+                decision=decision,
+                planned=planned,
+                permitted=permitted,
+                plan=logic.unrecorded(permitted, audited.live),
+                audited=audited,
+                failure=failure,
+                nodes_error=nodes_error,
+            )
+        )
+        return await self._report(applied, followed, held_s)
+
+    async def _unsettled_s(self, controller: ReplicationController) -> float:
+        """Seconds to wait for the events of earlier writes; zero if none are missing."""
+        wait_s = await unanswered.wait_s(
+            self._client, self._state.expectations, controller, _WRITTEN
+        )
+        return wait_s if wait_s > 0 else self._state.written.remaining_s(controller)
+
+    async def _apply(self, work: _Work) -> _Work:
+        """Store what is about to be done, do it, and record it in the audit."""
+        inputs, stored, plan = work.inputs, work.stored, work.plan
+        self._state.wait_for_budget(stored, waits=bool(plan.budget))
+        entries = outbox.entries(stored, plan, work.transfers, work.decision, self._clock.now())
+        controller = await self._intend(
+            stored, work.transfers, entries, work.decision, work.audited, plan
+        )
         inputs = replace(inputs, controller=controller)
-        failure = await self._writes.carry_out(controller, plan) or failure
-        left: Sequence[OutboxEntry] = entries
-        recorded = audited
-        if failure is None or isinstance(failure, StaleCache):
-            recorded = await self._published(controller, entries, audited, inputs)
-            left = ()
-        failure = failure or trouble
+        failure = await self._writes.carry_out(controller, plan) or work.failure
+        work = replace(work, inputs=inputs, failure=failure, unwritten=tuple(entries))
+        if failure is not None and not isinstance(failure, StaleCache):
+            return work
+        recorded = await self._audit.record(controller, entries, work.audited, inputs)
+        return replace(work, audited=recorded, unwritten=())
+
+    async def _report(
+        self, work: _Work, followed: pending_operations.Followed, held_s: float | None
+    ) -> Result:
+        """Write the status; say when to look again."""
+        inputs, transfers, controller = work.inputs, work.transfers, work.inputs.controller
+        failure = work.failure or work.nodes_error
         outcome = status_conditions.observe(
             inputs,
-            expected,
+            work.permitted,
             now=self._clock.now(),
-            moves=moves,
+            moves=transfers,
             readiness=self._state.readiness,
             failure=str(failure) if failure is not None and not is_quiet(failure) else "",
-            cause=_cause(failure, trouble),
+            cause=_cause(failure, work.nodes_error),
         )
         outcome = replace(
             outcome,
-            lacking=recorded.lacking,
+            lacking=work.audited.lacking,
             unreadable=followed.unreadable,
-            pending=self._uncertain(controller, plan),
-            shortage=self._shortage(inputs, expected),
+            pending=self._uncertain(controller, work.plan),
+            shortage=self._observer.shortage(inputs, work.permitted),
         )
-        written = await self._write_status(outcome, left, recorded.members)
+        written = await self._status.write(outcome, work.unwritten, work.audited.members)
         if failure is not None and not is_quiet(failure):
             raise failure
-        due = (held_s, outcome.next_available_s, moves.wait_s, decision.deadline_s, followed.wait_s)
-        waits = [wait for wait in (*due, plan.room_s) if wait is not None]
-        if failure is not None or not written or plan != wanted or noted:
+        due = (
+            held_s,
+            outcome.next_available_s,
+            transfers.wait_s,
+            work.decision.deadline_s,
+            followed.wait_s,
+            work.plan.room_s,
+        )
+        waits = [wait for wait in due if wait is not None]
+        noted = pending_operations.has_received(work.stored)
+        if failure is not None or not written or work.plan != work.planned or noted:
             waits.append(_AGAIN_S)
-        if recorded.lacking:
+        if work.audited.lacking:
             waits.append(self._state.unrecorded.left_s(controller.metadata.uid))
-        if moves.after != moves.stored or moves.released:
+        if transfers.after != transfers.stored or transfers.released:
             waits.append(0.0)  # what is stored now can be acted on
         return Requeue(min(waits)) if waits else Done()
-
-    def _shortage(self, inputs: Inputs, plan: Plan) -> str:
-        if not plan.short:
-            return ""
-        eligible, _ = self._state.eligible[inputs.controller.metadata.uid]
-        return node_eligibility.shortage_reasons(
-            inputs.controller,
-            self._listers.nodes.store,
-            occupied={pod_identity.node_of(pod) for pod in inputs.owned},
-            eligible=frozenset(eligible),
-        )
-
-    def _candidates(self, controller: ReplicationController, newer: Mapping[str, Pod]) -> list[Pod]:
-        """Its pods and orphans that it might adopt, some of them newer than in the cache."""
-        found = self._listers.candidates(controller)
-        return [newer.get(pod.metadata.uid, pod) for pod in found] if newer else found
 
     def _uncertain(
         self, controller: ReplicationController, plan: Plan
@@ -216,28 +277,16 @@ class Reconciler:
             return Requeue(wait_s)
         with suppress(NotFound):
             if controller.status.outbox or audit_failures.lacking(controller.status.conditions):
-                recorded = await self._last_records(controller)
+                owned = sort_by_owner(controller, self._listers.candidates(controller)).owned
+                recorded = await self._audit.record_last(controller, owned)
                 last = {"outbox": [], "audited": recorded}
                 patch = {**status_conditions.fence_of(controller), "status": last}
-                controller = await self._patch_status(controller, patch)
+                controller = await self._status.patch(controller, patch)
             released = await finalizers.remove(
                 self._client, REPLICATIONCONTROLLER, controller, FINALIZER
             )
             self._state.written.wrote(released)
         return Done()
-
-    async def _last_records(self, controller: ReplicationController) -> str:
-        """Write them, but those that are refused for good; the members that are recorded then."""
-        owned = sort_by_owner(controller, self._listers.candidates(controller)).owned
-        missing = audit_failures.lacking(controller.status.conditions)
-        try:
-            recorded = await self._journal.settle(controller, owned, lacking=missing)
-        except ApiError as error:
-            self._report_audit_failure(controller, f"Error writing audit records: {error.message}")
-            raise
-        for refusal in recorded.refused:
-            self._report_audit_failure(controller, audit_failures.told(refusal))
-        return recorded.members
 
     async def _overlooks(self, inputs: Inputs) -> bool:
         """Whether pods that a pass takes for somebody else's are the controller's own."""
@@ -253,53 +302,6 @@ class Reconciler:
         if followed.written is not None:
             self._state.written.wrote(followed.written)
         return followed
-
-    async def _audited(self, inputs: Inputs) -> outbox.Recorded:
-        """The members that are recorded, once everything up to now is that the server takes."""
-        controller, owned = inputs.controller, inputs.owned
-        found = audit_records.fingerprint(audit_records.members(owned))
-        missing = audit_failures.lacking(controller.status.conditions)
-        due = bool(missing) and not self._state.unrecorded.left_s(controller.metadata.uid)
-        if not (controller.status.outbox or due) and found == controller.status.audited:
-            return outbox.Recorded(found, lacking=missing)
-        recorded = await self._journal.settle(controller, owned, lacking=missing if due else "")
-        return self._given_up(controller, recorded, missing, told_of=due)
-
-    async def _published(
-        self,
-        controller: ReplicationController,
-        entries: Sequence[OutboxEntry],
-        before: outbox.Recorded,
-        inputs: Inputs,
-    ) -> outbox.Recorded:
-        """The members that are recorded, once what this pass did is."""
-        if not entries:
-            return before
-        recorded = await self._journal.publish(controller, entries, before.pods(inputs))
-        return self._given_up(controller, recorded, before.lacking)
-
-    def _given_up(
-        self,
-        controller: ReplicationController,
-        recorded: outbox.Recorded,
-        missing: str,
-        *,
-        told_of: bool = False,
-    ) -> outbox.Recorded:
-        """Tell of what is refused for good; what the audit lacks then."""
-        uid = controller.metadata.uid
-        for refusal in recorded.refused:
-            self._report_audit_failure(controller, audit_failures.told(refusal))
-            self._state.unrecorded.refused(uid)
-        missing = audit_failures.after(missing, recorded.refused, told_of=told_of)
-        if not missing:
-            self._state.unrecorded.forget(uid)
-        return replace(recorded, lacking=missing)
-
-    def _report_audit_failure(self, controller: ReplicationController, message: str) -> None:
-        self._recorder.event(
-            controller, WARNING, Reason.AUDIT_FAILED, message, kind=REPLICATIONCONTROLLER
-        )
 
     async def _judge(
         self, inputs: Inputs, *, known: bool
@@ -392,7 +394,7 @@ class Reconciler:
                 controller, now_stored.conditions, audited.lacking, self._clock.now()
             )
             intent["conditions"] = msgspec.to_builtins(said)
-        written = await self._patch_status(
+        written = await self._status.patch(
             controller, {**status_conditions.fence_of(controller), "status": intent}
         )
         if spread:
@@ -404,119 +406,6 @@ class Reconciler:
             kind = WARNING if reason in FAILURES else NORMAL
             self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
         return structs.replace(written, spec=decision.controller.spec)
-
-    async def _patch_status(
-        self, controller: ReplicationController, patch: Document
-    ) -> ReplicationController:
-        meta = controller.metadata
-        written = await self._client.patch(
-            REPLICATIONCONTROLLER, meta.name, meta.namespace, patch=patch, subresource="status"
-        )
-        self._state.written.wrote(written)
-        return written
-
-    async def _observe(
-        self, controller: ReplicationController, owned: list[Pod]
-    ) -> tuple[Inputs, float | None, GrangeError | None]:
-        """What the plan depends on, seconds until the next held place is due, and why nodes are unknown."""
-        uid = controller.metadata.uid
-        trouble: GrangeError | None = None
-        try:
-            eligible, earlier = await node_eligibility.eligible_places(self._scheduler, controller)
-        except (SelectorError, msgspec.ValidationError) as error:
-            raise InvalidController(str(error)) from error
-        except GrangeError as error:
-            trouble = error  # what needs no further node goes on
-            eligible, earlier = sorted({pod_identity.node_of(pod) for pod in owned} - {""}), None
-        self._state.eligible[uid] = (eligible, earlier)
-        finished = [
-            pod for pod in owned if pods.is_finished(pod) and not pod.metadata.deletion_timestamp
-        ]
-        held, due_s = self._state.replacements.held(uid, finished, self._clock.monotonic())
-        bound = {pod.spec.node_name for pod in owned if pod.spec.node_name}
-        down = frozenset(name for name in bound if not self._listers.is_up(name))
-        active = [pod for pod in owned if pods.is_active(pod)]
-        seen = availability.observe(
-            controller, active, down, self._clock.now(), self._state.readiness
-        )
-        inputs = Inputs(
-            controller,
-            owned,
-            eligible,
-            down=down,
-            taken=self._listers.taken(controller.metadata.namespace, besides=owned),
-            held=held,
-            available=seen.available,
-            template=pod_identity.template_hash(pod_identity.sources(controller)[0]),
-            earlier=earlier,
-            full=self._full(controller),
-        )
-        return inputs.without(drained_nodes(controller)), due_s, trouble
-
-    def _full(self, controller: ReplicationController) -> Container[str]:
-        """The nodes without room, where the controller has to choose one for a pod itself."""
-        if controller.spec.placement == "Packed":
-            return frozenset()
-        present, _ = pod_identity.sources(controller)
-        spec = msgspec.convert(present.spec.template.get("spec") or {}, pods.PodSpec)
-        return FullNodes(self._listers, spec)
-
-    async def _refuse(self, controller: ReplicationController, error: Exception) -> NoReturn:
-        self._recorder.event(
-            controller, WARNING, Reason.INVALID, str(error), kind=REPLICATIONCONTROLLER
-        )
-        wanted = status_conditions.refused(controller, str(error), self._clock.now())
-        with suppress(Conflict, NotFound):  # it changed meanwhile: there is another pass
-            if wanted != controller.status:
-                await self._patch_status(controller, status_conditions.patch_of(controller, wanted))
-                self._count_skips(controller, wanted.conditions)
-        raise Terminal(f"{controller.key}: {error}") from error
-
-    async def _write_status(
-        self, outcome: status_conditions.Outcome, outbox: Sequence[OutboxEntry], audited: str
-    ) -> bool:
-        """Write the status if it changed; False if the controller changed meanwhile."""
-        controller = outcome.controller
-        wanted = msgspec.structs.replace(
-            status_conditions.status_of(outcome, self._clock.now()),
-            outbox=tuple(outbox),
-            pending_deletions=outcome.pending,
-            audited=audited,
-        )
-        if wanted == controller.status:
-            return True
-        try:
-            await self._patch_status(controller, status_conditions.patch_of(controller, wanted))
-        except NotFound:
-            return True
-        except Conflict:
-            return False
-        self._count_skips(controller, wanted.conditions)
-        self._report_shortage(controller, wanted.conditions)
-        return True
-
-    def _count_skips(self, controller: ReplicationController, said: Sequence[Condition]) -> None:
-        for reason in status_conditions.skips(controller.status.conditions, said):
-            self._instruments.skips.labels(reason).inc()
-
-    def _report_shortage(
-        self, controller: ReplicationController, now_said: Sequence[Condition]
-    ) -> None:
-        said = conditions.find(controller.status.conditions, "InsufficientNodes")
-        short = conditions.find(now_said, "InsufficientNodes")
-        if short is None or short.status != "True":
-            return
-        # How many nodes there are for each reason changes all the time.
-        before = said.message.partition(":")[0] if said is not None else ""
-        news = short.message.partition(":")[0] != before
-        if said is None or news or said.status != "True":
-            self._recorder.event(
-                controller,
-                WARNING,
-                Reason.INSUFFICIENT_NODES,
-                short.message,
-                kind=REPLICATIONCONTROLLER,
-            )
 
 
 def _cause(failure: Exception | None, trouble: GrangeError | None) -> str:
