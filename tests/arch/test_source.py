@@ -163,3 +163,14 @@ def test_cancellation_is_never_caught_without_being_raised_again() -> None:
             if not keeps and not any(isinstance(child, ast.Raise) for child in inner):
                 swallowed.append(f"{inside(path)}:{node.lineno}")
     assert not swallowed, listed(swallowed)
+
+
+def test_engine_is_imported_by_its_package_only() -> None:
+    engine = SRC / "scheduler" / "engine"
+    wrong = [
+        inside(path)
+        for path in sources()
+        if not path.is_relative_to(engine)
+        and re.search(r"grange\.scheduler\.engine\.", path.read_text())
+    ]
+    assert not wrong, listed(wrong)
