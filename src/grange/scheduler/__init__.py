@@ -9,6 +9,6 @@ Flow: informers → ``event_handlers`` → ``cache`` and ``queue`` → ``schedul
     → assume) → ``binder`` → informer confirms the assumption.
 Concurrency: cache, queue, engine and cycle are synchronous, take ``now`` and belong to the one
     event loop; ``service`` is the asynchronous shell: ``scheduling_loop`` schedules in slices,
-    ``binding_result`` follows up the bindings, ``pod_conditions`` writes why pods wait.
+    ``binder`` writes the bindings, ``pod_conditions`` why pods wait.
 Start reading at: ``schedule_one``, then ``cycle``, ``cache`` and ``engine``; ``framework`` for plugins.
 """

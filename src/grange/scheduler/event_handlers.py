@@ -429,6 +429,25 @@ class InformerEventHandlers(EventHandlers):
         self._gangs.delete_queue(queue)
         self._wake.set()
 
+    def requeue(self, pod: Pod, assumed: Assumed | None, rejector: str = "") -> bool:
+        """Queue a pod whose assumption was undone; False if it does not wait for a node."""
+        live = self._informers.pods.store.get(pod.key)
+        if live is None or live.metadata.uid != pod.metadata.uid or live.spec.node_name:
+            return False
+        info = self.info(live)
+        self._nominator.seen(info, None)
+        queued = assumed.queued if assumed is not None else None
+        self._queue.requeue(info, self._now(), tried=queued, rejector=rejector)
+        self._wake.set()
+        return True
+
+    def expire(self) -> None:
+        """Forget what was bound and is not confirmed in time."""
+        for pod in self._cache.cleanup(self._now()):
+            self._log.warning("assumption expired", pod=str(pod.key), node=pod.spec.node_name)
+            self._gangs.forget_pod(pod)
+            self.requeue(pod, None)
+
     def rebuild(self) -> None:
         """Build the cache again from what the informers hold and from what is being bound."""
         self._cache.clear()

@@ -1,20 +1,24 @@
-"""The task that schedules: slice after slice, as long as there is something to decide."""
+"""The task that schedules: slice after slice, and what becomes of the pods that were decided."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from grange.base.clock import Clock
 from grange.base.errors import InvariantError
 from grange.base.log import Logger
-from grange.scheduler.binder import Binder
-from grange.scheduler.binding_result import BindingResults
+from grange.client.client import Client
+from grange.scheduler import binder
+from grange.scheduler.binder import Binder, Limits
+from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Assumed, Batch, Cycle, Dropped, Outcome, Unschedulable, Waiting
 from grange.scheduler.diagnosis import Diagnosis
 from grange.scheduler.errors import CacheCorrupted
+from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempt_history import AttemptHistory
-from grange.scheduler.framework import PostFilterResult
+from grange.scheduler.framework import Bind, PostFilterResult
 from grange.scheduler.gangs.coscheduling import Coscheduling
 from grange.scheduler.metrics import Instruments
 from grange.scheduler.pod_conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
@@ -34,16 +38,21 @@ class SchedulingLoop:
         metrics: what is counted.
         schedule_one: schedules one pod.
         cycle: its extension points.
+        cache: the state of the cluster.
         queue: the pods that wait.
         gangs: gangs and quotas.
-        results: queue again the pods that a Permit plugin rejects.
-        binder: takes the assumed pods.
+        handlers: queue again the pods whose assumption is undone.
+        client: for bindings.
+        bind: the plugin that binds.
         evictor: takes the preemptions.
         conditions: of pods.
         history: the last attempts.
         wake: set when there may be something to decide.
         clock: time.
         log: bugs in cycles.
+
+    Attributes:
+        binder: writes the bindings of assumed pods.
     """
 
     def __init__(  # noqa: PLR0913  all that the outcome of a cycle concerns
@@ -53,10 +62,12 @@ class SchedulingLoop:
         metrics: Instruments,
         schedule_one: ScheduleOne,
         cycle: Cycle,
+        cache: Cache,
         queue: SchedulingQueue,
         gangs: Coscheduling,
-        results: BindingResults,
-        binder: Binder,
+        handlers: InformerEventHandlers,
+        client: Client,
+        bind: Bind,
         evictor: Evictor,
         conditions: PodConditions,
         history: AttemptHistory,
@@ -68,6 +79,10 @@ class SchedulingLoop:
             result: metrics.attempts.labels(result)
             for result in ("scheduled", "unschedulable", "error")
         }
+        self._outcomes = {
+            outcome: metrics.bindings.labels(outcome.value) for outcome in binder.Outcome
+        }
+        self._seconds = metrics.seconds
         self._pending = metrics.pending
         self._config = config
         self._schedule_one = schedule_one
@@ -75,8 +90,17 @@ class SchedulingLoop:
         self._queue = queue
         self._gangs = gangs
         self._gang_handlers = gangs.handlers
-        self._results = results
-        self._binder = binder
+        self._cache = cache
+        self._handlers = handlers
+        self.binder = Binder(
+            client,
+            bind,
+            cache,
+            self._complete,
+            limits=Limits(config.binders, config.binding_group, config.backlog),
+            clock=clock,
+            log=log,
+        )
         self._evictor = evictor
         self._conditions = conditions
         self._history = history
@@ -98,7 +122,7 @@ class SchedulingLoop:
             if self._decided:
                 self._attempts["scheduled"].inc(self._decided)
                 self._decided = 0
-            self._binder.work()
+            self.binder.work()
             if idle:
                 await self._wait()
             else:
@@ -108,7 +132,7 @@ class SchedulingLoop:
         """Decide for a while; True when there is nothing left to do now."""
         limit = now + self._config.slice_s
         for _ in range(self._config.slice_pods):
-            if self._binder.full:
+            if self.binder.full:
                 return True  # what follows from an outcome wakes us
             try:
                 outcome = self._schedule_one.schedule_one(now)
@@ -170,7 +194,7 @@ class SchedulingLoop:
         now = self._clock.monotonic()
         self._schedule_one.forget(assumed)
         self._queue.move(ASSIGNED_POD_DELETE, now, assumed.info.pod, None)
-        if self._results.requeue(assumed.info.pod, assumed, rejector=plugin or "Permit"):
+        if self._handlers.requeue(assumed.info.pod, assumed, rejector=plugin or "Permit"):
             diagnosis = Diagnosis(self._cycle.snapshot.num_nodes, pre_filter=reason)
             self._handle(Unschedulable(assumed.queued, diagnosis), now)
 
@@ -180,7 +204,7 @@ class SchedulingLoop:
                 self._decided += 1
                 uid = outcome.info.uid
                 self._history.scheduled(uid, outcome.node_name, outcome.state.score, now)
-                self._binder.put(outcome)
+                self.binder.put(outcome)
             case Waiting():
                 pass
             case Unschedulable(queued, diagnosis, room):
@@ -214,6 +238,36 @@ class SchedulingLoop:
         left = tuple(victim for victim in room.victims if victim.uid not in held)
         return replace(room, victims=left)
 
+    def _complete(self, group: Sequence[Assumed], outcome: binder.Outcome, message: str) -> None:
+        """Note how bindings ended; queue the pods again that need another node."""
+        self._outcomes[outcome].inc(len(group))
+        now = self._clock.monotonic()
+        if outcome is binder.Outcome.BOUND:
+            if self._config.assume_ttl_s:
+                for assumed in group:
+                    self._cache.finish_binding(assumed.info.pod, now)
+            self._seconds.observe([now - assumed.queued.first_queued for assumed in group])
+            self._conditions.scheduled([assumed.info.pod for assumed in group])
+        else:
+            for assumed in group:
+                # If it is not assumed any more, the informer has shown what became of it.
+                if self._cache.is_assumed_pod(assumed.info.pod):
+                    self._retry(assumed, now, gone=outcome is binder.Outcome.GONE, message=message)
+                elif not self._cache.is_on(assumed.uid, assumed.node_name):
+                    self._cycle.unreserve(assumed)
+        self._wake.set()  # there is room for more
+
+    def _retry(self, assumed: Assumed, now: float, *, gone: bool, message: str) -> None:
+        self._schedule_one.forget(assumed)
+        self._queue.move(ASSIGNED_POD_DELETE, now, assumed.info.pod, None)
+        if not gone and self._handlers.requeue(assumed.info.pod, assumed):
+            self._gang_handlers.bind_failed(assumed.info.pod, assumed.queued, now)
+            if message:
+                why = f"the binding to {assumed.node_name} was refused: {message}"
+                diagnosis = Diagnosis(1, waits=why, error=True)
+                self._history.rejected(assumed.uid, diagnosis, now)
+                self._conditions.unschedulable(assumed.queued.info.pod, why, reason=SCHEDULER_ERROR)
+
     async def _wait(self) -> None:
         """Until an event, or until the queue has something to do by itself."""
         statistics = self._queue.statistics()
@@ -227,7 +281,7 @@ class SchedulingLoop:
             self._cycle.waiting_pods.next_deadline(),
             self._gang_handlers.next_deadline(now),
         ]
-        if not self._binder.full:
+        if not self.binder.full:
             deadlines.append(self._queue.next_deadline(now))
         deadline = min((found for found in deadlines if found is not None), default=None)
         if deadline is not None:

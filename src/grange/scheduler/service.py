@@ -1,7 +1,7 @@
 """The scheduler as a service: informers in, bindings and conditions out.
 
 One task schedules in short slices, so that the event loop stays responsive (``scheduling_loop``,
-which calls ``schedule_one``); binders write the bindings (``binder``, ``binding_result``); writers
+which calls ``schedule_one``); binders write the bindings (``binder``); writers
 set conditions of pods that wait (``pod_conditions``). All of them are children of one nursery. Events
 of the informers come in by ``event_handlers``. Here all is put together, started and asked.
 """
@@ -14,8 +14,6 @@ from grange.base.tasks import Nursery
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import Recorder
 from grange.scheduler import plugins
-from grange.scheduler.binder import Binder, Limits
-from grange.scheduler.binding_result import BindingResults
 from grange.scheduler.cache import Cache
 from grange.scheduler.config import SchedulerConfig
 from grange.scheduler.cycle import Assumed, Cycle
@@ -39,6 +37,8 @@ from grange.scheduler.schedule_one import ScheduleOne
 from grange.scheduler.scheduling_loop import SchedulingLoop
 from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.scheduler.waiting_pods import WaitingPods
+
+_SWEEP_S = 1.0
 
 __all__ = ["Scheduler", "SchedulerConfig"]
 
@@ -133,40 +133,17 @@ class Scheduler:
             wake=self._wake,
             in_progress=lambda: (*self._binder.under_way.values(), *self._waiting_pods.held()),
         )
-        self._results = BindingResults(
-            metrics=metrics,
-            pods=self._informers.pods,
-            handlers=self._handlers,
-            cycle=self.cycle,
-            schedule_one=self.schedule_one,
-            cache=self.cache,
-            queue=self.queue,
-            gangs=self.gangs.handlers,
-            conditions=self._conditions,
-            history=self._history,
-            wake=self._wake,
-            ttl_s=config.assume_ttl_s,
-            clock=clock,
-            log=log,
-        )
-        self._binder = Binder(
-            deps.client,
-            self._profile.bind,
-            self.cache,
-            self._results.complete,
-            limits=Limits(config.binders, config.binding_group, config.backlog),
-            clock=clock,
-            log=log,
-        )
         self._loop = SchedulingLoop(
             config=config,
             metrics=metrics,
             schedule_one=self.schedule_one,
             cycle=self.cycle,
+            cache=self.cache,
             queue=self.queue,
             gangs=self.gangs,
-            results=self._results,
-            binder=self._binder,
+            handlers=self._handlers,
+            client=deps.client,
+            bind=self._profile.bind,
             evictor=self._evictor,
             conditions=self._conditions,
             history=self._history,
@@ -174,6 +151,7 @@ class Scheduler:
             clock=clock,
             log=log,
         )
+        self._binder = self._loop.binder
         self._explainer = PodExplainer(
             self._profile_for,
             self.cache,
@@ -218,7 +196,7 @@ class Scheduler:
                 nursery.start(self._conditions.run(), name=f"scheduler writer {number}")
             nursery.start(self._conditions.run_delayed_events(), name="scheduler delayed events")
             if self._config.assume_ttl_s:
-                nursery.start(self._results.sweep(), name="scheduler sweep")
+                nursery.start(self._sweep(), name="scheduler sweep")
             nursery.start(self._status.run(self.gangs), name="scheduler status")
             self._binder.start(nursery)
             self._evictor.start(nursery)
@@ -227,6 +205,11 @@ class Scheduler:
                 await self._loop.run()
             finally:
                 self._running = False
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._clock.sleep(_SWEEP_S)
+            self._handlers.expire()
 
     def _start_again(self) -> None:
         """Put all together again from what the informers hold.
