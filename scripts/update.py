@@ -27,8 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAD = """# Kinds
 
 What the API server serves, generated from `src/grange/api/kinds` by `make update`. Kinds of
-Kubernetes have the fields of its release 1.36; `kubectl explain KIND` shows them all. A further kind
-is one module there and one line in `kinds/__init__.py`.
+Kubernetes have the fields of its release 1.36: those of the object, its spec and its status are
+listed, `kubectl explain KIND` shows what is below them. A further kind is one module there and one
+line in `kinds/__init__.py`.
 """
 
 
@@ -70,15 +71,17 @@ def _section(info: AnyKind) -> Iterator[str]:
     for column in tables.columns_of(info):
         shown = "always" if column.priority == 0 else "`-o wide`"
         yield f"| {column.name.upper()} | {shown} | {column.description} |"
-    if info.definitions:
-        yield ""
-        yield "| field | type | meaning |"
-        yield "|---|---|---|"
-        yield from _fields(info)
+    yield ""
+    yield "| field | type | meaning |"
+    yield "|---|---|---|"
+    yield from _fields(info)
 
 
 def _fields(info: AnyKind) -> Iterator[str]:
-    """The fields of a kind of our own; Kubernetes' documentation has those of the others."""
+    """The fields of a kind: all for our own kinds, else those of the object, its spec and its status.
+
+    Kubernetes' documentation and ``kubectl explain`` have what is below these.
+    """
     own = Definitions(info.definitions, builtin())
     waiting: list[tuple[str, Document]] = [("", own.get(info.schema) or {})]
     while waiting:
@@ -93,6 +96,8 @@ def _fields(info: AnyKind) -> Iterator[str]:
             yield f"| `{at}` | {_type(part, target)}{required} | {_meaning(part)} |"
             if target in info.definitions:
                 inner.append((at, info.definitions[target]))
+            elif at in ("spec", "status") and not info.definitions:
+                inner.append((at, own.get(target) or {}))
         waiting = inner + waiting
 
 

@@ -29,6 +29,8 @@ def test_every_kind_column_and_field_is_documented() -> None:
     assert "## ReplicationController" in page
     assert "| `spec.rollout.maxSurge` | IntOrString |" in page
     assert "`spec.nodeName`" in page
+    assert "| `spec.tolerations` | list of Toleration |" in page
+    assert "| `status.conditions` | list of NodeCondition |" in page
 
 
 def test_the_schema_is_made_of_the_roots_and_what_they_reach() -> None:
