@@ -107,7 +107,7 @@ def test_enough_seeds_leave_nothing_out() -> None:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_the_counts_are_those_of_the_documentation(name: str) -> None:
-    check_documented("reference/scheduling.md", name, len(points(name, 0)))
+    check_documented("explanation/scheduling-faults.md", name, len(points(name, 0)))
 
 
 @pytest.mark.parametrize("name", STORIES)
