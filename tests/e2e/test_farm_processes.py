@@ -3,9 +3,11 @@
 import asyncio
 import http.server
 import json
+import re
 import subprocess
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +90,13 @@ def test_processes_share_the_work_and_take_over_from_each_other(
 
         eventually(shared, "twelve controllers are shared by two processes")
         eventually(lambda: "6" in plane.grange("farm", "status"), "the status shows it")
+        printed = re.search(
+            r"metrics at (http://127\.0\.0\.1:\d+)", (tmp_path / "one.log").read_text()
+        )
+        assert printed is not None
+        for path, expected in (("metrics", "grange_farm_owned"), ("livez", "ok"), ("readyz", "ok")):
+            with urllib.request.urlopen(f"{printed[1]}/{path}", timeout=10) as answer:  # noqa: S310  printed by the process
+                assert expected in answer.read().decode()
         crews["one"].kill()
         killed = time.monotonic()
         eventually(

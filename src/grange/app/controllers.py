@@ -14,7 +14,7 @@ from grange.alerts.alerts import SinkTools
 from grange.alerts.targets import InvalidTarget
 from grange.app import flags, gc_tuning
 from grange.app.alerting import Alerting
-from grange.app.settings import Settings
+from grange.app.settings import ListenAddress, ListenAddressType, Settings
 from grange.base import log, metrics, supervision
 from grange.base.clock import Clock, LoopClock
 from grange.base.rng import Stream
@@ -46,6 +46,15 @@ _NAME_LIMIT = 40
     "default-scheduler. A cluster that has a scheduler keeps the latter for it.",
 )
 @click.option("--member", default="", help="Name in the farm; made from the host's by default.")
+@click.option(
+    "--metrics-listen",
+    type=ListenAddressType(),
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of /metrics, /livez and /readyz, over HTTP without credentials; port 0 takes a free "
+    "one.",
+)
 @flags.options(Settings, "alert_webhook", "log_level", "log_json")
 @click.pass_obj
 def command(  # noqa: PLR0913  click hands every option over by name
@@ -57,6 +66,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
     schedulers: tuple[str, ...],
     member: str,
     *,
+    metrics_listen: ListenAddress,
     alert_webhook: str,
     log_level: str,
     log_json: bool,
@@ -77,6 +87,7 @@ def command(  # noqa: PLR0913  click hands every option over by name
                 names,
                 selector=selector,
                 schedulers=frozenset(schedulers),
+                metrics_listen=metrics_listen,
                 webhook=alert_webhook,
                 rng=rng,
             )
@@ -89,19 +100,21 @@ def member_name(host: str, pid: int, rng: Stream) -> str:
     return f"{words or 'host'}-{pid}-{rng.suffix(4)}"
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0913  one for each option
     access: Access,
     member: str,
     names: frozenset[str],
     *,
     selector: str,
     schedulers: frozenset[str],
+    metrics_listen: ListenAddress,
     webhook: str,
     rng: Stream,
 ) -> None:
     """Take part until SIGINT or SIGTERM."""
     from grange.api.selectors import SelectorError
     from grange.app.manager import NAMES, Manager, UnknownController, scheduler_for
+    from grange.app.metrics_server import MetricsServer, serve_metrics
     from grange.client.transports.http import HTTP
     from grange.reconcile.deps import Deps
     from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
@@ -140,8 +153,12 @@ async def _serve(
         raise click.UsageError(f"--selector: {error}") from error
     except (BadFarmConfig, InvalidTarget) as error:
         raise click.UsageError(str(error)) from error
+    ready = {"session": lambda: "" if manager.member.session.current else "no session in the farm"}
     try:
-        async with Nursery("controllers") as nursery:
+        async with (
+            serve_metrics(MetricsServer(registry, ready), metrics_listen, clock, logger) as url,
+            Nursery("controllers") as nursery,
+        ):
             for role in (*alerting.runnables(), *manager.runnables()):
                 services = supervision.services(registry)
                 supervised = supervise(
@@ -151,6 +168,7 @@ async def _serve(
             nursery.start(informers.run(), name="informers")
             gc_tuning.settle()
             click.echo(f"member {member} works for {access.server}; stop with Ctrl-C")
+            click.echo(f"metrics at {url}/metrics")
             await stop.wait()
             click.echo("stopping: other members continue", err=True)
             nursery.cancel()

@@ -223,6 +223,13 @@ def test_cluster_users_may_use_kinds_and_not_forge_audit() -> None:
 # --- the deployment ----------------------------------------------------------------------------
 
 
+def test_pods_are_probed_where_they_listen() -> None:
+    [container] = pod()["containers"]
+    assert "--metrics-listen=0.0.0.0:10258" in container["args"]
+    assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": 10258}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 10258}
+
+
 def test_pods_are_as_restricted_as_kubernetes_knows_how() -> None:
     """The profile *restricted* of its Pod Security Standards, control by control."""
     spec = pod()

@@ -23,6 +23,7 @@ _SELECTED = {"app.kubernetes.io/name": "grange", "app.kubernetes.io/component": 
 _RBAC = "rbac.authorization.k8s.io"
 _USER = 65532  # an unprivileged user; images that name none would run as root
 _GRACE_S = 30
+_METRICS_PORT = 10258
 
 
 class InvalidInstallPlan(GrangeError):
@@ -204,6 +205,7 @@ def _container(plan: InstallPlan) -> Document:
     arguments = ["controllers", f"--only={','.join(plan.controllers)}"]
     if "scheduler" in plan.controllers:
         arguments.append(f"--scheduler-name={SCHEDULER_NAME}")
+    arguments += [f"--metrics-listen=0.0.0.0:{_METRICS_PORT}"]
     arguments += ["--member=$(POD_NAME)", "--log-level=info", "--log-json"]
     webhook = {"name": "grange-alerts", "key": "webhook-url", "optional": True}
     return {
@@ -216,6 +218,17 @@ def _container(plan: InstallPlan) -> Document:
             {"name": "HOME", "value": "/"},  # no kubeconfig of the image's is looked for
             {"name": "GRANGE_ALERT_WEBHOOK", "valueFrom": {"secretKeyRef": webhook}},
         ],
+        "livenessProbe": {
+            "httpGet": {"path": "/livez", "port": _METRICS_PORT},
+            "initialDelaySeconds": 15,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": _METRICS_PORT},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+        },
         "resources": {
             "requests": {"cpu": "100m", "memory": "128Mi"},
             "limits": {"memory": "1Gi"},
