@@ -27,7 +27,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.client import kubeconfig
 from grange.client.client import Client
-from grange.client.transports.http import HTTP
+from grange.client.transports.http_transport import HTTP
 from grange.reconcile.farm.leases import token_of
 from grange.reconcile.informer import Informer, InformerFactory
 

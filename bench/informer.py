@@ -20,7 +20,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
-from grange.client.watch import Frames
+from grange.client.watcher import Frames
 from grange.reconcile.informer import Informer
 
 PODS = 20_000

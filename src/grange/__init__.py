@@ -40,7 +40,7 @@ PUBLIC = {
     "connect": "grange.app.connect",
     "Client": "grange.client.client",
     "Listing": "grange.client.requests",
-    "WatchEvent": "grange.client.watch",
+    "WatchEvent": "grange.client.watcher",
     # Kinds and their typed views.
     "CONFIGMAP": "grange.api.kinds.configmap",
     "ConfigMap": "grange.api.kinds.configmap",

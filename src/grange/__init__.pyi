@@ -64,7 +64,7 @@ from grange.client.client import (
 from grange.client.requests import (
     Listing as Listing,
 )
-from grange.client.watch import (
+from grange.client.watcher import (
     WatchEvent as WatchEvent,
 )
 from grange.reconcile.controller import (

@@ -13,8 +13,8 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.store.interface import Store
 from grange.store.memory import MemoryStore
-from grange.store.settings import Lanes
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes
 
 CALLERS = 25
 

@@ -14,12 +14,12 @@ from grange.api.status import BadRequest, ServiceUnavailable, Timeout
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client import kubeconfig, kubeconfig_contexts
-from grange.client.access import ServiceAccount
+from grange.client.access import ServiceAccountAccess
 from grange.client.client import Client
 from grange.client.errors import KubeconfigError
 from grange.client.transport import Transport
-from grange.client.transports.bounds import Bound
-from grange.client.transports.http import HTTP, tls_context
+from grange.client.transports.bounds import BoundedExchange
+from grange.client.transports.http_transport import HTTP, tls_context
 
 pytestmark = pytest.mark.e2e
 
@@ -163,7 +163,7 @@ async def test_pod_trusts_its_cluster_and_follows_its_rotating_token(
     mount(directory, "one", token=b"old", ca_crt=keys.ca_pem, namespace=b"grange-system")
     async with transport_factories.listening(whoami, clock, log, keys.server_context()) as listener:
         host, _, port = listener.url.removeprefix("https://").rpartition(":")
-        access = kubeconfig.find([], "", ServiceAccount(directory, host, port))
+        access = kubeconfig.find([], "", ServiceAccountAccess(directory, host, port))
         assert access.namespace == "grange-system"
         async with closing(HTTP.from_access(access)) as transport:
             assert (await transport.send(ASK)).status == 401
@@ -339,7 +339,7 @@ async def test_bound_write_limits_how_long_the_kernel_sends_it_again() -> None:
     async with peer(talk) as url:
         host, port = url.removeprefix("http://").split(":")
         _, writer = await asyncio.open_connection(host, int(port))
-        Bound(2.5).take(writer.transport)
+        BoundedExchange(2.5).take(writer.transport)
         opened = writer.transport.get_extra_info("socket")
         assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
         writer.close()

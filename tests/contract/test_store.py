@@ -11,10 +11,10 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.sim.disk import WeakDisk
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreClosed
-from grange.store.interface import Entry, Event, Store, Subscription, Write
+from grange.store.interface import Entry, Store, StoreEvent, Subscription, Write
 from grange.store.memory import MemoryStore
-from grange.store.settings import Lanes, Settings
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes, StoreSettings
 
 BUFFER = 64
 
@@ -43,9 +43,9 @@ async def store(
         made = WeakDisk(MemoryStore(buffer_events=BUFFER), rng=Stream(0))
     else:
         forgetful = request.param == "sqlite-forgetful"
-        settings = Settings(buffer_events=BUFFER)
+        settings = StoreSettings(buffer_events=BUFFER)
         if forgetful:
-            settings = Settings(
+            settings = StoreSettings(
                 buffer_events=BUFFER, recent_events=1, replay_events=2, sweep_rows=2, batch_writes=3
             )
         lanes = Lanes.threads() if request.param == "sqlite-threads" else Lanes.inline()
@@ -67,15 +67,15 @@ async def state(store: Store, prefix: str = "/", revision: int = 0) -> dict[str,
     return {entry.key: entry.value for entry in page.entries}
 
 
-async def take(subscription: Subscription, count: int) -> list[Event]:
-    events: list[Event] = []
+async def take(subscription: Subscription, count: int) -> list[StoreEvent]:
+    events: list[StoreEvent] = []
     while len(events) < count:
         events += await anext(subscription)
     assert len(events) == count
     return events
 
 
-async def take_into(events: list[Event], subscription: Subscription) -> None:
+async def take_into(events: list[StoreEvent], subscription: Subscription) -> None:
     events += await anext(subscription)
 
 
@@ -400,9 +400,9 @@ async def test_watch_sees_each_write_once_in_order(store: Store) -> None:
     await put(store, "/w/a", "two")
     await store.delete("/w/a", value=text("end"))
     assert await take(subscription, 3) == [
-        Event("/w/a", 1, b"one@1", None, deleted=False),
-        Event("/w/a", 3, b"two@3", b"one@1", deleted=False),
-        Event("/w/a", 4, b"end@4", b"two@3", deleted=True),
+        StoreEvent("/w/a", 1, b"one@1", None, deleted=False),
+        StoreEvent("/w/a", 3, b"two@3", b"one@1", deleted=False),
+        StoreEvent("/w/a", 4, b"end@4", b"two@3", deleted=True),
     ]
 
 
@@ -512,7 +512,7 @@ async def test_watch_keeps_events_when_a_read_is_cancelled(store: Store) -> None
     for number in range(5):
         await put(store, f"/{number}")
     for after in (0, 5):
-        taken: list[Event] = []
+        taken: list[StoreEvent] = []
         subscription = store.watch("/", after=after)
         async with Nursery() as nursery:
             task = nursery.start(take_into(taken, subscription))

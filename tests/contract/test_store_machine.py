@@ -14,10 +14,10 @@ from grange.base.log import Logger
 from grange.base.tasks import Nursery
 from grange.sim.runner import Runner
 from grange.store.errors import Compacted, FutureRevision, RevisionMismatch, StoreError
-from grange.store.interface import Entry, Event, Page, Store, Subscription, Write
+from grange.store.interface import Entry, Page, Store, StoreEvent, Subscription, Write
 from grange.store.memory import MemoryStore
-from grange.store.settings import Lanes, Settings
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes, StoreSettings
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ REFUSALS = (RevisionMismatch, Compacted, FutureRevision)
 
 # Small bounds, so that a few dozen steps reach every border: history in memory and on disk, pieces
 # of replays, sweeps and batches.
-SETTINGS = Settings(
+SETTINGS = StoreSettings(
     recent_events=4, recent_bytes=300, batch_writes=3, sweep_rows=3, vacuum_pages=1, replay_events=2
 )
 
@@ -49,8 +49,8 @@ class Watcher:
         self.after = after
         self.model = model
         self.real = real
-        self.expected: list[Event] = []
-        self.seen: list[Event] = []
+        self.expected: list[StoreEvent] = []
+        self.seen: list[StoreEvent] = []
         self.gone = False
 
 
@@ -277,9 +277,9 @@ async def _watch(store: Store, prefix: str, after: int) -> Subscription:
     return store.watch(prefix, after=after)
 
 
-async def _pending(subscription: Subscription) -> list[Event]:
+async def _pending(subscription: Subscription) -> list[StoreEvent]:
     """All events that are there already; ends when the subscription waits or has ended."""
-    found: list[Event] = []
+    found: list[StoreEvent] = []
     failures: list[Compacted] = []
 
     async def read() -> None:

@@ -29,7 +29,7 @@ from grange.base.clock import LoopClock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.client.transports.http import HTTP
+from grange.client.transports.http_transport import HTTP
 from grange.reconcile.farm.fenced_client import FencedClient
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.session import Session

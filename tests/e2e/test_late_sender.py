@@ -27,7 +27,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
 from grange.base.clock import LoopClock
 from grange.client.client import Client
-from grange.client.transports.http import HTTP
+from grange.client.transports.http_transport import HTTP
 from grange.controllers.replication import pending_deletions
 from grange.sim import builders
 

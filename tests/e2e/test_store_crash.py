@@ -12,7 +12,7 @@ import pytest
 
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.store.interface import Event
+from grange.store.interface import StoreEvent
 from grange.store.sqlite import SQLiteStore
 
 WRITER = Path(__file__).with_name("store_writer.py")
@@ -50,7 +50,7 @@ def _write(words: list[str]) -> Write:
     return int(revision), key, deleted == "1", int(checksum)
 
 
-def _write_of(event: Event) -> Write:
+def _write_of(event: StoreEvent) -> Write:
     return event.revision, event.key, event.deleted, zlib.crc32(event.value)
 
 
@@ -89,8 +89,8 @@ async def _run_and_kill(
     return Report.parse(bytes(output))
 
 
-async def _history(store: SQLiteStore, after: int) -> list[Event]:
-    events: list[Event] = []
+async def _history(store: SQLiteStore, after: int) -> list[StoreEvent]:
+    events: list[StoreEvent] = []
     subscription = store.watch("", after=after)
     while store.revision > (events[-1].revision if events else after):
         events += await anext(subscription)
@@ -128,7 +128,7 @@ class Observer:
         self.acknowledged += len(report.acknowledged)
         self.kills_under_load += bool(report.acknowledged)
 
-    def _check_history(self, events: list[Event], report: Report) -> None:
+    def _check_history(self, events: list[StoreEvent], report: Report) -> None:
         history = [_write_of(event) for event in events]
         revisions = [write[0] for write in history]
         assert revisions == sorted(set(revisions))
@@ -148,7 +148,7 @@ class Observer:
         }
         assert all(_is_whole(entry.key, entry.revision, entry.value) for entry in entries)
 
-    def _check_watchers(self, backlog: list[Event], report: Report) -> None:
+    def _check_watchers(self, backlog: list[StoreEvent], report: Report) -> None:
         for watcher, (prefix, seen) in enumerate(zip(PREFIXES, report.seen, strict=True)):
             last = seen[-1][0] if seen else self.after[watcher]
             assert seen == [

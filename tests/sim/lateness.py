@@ -19,8 +19,8 @@ def late_writes(
         always: in every world; otherwise in half of them.
     """
     others = frozenset(world.components) - {*owners}
-    late = Chaos(world, {}, rng=rng, spared=others)
-    late.misfortunes = [late.nothing]
+    late = Chaos(world, {}, rng=rng, excluded=others)
+    late.disturbances = [late.nothing]
     if always or rng.fork("whether").integer(0, 1):
-        late.misfortunes = [late.hold_writes, late.hold_writes, late.crash]
+        late.disturbances = [late.hold_writes, late.hold_writes, late.crash]
     return late

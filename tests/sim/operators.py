@@ -14,9 +14,9 @@ from grange.api.replication import ordered
 from grange.api.status import ApiError, NotFound
 from grange.base.errors import invariant
 from grange.base.rng import Stream
-from grange.client.replication import Refused, ReplicationControllers
+from grange.client.replica_operations import OperationRefused, ReplicationControllers
 from grange.reconcile.deps import Deps
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.world import World
 
 NAMESPACE = "default"
@@ -142,7 +142,7 @@ class Operators:
         for _ in range(_ATTEMPTS):
             try:
                 await order()
-            except (Refused, NotFound) as error:
+            except (OperationRefused, NotFound) as error:
                 self._world.network.note("an operator", f"is refused: {what}: {error}")
                 return
             except ApiError:
@@ -166,7 +166,7 @@ class OrdersTakeReplicasAlong:
         self._before: dict[str, ReplicationController] = {}
         self._gone: set[str] = set()
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Compare what is ordered with the replicas."""
         if change.concerns(POD) and change.deleted:
             self._gone.add(change.uid)

@@ -49,7 +49,7 @@ from grange.reconcile.machine_pool import MachinePool
 from grange.sim import simulated_nodes
 from grange.sim.crashpoints import Asked, CrashPoint, CrashPoints
 from grange.sim.faults import NetworkFaults
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
@@ -97,7 +97,7 @@ class ReplicasAreKept:
         self.minimum = 0
         self._asked: dict[str, int] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Add up."""
         if not change.concerns(REPLICATIONCONTROLLER):
             return

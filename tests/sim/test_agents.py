@@ -79,7 +79,7 @@ async def test_what_is_bound_runs_once_whatever_happens(seed: int, log: Logger) 
             await bind(world, f"p{number}", f"n{number % 3}", program)
         chaos = Chaos(world, machines, rng=rng.fork("chaos"))
         await chaos.run(180)
-        await chaos.mend()
+        await chaos.restore()
 
         async def settled() -> bool:
             try:

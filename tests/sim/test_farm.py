@@ -13,7 +13,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.reconcile.farm.ownership import ownership
-from grange.sim.chaos import Chaos, Misfortune
+from grange.sim.chaos import Chaos, Disturbance
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.world import World, simulated
@@ -81,10 +81,10 @@ async def survive(
         async with Nursery() as nursery:
             for one in chaos:
                 troubles = [one.crash, one.cut_off, one.server_away, one.lose_history]
-                one.misfortunes = [one.crash, one.cut_off, *troubles, *wishes.all()]
+                one.disturbances = [one.crash, one.cut_off, *troubles, *wishes.all()]
                 one.add_some([one.hang_watches, one.suspend, one.suspend], rng.fork("rare"))
                 nursery.start(one.run(TROUBLE_S))
-        await chaos[0].mend()
+        await chaos[0].restore()
         await world.until(lambda: settled(hands, world), limit_s=120 + chaos[0].deaf_s)
         await clock.sleep(40 + chaos[0].deaf_s)  # news that is on its way may unsettle it once more
         await world.until(lambda: settled(hands, world), limit_s=30)
@@ -106,7 +106,7 @@ class Wishes:
         self._tiers = tiers
         self._made = OBJECTS
 
-    def all(self) -> list[Misfortune]:
+    def all(self) -> list[Disturbance]:
         return [self.come, self.go, self.relabel, self.delete_lease]
 
     async def come(self) -> None:

@@ -68,7 +68,7 @@ async def test_no_late_write_takes_a_pod_that_is_needed(
         async with Nursery() as nursery:
             nursery.start(late.run(TROUBLE_S))
             nursery.start(waver(world, rng.fork("wishes"), TROUBLE_S))
-        await late.mend()
+        await late.restore()
         await clock.sleep(late.late_s)
         await patched(world, "web", template=template("web", LAST), replicas=REPLICAS)
         await world.until(lambda: settled(world, LAST), limit_s=600)

@@ -82,9 +82,9 @@ async def test_crews_share_work_and_survive_faults(
                 )
 
         chaos = Chaos(world, machines, rng=rng.fork("chaos"))
-        chaos.misfortunes += [scale, scale, chaos.delete_pod]
+        chaos.disturbances += [scale, scale, chaos.delete_pod]
         await chaos.run(200)
-        await chaos.mend()
+        await chaos.restore()
         listing = await world.client.list(REPLICATIONCONTROLLER)
         wanted = {one.metadata.name: one.spec.replicas for one in listing.items}
         await world.until(lambda: kept(world, wanted), limit_s=900)

@@ -27,7 +27,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.sim import simulated_nodes
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
@@ -47,7 +47,7 @@ class MinimumFollowsTheSpec(MinimumIsKept):
         super().__init__(clock)
         self._wanted: dict[str, tuple[int, float]] = {}  # and since when all know
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Take note of what is wanted; judge pods by it."""
         if change.concerns(REPLICATIONCONTROLLER) and not change.deleted:
             self._note(msgspec.convert(change.document, ReplicationController))
@@ -185,7 +185,7 @@ async def test_packed_services_survive_drains_and_removals(
         await world.until(lambda: settled(world, 1), limit_s=300)
 
         chaos = chaos_of(world, rng.fork("chaos"), machines)
-        minimum.breakable = chaos.break_newest in chaos.misfortunes
+        minimum.breakable = chaos.break_newest in chaos.disturbances
 
         async def lose_owner() -> None:
             name = draw.choice(MEMBERS)
@@ -194,7 +194,7 @@ async def test_packed_services_survive_drains_and_removals(
             world.restart(name)
 
         users = Users(world, rng.fork("users"), SERVICES, most=MOST)
-        chaos.misfortunes += [lose_owner, lose_owner, users.scale, users.scale]
+        chaos.disturbances += [lose_owner, lose_owner, users.scale, users.scale]
         rare = [users.pause, users.undo, users.create_again]
         chaos.add_some(rare, rng.fork("users.rare"))
         operators = Operators(world, rng.fork("operators"), SERVICES, NODES, FITS)
@@ -205,7 +205,7 @@ async def test_packed_services_survive_drains_and_removals(
                 await clock.sleep(draw.uniform(5.0, 75.0))
                 for name in SERVICES:
                     await patched(world, name, template=template(name, version))
-        await chaos.mend()
+        await chaos.restore()
 
         closed = await decide(world, draw, operators, 4 if cpus == ROOMY else 2)
 
@@ -221,5 +221,5 @@ async def test_packed_services_survive_drains_and_removals(
 
         live = (await world.client.list(POD)).items
         assert orders.left(live) == [], "what was ordered to go goes"
-        await judge_audit(world, births, taken_over=users.create_again in chaos.misfortunes)
+        await judge_audit(world, births, taken_over=users.create_again in chaos.disturbances)
     assert crashes(records) == []

@@ -26,7 +26,7 @@ from grange.placement.node_usage import IDLE, Usage, charged
 from grange.scheduler.preemption.evaluator import BY_SCHEDULER
 from grange.sim import builders, simulated_nodes
 from grange.sim.faults import NetworkFaults
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.world import World, simulated
 
 _NEVER, _LEVELS = 3, 4
@@ -40,7 +40,7 @@ class Preemptions:
         self._told: set[str] = set()
         self.count = 0
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Judge a write of a pod."""
         if not change.concerns(POD) or change.deleted:
             return

@@ -21,8 +21,8 @@ from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.world import World, simulated
 from grange.store.interface import Store
-from grange.store.settings import Lanes
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes
 
 BAD_NETWORK = NetworkFaults(
     latency_s=0.05, lose_request=0.02, lose_answer=0.02, cut_stream=0.03, repeat_chunk=0.02
@@ -144,10 +144,10 @@ async def survive(
         troubles = [Chaos(world, machines, rng=rng.fork(f"chaos.{n}")) for n in range(2)]
         async with Nursery() as nursery:
             for chaos in troubles:
-                chaos.misfortunes += [scale, scale, chaos.delete_pod]
+                chaos.disturbances += [scale, scale, chaos.delete_pod]
                 chaos.add_some([*chaos.rare, users.create_again], rng.fork("rare"))
                 nursery.start(chaos.run(240))
-        await troubles[0].mend()
+        await troubles[0].restore()
         listing = await world.client.list(REPLICATIONCONTROLLER)
         wanted = {one.metadata.name: one.spec.replicas for one in listing.items}
         await world.until(lambda: kept(world, wanted), limit_s=900)

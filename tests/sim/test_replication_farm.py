@@ -41,9 +41,9 @@ from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
 from grange.sim import simulated_nodes
-from grange.sim.chaos import Misfortune
+from grange.sim.chaos import Disturbance
 from grange.sim.faults import LATE
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
@@ -87,7 +87,7 @@ class OneWriter:
         self.writes: list[tuple[int, str, str]] = []
         self._owners: dict[str, list[tuple[int, str]]] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Remember who owned what since when."""
         if change.concerns(REPLICATIONCONTROLLER):
             notes = change.document["metadata"].get("annotations") or {}
@@ -165,7 +165,7 @@ async def settled(world: World, version: int) -> bool:
     return True
 
 
-def wishes(world: World, draw: Stream) -> list[Misfortune]:
+def wishes(world: World, draw: Stream) -> list[Disturbance]:
     """What operators do meanwhile, and owners that are lost for longer or shorter than their term."""
 
     async def relabel() -> None:
@@ -217,9 +217,9 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
             minimum.minimum[one.metadata.name] = one.spec.replicas
 
         chaos = chaos_of(world, rng.fork("chaos"), machines)
-        chaos.misfortunes += wishes(world, draw)
+        chaos.disturbances += wishes(world, draw)
         late = late_writes(world, rng.fork("late"), MEMBERS)
-        minimum.breakable = chaos.break_newest in chaos.misfortunes
+        minimum.breakable = chaos.break_newest in chaos.disturbances
         # One of our own nodes stays spare: where none may be missing, a rollout needs it.
         users = Users(world, rng.fork("users"), SERVICES, most=3, fewer=minimum.lower)
         rare = [users.scale, users.pause, users.undo, users.create_again]
@@ -231,7 +231,7 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
                 await clock.sleep(draw.uniform(5.0, 75.0))
                 for name in SERVICES:
                     await patched(world, name, template=template(name, version))
-        await chaos.mend()
+        await chaos.restore()
         for name in (*OWN, *LENT):
             await world.client.patch(NODE, name, patch={"metadata": {"labels": FITS}})
         for name in SERVICES:
@@ -244,7 +244,7 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
         await world.until(lambda: settled(world, 4), limit_s=1500)
         await clock.sleep(120 + chaos.deaf_s)  # news that is on its way may unsettle it once more
         await world.until(lambda: settled(world, 4), limit_s=600)
-        if users.create_again in chaos.misfortunes:
+        if users.create_again in chaos.disturbances:
             # What was lent to a controller that is gone is looked for every five minutes.
             await world.until(lambda: nothing_lost(world, pool), limit_s=700)
         restless = [line for line in await world.fixed_point(200) if "/core/nodes/" not in line]
@@ -255,5 +255,5 @@ async def test_members_move_and_roll_services_and_none_is_ever_short(
         assert await nothing_lost(world, pool), "an allocation is lost"
         audit = (await world.client.list(AUDITRECORD)).items
         # What a controller had begun when it was deleted, its namesake finds and takes over.
-        births.judge(audit, exact=users.create_again not in chaos.misfortunes and not late.late_s)
+        births.judge(audit, exact=users.create_again not in chaos.disturbances and not late.late_s)
     assert crashes(records) == []

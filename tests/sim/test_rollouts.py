@@ -31,7 +31,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.sim.chaos import Chaos
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.world import World, simulated
 
@@ -75,7 +75,7 @@ class MinimumIsKept:
         if app in self.minimum:
             self.minimum[app] = min(self.minimum[app], replicas)
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Count the ready pods of the service whose pod has changed."""
         if not change.concerns(POD):
             return
@@ -170,8 +170,8 @@ async def settled(world: World, name: str, version: int) -> bool:
 def chaos_of(world: World, rng: Stream, machines: Mapping[str, FakeMachine]) -> Chaos:
     """Misfortunes of everything but machines and, in most worlds, programs."""
     spared = frozenset(f"agent-{name}" for name in machines)
-    chaos = Chaos(world, machines, rng=rng, spared=spared)
-    chaos.misfortunes = [
+    chaos = Chaos(world, machines, rng=rng, excluded=spared)
+    chaos.disturbances = [
         chaos.crash,
         chaos.crash,
         chaos.cut_off,
@@ -210,7 +210,7 @@ async def test_templates_roll_out_among_misfortunes(
         judge.minimum = {name: count - 1 for name, count in replicas.items()}
         judge.min_ready_s = ROLLOUT["minReadySeconds"]
         chaos = chaos_of(world, rng.fork("chaos"), machines)
-        judge.breakable = chaos.break_newest in chaos.misfortunes
+        judge.breakable = chaos.break_newest in chaos.disturbances
         late = late_writes(world, rng.fork("late"), besides(world, machines))
         faults, later = FAULTS, rng.fork("faults")
         if later.uniform(0.0, 1.0) < 0.25:
@@ -226,7 +226,7 @@ async def test_templates_roll_out_among_misfortunes(
                 paused = draw.choice([False, False, True])
                 await patched(world, draw.choice(list(replicas)), rollout={"paused": paused})
                 await clock.sleep(draw.uniform(5.0, 100.0))
-        await chaos.mend()
+        await chaos.restore()
         # A deadline does not ask why: nodes that were lost from sight come back first.
         await world.until(lambda: nodes_are_back(world), limit_s=900)
         # nor does it wait for those who read a watch that hangs, or whose writes come late
@@ -276,12 +276,12 @@ async def test_replicas_move_between_controllers_among_misfortunes(
         }
         await world.client.create(ROLLINGUPDATE, update, "default")
         chaos = chaos_of(world, rng.fork("chaos"), machines)
-        judge.breakable = chaos.break_newest in chaos.misfortunes
+        judge.breakable = chaos.break_newest in chaos.disturbances
         late = late_writes(world, rng.fork("late"), besides(world, machines))
         async with Nursery() as nursery:
             nursery.start(chaos.run(200))
             nursery.start(late.run(200))
-        await chaos.mend()
+        await chaos.restore()
         await clock.sleep(late.late_s)
 
         async def over() -> bool:

@@ -20,7 +20,7 @@ from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
 from grange.sim import simulated_nodes
 from grange.sim.chaos import Chaos
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.pytest_plugin import EPOCH, Records
 from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
@@ -37,7 +37,7 @@ class Births:
         self.names: Counter[str] = Counter()
         self.uids: set[str] = set()
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         if change.concerns(POD) and change.uid not in self.uids:
             self.uids.add(change.uid)
             self.names[change.document["metadata"]["name"]] += 1
@@ -120,13 +120,13 @@ async def test_pods_move_and_nothing_is_lost_in_an_unlucky_week(
         async with Nursery() as nursery:
             for chaos in troubles:
                 # A pod that somebody deletes as soon as it is made leaves nothing to record.
-                chaos.misfortunes.remove(chaos.delete_pod)
-                chaos.misfortunes += [relabel, relabel, scale, crash_owner, crash_owner]
+                chaos.disturbances.remove(chaos.delete_pod)
+                chaos.disturbances += [relabel, relabel, scale, crash_owner, crash_owner]
                 chaos.add_some(chaos.rare, rng.fork("rare"))
             late = late_writes(world, rng.fork("late"), ["replication", "scheduler"])
             for chaos in (*troubles, late):
                 nursery.start(chaos.run(240))
-        await troubles[0].mend()
+        await troubles[0].restore()
         for name in (*OWN, *LENT):
             await world.client.patch(NODE, name, patch={"metadata": {"labels": FITS}})
 

@@ -18,7 +18,7 @@ from grange.sim.chaos import Chaos
 from grange.sim.pytest_plugin import EPOCH
 from grange.sim.runner import run
 from grange.sim.world import simulated
-from grange.store.interface import Event
+from grange.store.interface import StoreEvent
 
 
 async def world(seed: int, trace: list[str]) -> None:
@@ -27,7 +27,7 @@ async def world(seed: int, trace: list[str]) -> None:
     async with simulated(clock=clock, rng=rng, log=log, faults=BAD_NETWORK) as there:
         judge = there.history.see
 
-        def see(event: Event) -> None:
+        def see(event: StoreEvent) -> None:
             trace.append(f"{clock.monotonic():.6f} {event.revision} {event.key} {event.value!r}")
             judge(event)
 
@@ -38,7 +38,7 @@ async def world(seed: int, trace: list[str]) -> None:
             await there.client.create(REPLICATIONCONTROLLER, document, "default")
         chaos = Chaos(there, machines, rng=rng.fork("chaos"))
         await chaos.run(90)
-        await chaos.mend()
+        await chaos.restore()
         await clock.sleep(60)
         trace += there.network.history
 

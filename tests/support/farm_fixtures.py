@@ -21,7 +21,7 @@ from grange.reconcile.farm.farm import Farm
 from grange.reconcile.farm.fenced_client import at_work
 from grange.reconcile.farm.leases import Token
 from grange.reconcile.farm.member import Member
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.world import World
 
 FARM = "replication"
@@ -67,7 +67,7 @@ class OneWriter:
         self.writes: list[tuple[int, str, str]] = []
         self._owners: dict[str, str] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         meta = change.document["metadata"]
         if change.concerns(REPLICATIONCONTROLLER):
             owner = (meta.get("annotations") or {}).get(OWNER_ANNOTATION, "")

@@ -18,7 +18,7 @@ from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, charged
 from grange.scheduler.cycle import Assumed, Outcome
 from grange.scheduler.service import Scheduler
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 
 HOST = "kubernetes.io/hostname"
 
@@ -182,7 +182,7 @@ class ApartOnHost:
     def __init__(self) -> None:
         self._there: dict[str, dict[str, Pod]] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Look at the node that a pod was just bound to."""
         if change.concerns(NODE) and change.deleted:
             self._there.pop(change.document["metadata"]["name"], None)

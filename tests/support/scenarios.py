@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grange.api.kinds import POD
 from grange.api.meta import Document
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 
 _DOCS = Path(__file__).parents[2] / "docs"
 
@@ -24,7 +24,7 @@ class Deaths:
         self._called = called
         self._seen: set[str] = set()
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Take note of the first word of its end."""
         going = change.deleted or change.document["metadata"].get("deletionTimestamp")
         if change.concerns(POD) and going and change.uid not in self._seen:

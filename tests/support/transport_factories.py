@@ -13,7 +13,7 @@ from grange.app import certificates, pki
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.client.transport import Transport
-from grange.client.transports.http import HTTP
+from grange.client.transports.http_transport import HTTP
 from grange.client.transports.inprocess import InProcess
 
 Handler = Callable[[Request], Awaitable[Response]]

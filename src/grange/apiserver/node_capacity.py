@@ -36,7 +36,7 @@ from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resour
 from grange.api.quantity import QuantityError
 from grange.api.scheme import AnyKind
 from grange.apiserver import storage
-from grange.store.errors import Refused
+from grange.store.errors import WriteDeclined
 from grange.store.interface import Store
 
 Skip = Callable[[str, int, Exception], object]
@@ -199,7 +199,7 @@ class Occupancy:
             fits: decline a pod that comes to a node with it and does not fit there.
 
         Returns:
-            The value; it raises ``Refused``, saying what is short, to decline the write.
+            The value; it raises ``WriteDeclined``, saying what is short, to decline the write.
         """
         if info is POD:
             # Nothing holds the document until the write is accepted: groups would keep hundreds.
@@ -276,7 +276,7 @@ class Occupancy:
         if books is not None and need is not None and key not in self._held:
             short = books.lacks(need)
             if short is not None:
-                raise Refused(str(Shortage(node, *short)))
+                raise WriteDeclined(str(Shortage(node, *short)))
         return self._accept_pod(key, node, need, value, revision)
 
     def _put_node(self, key: str, status: Any) -> None:

@@ -224,7 +224,7 @@ def translate(error: errors.StoreError, info: AnyKind | None = None, name: str =
             if error.expected == 0:
                 return already_exists(info, name)
             return conflict(info, name, CHANGED)
-        case errors.Refused() if info is not None:
+        case errors.WriteDeclined() if info is not None:
             return conflict(info, name, str(error))
         case errors.Compacted():
             return Expired(f"the requested revision is no longer kept; list again ({error})")

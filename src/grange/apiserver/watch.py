@@ -25,7 +25,7 @@ from grange.apiserver.unreadable import UnreadableObjects
 from grange.base.clock import Clock
 from grange.base.rng import Stream
 from grange.store.errors import Compacted, FutureRevision, StoreError
-from grange.store.interface import Entry, Event, Page, Store, Subscription
+from grange.store.interface import Entry, Page, Store, StoreEvent, Subscription
 
 BOOKMARK_EVERY_S = 60.0
 _LIFETIME_S = (1800.0, 3600.0)  # spread, so that watchers do not all come back at once
@@ -216,7 +216,7 @@ class Watches:
             line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (_TYPES[kind], body))
         return line
 
-    def change(self, view: View, chosen: Selection, event: Event) -> bytes:
+    def change(self, view: View, chosen: Selection, event: StoreEvent) -> bytes:
         """What a watcher is told of a change; nothing if it is outside the selection."""
         previous = event.previous
         if previous is not None and self.unreadable.holds(event.key, previous):
@@ -238,13 +238,13 @@ class Watches:
             body = storage.at_revision(view.info, previous, event.revision)
         return self.line(view, "DELETED", event.revision, body)
 
-    def _was_in(self, info: AnyKind, chosen: Selection, event: Event, previous: bytes) -> bool:
+    def _was_in(self, info: AnyKind, chosen: Selection, event: StoreEvent, previous: bytes) -> bool:
         try:
             return chosen.matches(self._facts_of(info, event, previous, before=True))
         except Exception:  # noqa: BLE001  fields may have any shape; it was not in the state either
             return False
 
-    def _facts_of(self, info: AnyKind, event: Event, body: bytes, *, before: bool) -> Facts:
+    def _facts_of(self, info: AnyKind, event: StoreEvent, body: bytes, *, before: bool) -> Facts:
         identity = (event.revision, before)
         return self._facts.get(identity) or self._facts.put(
             identity, self.reader(info).read(event.key, body)
@@ -323,7 +323,7 @@ class WatchStream:
             self.end()
             self._shared.forget(self)
 
-    def _changes(self, events: list[Event]) -> Iterator[bytes]:
+    def _changes(self, events: list[StoreEvent]) -> Iterator[bytes]:
         change, view, chosen = self._shared.change, self._view, self._chosen
         at_once = min(_BATCH, chosen.at_once)
         for at in range(0, len(events), at_once):

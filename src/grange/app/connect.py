@@ -33,7 +33,7 @@ async def connect(kubeconfig: str | Path | None = None, context: str = "") -> As
         KubeconfigError: no cluster is configured, or the configuration cannot be used.
     """
     from grange.client import kubeconfig as configuration
-    from grange.client.transports.http import HTTP
+    from grange.client.transports.http_transport import HTTP
 
     if kubeconfig is not None:
         access = configuration.load((Path(kubeconfig),), context)

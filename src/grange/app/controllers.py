@@ -115,7 +115,7 @@ async def _serve(  # noqa: PLR0913  one for each option
     from grange.api.selectors import SelectorError
     from grange.app.manager import NAMES, Manager, UnknownController, scheduler_for
     from grange.app.metrics_server import MetricsServer, serve_metrics
-    from grange.client.transports.http import HTTP
+    from grange.client.transports.http_transport import HTTP
     from grange.reconcile.deps import Deps
     from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
     from grange.reconcile.informer import InformerFactory

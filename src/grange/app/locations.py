@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from grange.client.access import ServiceAccount
+from grange.client.access import ServiceAccountAccess
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -28,7 +28,7 @@ def kubeconfig_paths(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 def service_account(
     environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT
-) -> ServiceAccount | None:
+) -> ServiceAccountAccess | None:
     """The service account of a pod; None outside of a cluster.
 
     Args:
@@ -37,4 +37,4 @@ def service_account(
     """
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
-    return ServiceAccount(directory, host, port) if host and port else None
+    return ServiceAccountAccess(directory, host, port) if host and port else None

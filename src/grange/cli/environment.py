@@ -7,13 +7,13 @@ from pathlib import Path
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.client.access import Access, ServiceAccount
+from grange.client.access import Access, ServiceAccountAccess
 from grange.client.transport import Transport
 
 
 def over_http(access: Access, clock: Clock) -> Transport:
     """A transport over HTTP; its library is loaded when the first one is made."""
-    from grange.client.transports.http import HTTP
+    from grange.client.transports.http_transport import HTTP
 
     return HTTP.from_access(access, clock=clock)
 
@@ -44,7 +44,7 @@ class Environment:
     width: int
     run: Callable[..., object]
     connect: Callable[[Access, Clock], Transport] = over_http
-    account: ServiceAccount | None = None
+    account: ServiceAccountAccess | None = None
 
     def access(self, file: Path | None = None, context: str = "") -> Access:
         """How to reach the cluster that is meant.

@@ -8,7 +8,7 @@ import msgspec
 
 from grange.api.http import Response
 from grange.api.status import ServiceUnavailable, from_status
-from grange.client.watch import MAX_LINE_BYTES
+from grange.client.watcher import MAX_LINE_BYTES
 
 
 class DocumentEvent(msgspec.Struct):

@@ -34,7 +34,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccountAccess:
     """Where a pod finds the cluster that it runs in, and who it is there.
 
     Attributes:

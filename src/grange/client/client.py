@@ -18,10 +18,10 @@ from grange.api.scheme import KindInfo
 from grange.api.status import ApiError, Expired, Gone, TooManyRequests
 from grange.base.clock import Clock, LoopClock
 from grange.base.tasks import Nursery
-from grange.client import bindings, requests
+from grange.client import bind_pods, requests
 from grange.client.requests import Listing, LogOptions, PatchType
 from grange.client.transport import Transport
-from grange.client.watch import Frames, WatchEvent
+from grange.client.watcher import Frames, WatchEvent
 
 __all__ = ["Client", "Listing", "LogOptions", "PatchType", "WatchEvent"]
 
@@ -304,10 +304,10 @@ class Client:
             or ``InternalError`` of the whole request is the answer to each of the group.
         """
         if len(group) > 1 and self._groups_served:
-            request = bindings.many(group)
+            request = bind_pods.many(group)
             try:
-                return bindings.outcomes(await self._write(request), len(group))
-            except bindings.NOT_SERVED:
+                return bind_pods.outcomes(await self._write(request), len(group))
+            except bind_pods.NOT_SERVED:
                 self._groups_served = False
             except ApiError as error:
                 return [error] * len(group)
@@ -318,7 +318,7 @@ class Client:
         async def bind() -> None:
             for at in waiting:
                 try:
-                    await self._write(bindings.one(group[at]))
+                    await self._write(bind_pods.one(group[at]))
                 except ApiError as error:
                     outcomes[at] = error
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from grange.client.access import Access, ServiceAccount
+from grange.client.access import Access, ServiceAccountAccess
 from grange.client.errors import KubeconfigError
 from grange.client.kubeconfig_file import (
     ClusterEntry,
@@ -76,7 +76,7 @@ def context_names(paths: Sequence[Path]) -> list[str]:
     return list(dict.fromkeys(item.name for one in configs for item in one.contexts or ()))
 
 
-def find(paths: Sequence[Path], context: str, account: ServiceAccount | None) -> Access:
+def find(paths: Sequence[Path], context: str, account: ServiceAccountAccess | None) -> Access:
     """The access that a context describes; inside a cluster, where there is no kubeconfig, the pod's.
 
     A kubeconfig counts before the service account, as it does for kubectl, so that a pod can be told

@@ -31,7 +31,7 @@ from grange.api.replication import (
 )
 from grange.api.status import Conflict, Invalid, NotFound
 from grange.client.client import Client
-from grange.client.replication import OtherCount, Refused
+from grange.client.replica_operations import OperationRefused, OtherCount
 
 _ATTEMPTS = 10
 _REMEMBERED = 16  # orders given up; whoever gave one looks within a few requests, or died
@@ -162,7 +162,7 @@ def _way_is_free(source: ReplicationController) -> dict[str, str | None]:
         return {}
     if not last.refused:
         name = source.metadata.name
-        raise Refused(
+        raise OperationRefused(
             f"{name}: transfer {last.id} to {last.to} is in the way: it is still under way, "
             "wait for its end and try again"
         )
@@ -274,7 +274,7 @@ def _check(giver: str, receiver: str, *, add: int, remove: int, giver_start: int
         if not name:
             raise Invalid(f"{field}: name a ReplicationController")
     if giver == receiver:
-        raise Refused(f"{giver} cannot give replicas to itself")
+        raise OperationRefused(f"{giver} cannot give replicas to itself")
     for field, value in (("add", add), ("remove", remove)):
         if value < 0:
             raise Invalid(f"{field}: {value} is negative: move 0 or more")

@@ -1,7 +1,7 @@
 """What an unlucky week does to a control plane, in a few minutes of virtual time.
 
-Each step draws one misfortune from a seeded stream. All of them end by themselves or with
-``mend``, after which the world has no excuse for not settling.
+Each step draws one disturbance from a seeded stream. All of them end by themselves or with
+``restore``, after which the world has no excuse for not settling.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from grange.api.status import ApiError
 from grange.base.rng import Stream
 from grange.sim.world import World
 
-Misfortune = Callable[[], Awaitable[None]]
+Disturbance = Callable[[], Awaitable[None]]
 
 LATE_S = 120.0
 """A write that is held arrives within so many seconds: long after a session of its sender."""
@@ -21,18 +21,18 @@ _NOTICED_S = 170.0  # an informer gives up a silent watch after 150 s of a clock
 
 
 class Chaos:
-    """Misfortunes for one world.
+    """Disturbances for one world.
 
     Args:
         world: whose.
         machines: by name of the node.
         rng: what is drawn from.
-        spared: components that never crash and are never cut off.
+        excluded: components that never crash and are never cut off.
 
     Attributes:
-        misfortunes: what is drawn from.
-        respite_s: between two misfortunes that keep everybody from telling anything.
-        rare: misfortunes for ``add_some``.
+        disturbances: what is drawn from.
+        respite_s: between two disturbances that keep everybody from telling anything.
+        rare: disturbances for ``add_some``.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class Chaos:
         machines: Mapping[str, FakeMachine],
         *,
         rng: Stream,
-        spared: frozenset[str] = frozenset(),
+        excluded: frozenset[str] = frozenset(),
     ) -> None:
         self._world = world
         self._machines = dict(machines)
         self._rng = rng
-        self._victims = [name for name in world.components if name not in spared]
+        self._victims = [name for name in world.components if name not in excluded]
         self.respite_s = 0.0
-        self._told_again = 0.0
-        self.misfortunes: list[Misfortune] = [
+        self._last_update = 0.0
+        self.disturbances: list[Disturbance] = [
             self.crash,
             self.cut_off,
             self.server_away,
@@ -59,37 +59,37 @@ class Chaos:
             self.lose_power,
             self.delete_pod,
         ]
-        self.rare: list[Misfortune] = [self.hang_watches, self.suspend, self.break_newest]
+        self.rare: list[Disturbance] = [self.hang_watches, self.suspend, self.break_newest]
 
-    def add_some(self, rare: Sequence[Misfortune], rng: Stream, *, chance: float = 0.25) -> None:
-        """Add each of some misfortunes with a chance, so that many seeds keep the mix they had.
+    def add_some(self, rare: Sequence[Disturbance], rng: Stream, *, chance: float = 0.25) -> None:
+        """Add each of some disturbances with a chance, so that many seeds keep the mix they had.
 
         Args:
             rare: which.
             rng: a stream for this alone.
             chance: of each.
         """
-        self.misfortunes += [one for one in rare if rng.uniform(0.0, 1.0) < chance]
+        self.disturbances += [one for one in rare if rng.uniform(0.0, 1.0) < chance]
 
     @property
     def late_s(self) -> float:
-        """So long after ``mend`` a write that was held may still arrive."""
-        return LATE_S if self.hold_writes in self.misfortunes else 0.0
+        """So long after ``restore`` a write that was held may still arrive."""
+        return LATE_S if self.hold_writes in self.disturbances else 0.0
 
     @property
     def deaf_s(self) -> float:
-        """So long after ``mend`` somebody may still read a watch that hangs."""
-        return _NOTICED_S if self.hang_watches in self.misfortunes else 0.0
+        """So long after ``restore`` somebody may still read a watch that hangs."""
+        return _NOTICED_S if self.hang_watches in self.disturbances else 0.0
 
     async def run(self, seconds: float) -> None:
-        """Draw misfortunes for so long, a few seconds apart; several may run at once."""
+        """Draw disturbances for so long, a few seconds apart; several may run at once."""
         clock = self._world.clock
         until = clock.monotonic() + seconds
         while clock.monotonic() < until:
             await clock.sleep(self._rng.uniform(0.0, 4.0))
-            await self._rng.choice(self.misfortunes)()
+            await self._rng.choice(self.disturbances)()
 
-    async def mend(self) -> None:
+    async def restore(self) -> None:
         """The network is good, everybody runs, nothing is cut off, the disk has room.
 
         A watch that hangs goes on hanging: to notice that is its reader's own business.
@@ -145,7 +145,7 @@ class Chaos:
         while True:
             try:
                 await self._world.start_server()
-                self._told_again = self._world.clock.monotonic()
+                self._last_update = self._world.clock.monotonic()
                 return
             except ApiError:  # the disk is full at the same time
                 await self._world.clock.sleep(1.0)
@@ -162,7 +162,7 @@ class Chaos:
         self._world.disk.full = True
         await self._pause(15.0)
         self._world.disk.full = False
-        self._told_again = self._world.clock.monotonic()
+        self._last_update = self._world.clock.monotonic()
         self._world.network.note("disk", "has room")
 
     async def end_program(self) -> None:
@@ -226,7 +226,7 @@ class Chaos:
             return  # it was gone already
 
     async def _respite(self) -> None:
-        left_s = self._told_again + self.respite_s - self._world.clock.monotonic()
+        left_s = self._last_update + self.respite_s - self._world.clock.monotonic()
         if left_s > 0.0:
             await self._world.clock.sleep(left_s)
 

@@ -32,7 +32,7 @@ class Crashed(ServiceUnavailable):
     """Who asks is dead: until its cancellation arrives it meets what looks like a broken network."""
 
 
-class Side(Enum):
+class CrashSide(Enum):
     """Whether the request at which a component dies takes effect."""
 
     BEFORE = "before"
@@ -49,7 +49,7 @@ class CrashPoint:
     """
 
     number: int
-    side: Side
+    side: CrashSide
 
     def __str__(self) -> str:
         return f"{self.side.value} request {self.number}"
@@ -70,7 +70,7 @@ class Asked:
 
 def every_point(requests: int) -> Sequence[CrashPoint]:
     """Both sides of so many requests."""
-    return [CrashPoint(number, side) for number in range(requests) for side in Side]
+    return [CrashPoint(number, side) for number in range(requests) for side in CrashSide]
 
 
 class CrashPoints:
@@ -151,7 +151,7 @@ class CrashPoints:
             return await act()
         if self._instead is not None:
             return await self._interfere(asked, act, point, self._instead)
-        if point.side is Side.AFTER:
+        if point.side is CrashSide.AFTER:
             answer = await act()
             if discard is not None:
                 await discard(answer)
@@ -168,7 +168,7 @@ class CrashPoints:
     ) -> T:
         self.struck = asked
         self._world.network.note(asked.component, f"is interfered with {point}: {asked.what}")
-        if point.side is Side.BEFORE:
+        if point.side is CrashSide.BEFORE:
             await instead()
             return await act()
         answer = await act()

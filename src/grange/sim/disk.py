@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from grange.base.rng import Stream
 from grange.sim.trouble import Trouble
-from grange.store.errors import Refused, RevisionMismatch, StorageFull
+from grange.store.errors import RevisionMismatch, StorageFull, WriteDeclined
 from grange.store.interface import Entry, Page, Store, Subscription, Write
 
 
@@ -88,7 +88,7 @@ class WeakDisk:
 
     async def put_group(
         self, writes: Sequence[Write]
-    ) -> Sequence[Entry | RevisionMismatch | Refused]:
+    ) -> Sequence[Entry | RevisionMismatch | WriteDeclined]:
         """See ``Store``; raises ``StorageFull`` before anything is accepted."""
         self._check()
         return await self._inner.put_group(writes)

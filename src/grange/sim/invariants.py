@@ -1,6 +1,6 @@
 """What must hold at every revision of a world, whatever goes wrong.
 
-A ``History`` reads every write from the store, in order, and shows it to each invariant; the first
+A ``WriteHistory`` reads every write from the store, in order, and shows it to each invariant; the first
 that does not hold raises ``InvariantError`` with the facts. They are written without the rooms whose
 work they judge: no scheduler cache, no placement kernels, only the objects.
 """
@@ -20,14 +20,14 @@ from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, controller_of
 from grange.api.scheme import AnyKind
 from grange.base.errors import invariant
-from grange.store.interface import Event, Store
+from grange.store.interface import Store, StoreEvent
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _GPU_MILLI, _GPU_DEVICES, _WHOLE = "grange.dev/gpu-milli", "grange.dev/gpu-devices", 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObservedWrite:
     """One write.
 
     Attributes:
@@ -55,7 +55,7 @@ class Change:
 class Invariant(Protocol):
     """Keeps what it needs of the past and judges each change."""
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Take note of a change.
 
         Raises:
@@ -69,7 +69,7 @@ class RevisionsRise:
     def __init__(self) -> None:
         self._last = 0
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Compare with the write before."""
         invariant(
             change.revision > self._last,
@@ -96,7 +96,7 @@ class IdentityIsUnique:
         self._keys: dict[str, str] = {}
         self._gone: dict[str, int] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Compare with who had the UID before."""
         known = self._keys.setdefault(change.uid, change.key)
         invariant(
@@ -119,7 +119,7 @@ class BoundOnce:
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Compare with where the pod was."""
         if not change.concerns(POD):
             return
@@ -169,7 +169,7 @@ class _BoundPods:
     def __init__(self) -> None:
         self.by_node: dict[str, dict[str, Pod]] = {}
 
-    def note(self, change: Change) -> Pod | None:
+    def note(self, change: ObservedWrite) -> Pod | None:
         """Take note of a pod; returns it if this change has just put it on its node."""
         pod = msgspec.convert(change.document, Pod)
         there = self.by_node.setdefault(pod.spec.node_name, {})
@@ -189,7 +189,7 @@ class NoOvercommit:
         self._nodes: dict[str, _Amounts] = {}
         self._first: dict[str, str] = {}  # by name, the UID of the first node that had it
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Add up the node that a pod was just bound to."""
         if change.concerns(NODE):
             node = msgspec.convert(change.document, Node)
@@ -228,7 +228,7 @@ class OnePodPerNode:
         self._pods = _BoundPods()
         self._spread: dict[str, bool] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Look at the node that a pod was just bound to."""
         if change.concerns(REPLICATIONCONTROLLER):
             controller = msgspec.convert(change.document, ReplicationController)
@@ -259,7 +259,7 @@ class DevicesHeldOnce:
         self._pods = _BoundPods()
         self._nodes: dict[str, int] = {}
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Add up the devices of the node that a pod was just bound to."""
         if change.concerns(NODE):
             node = msgspec.convert(change.document, Node)
@@ -301,7 +301,7 @@ def standard() -> list[Invariant]:
     ]
 
 
-class History:
+class WriteHistory:
     """Reads a store's writes from the first on.
 
     Args:
@@ -335,10 +335,10 @@ class History:
         finally:
             subscription.close()
 
-    def see(self, event: Event) -> None:
+    def see(self, event: StoreEvent) -> None:
         """Judge one write."""
         document: Document = msgspec.json.decode(event.value)
-        change = Change(event.key, event.revision, document, event.deleted)
+        change = ObservedWrite(event.key, event.revision, document, event.deleted)
         self.changes.append((event.revision, event.key, event.deleted))
         for one in self._invariants:
             one.see(change)

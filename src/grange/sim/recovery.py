@@ -22,7 +22,7 @@ from grange.api.kinds.transfer_status import drained_nodes
 from grange.api.meta import controller_of
 from grange.base.clock import Clock
 from grange.base.errors import invariant
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.trouble import Trouble
 
 BOUND_S = 10.0
@@ -58,7 +58,7 @@ class ServicesRecover:
         self._nodes_changed_at = 0.0
         self._short: dict[str, tuple[float, str]] = {}  # since when, and what is missing
 
-    def see(self, change: Change) -> None:
+    def see(self, change: ObservedWrite) -> None:
         """Take note of a change; judge those that were short until now, and those that are."""
         self.check()
         if change.concerns(REPLICATIONCONTROLLER):
@@ -92,7 +92,7 @@ class ServicesRecover:
                 allowances=self.allowances,
             )
 
-    def _see_service(self, change: Change) -> None:
+    def _see_service(self, change: ObservedWrite) -> None:
         uid = change.uid
         if change.deleted:
             for known in (self._services, self._changed_at, self._specs, self._short):
@@ -107,7 +107,7 @@ class ServicesRecover:
             self._changed_at[uid] = self._clock.monotonic()
         self._judge(uid)
 
-    def _see_node(self, change: Change) -> None:
+    def _see_node(self, change: ObservedWrite) -> None:
         name = change.document["metadata"]["name"]
         before = self._nodes.pop(name, None)
         node = None if change.deleted else msgspec.convert(change.document, Node)
@@ -118,7 +118,7 @@ class ServicesRecover:
             for uid in self._services:
                 self._judge(uid)
 
-    def _see_pod(self, change: Change) -> None:
+    def _see_pod(self, change: ObservedWrite) -> None:
         pod = msgspec.convert(change.document, Pod)
         owner = controller_of(pod.metadata)
         for uid, owned in self._pods.items():

@@ -56,7 +56,7 @@ class Runner:
                 raise alarm from None
             raise
 
-    def open(self, generator: AsyncGenerator[T, None], *, name: str) -> "Held[T]":
+    def open(self, generator: AsyncGenerator[T, None], *, name: str) -> "OpenGenerator[T]":
         """Run an asynchronous generator to its only ``yield``, in a task of its own.
 
         The task lives until the block is finished, so that a nursery around the ``yield`` has one
@@ -81,7 +81,7 @@ class Runner:
             if not task.done():
                 self._end([task])
             raise
-        return Held(self, task, finish, result)
+        return OpenGenerator(self, task, finish, result)
 
     def close(self) -> None:
         """Cancel what is left, close the loop.
@@ -120,7 +120,7 @@ class Runner:
             self._complaints.append(f"does not end when cancelled: {stuck}")
 
 
-class Held(Generic[T]):
+class OpenGenerator(Generic[T]):
     """An opened generator: its value, and how to finish it.
 
     Attributes:

@@ -28,7 +28,7 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 from grange.sim.disk import WeakDisk
 from grange.sim.faults import Network, NetworkFaults
-from grange.sim.invariants import History
+from grange.sim.invariants import WriteHistory
 from grange.sim.recovery import ServicesRecover
 from grange.sim.suspension import SuspendableClock
 from grange.store.interface import Store
@@ -40,14 +40,14 @@ HEARTBEATS = ("/coordination.k8s.io/leases/", "/core/events/")
 _RESTART = Exponential(initial_s=0.2, cap_s=5.0)
 
 
-class Service(Protocol):
+class Component(Protocol):
     """Something that works until it is cancelled."""
 
     async def run(self) -> None:
         """Work; returns only by cancellation."""
 
 
-Factory = Callable[[Deps], Service]
+Factory = Callable[[Deps], Component]
 
 
 class World:
@@ -79,7 +79,7 @@ class World:
         trouble = self.network.trouble
         self.disk = WeakDisk(store or MemoryStore(), rng=rng.fork("disk"), trouble=trouble)
         self.store: Store = self.disk
-        self.history = History(self.store)
+        self.history = WriteHistory(self.store)
         self.recovery = ServicesRecover(trouble, clock)
         self.recovery.judges = False
         self.history.add(self.recovery)

@@ -4,10 +4,10 @@ A change knows both sides, so history can be read forwards (events for watchers)
 state at an earlier revision).
 """
 
-from grange.store.interface import Entry, Event
+from grange.store.interface import Entry, StoreEvent
 
 
-class Change:
+class StoreChange:
     """One write.
 
     A plain class rather than a dataclass because one is made for every write.
@@ -24,15 +24,15 @@ class Change:
         self.entry = entry
         self.before = before
         self.deleted = deleted
-        self._event: Event | None = None
+        self._event: StoreEvent | None = None
 
     @property
-    def event(self) -> Event:
+    def event(self) -> StoreEvent:
         """The change as watchers see it; one object, shared between them."""
         if self._event is None:
             entry = self.entry
             before = None if self.before is None else self.before.value
-            self._event = Event(entry.key, entry.revision, entry.value, before, self.deleted)
+            self._event = StoreEvent(entry.key, entry.revision, entry.value, before, self.deleted)
         return self._event
 
     @property

@@ -32,7 +32,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class RevisionSample:
     """Which revision was the last at some moment.
 
     Attributes:
@@ -45,7 +45,7 @@ class Observation:
 
 
 def mark(
-    retention: Retention, observations: Iterable[Observation], *, now: float, compacted: int
+    retention: Retention, observations: Iterable[RevisionSample], *, now: float, compacted: int
 ) -> int:
     """The revision to compact to; the present mark if there is nothing worth doing.
 
@@ -82,7 +82,7 @@ class Compactor:
         self._clock = clock
         self._log = log
         self._retention = retention or Retention()
-        self._observations: deque[Observation] = deque()
+        self._observations: deque[RevisionSample] = deque()
         self._compacted_at = clock.monotonic()
 
     async def run(self) -> None:
@@ -101,7 +101,7 @@ class Compactor:
 
     async def _turn(self) -> None:
         now = self._clock.monotonic()
-        self._observations.append(Observation(now, self._store.revision))
+        self._observations.append(RevisionSample(now, self._store.revision))
         compacted = self._store.compacted
         retention = self._retention
         if now - self._compacted_at >= retention.quiet_s:

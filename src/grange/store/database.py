@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from grange.store.change import Change
+from grange.store.change import StoreChange
 from grange.store.errors import StorageFull, StoreCorrupt, StoreError, StoreTooNew
 from grange.store.interface import Entry
 
@@ -203,7 +203,7 @@ class Database:
             raise _corrupt(self.file, str(error)) from error
         return Loaded(entries, max(revision, compacted), compacted)
 
-    def append(self, changes: Sequence[Change]) -> None:
+    def append(self, changes: Sequence[StoreChange]) -> None:
         """Put the changes on disk, all or none: one statement, which is one transaction.
 
         A thread of Python gives up the interpreter at every statement and may wait for it
@@ -330,7 +330,7 @@ def _insert(rows: int) -> str:
     return f"INSERT INTO log SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608  only placeholders
 
 
-class History:
+class HistoryReader:
     """A connection that reads old changes; sees every commit at once.
 
     Args:
@@ -350,7 +350,7 @@ class History:
 
     def changes(
         self, prefix: str, after: int, upto: int, *, limit: int, limit_bytes: int
-    ) -> tuple[list[Change], int]:
+    ) -> tuple[list[StoreChange], int]:
         """Changes under a prefix with ``after`` < revision ≤ ``upto``.
 
         Args:
@@ -366,7 +366,7 @@ class History:
         Raises:
             StoreError, StoreCorrupt: it cannot be read.
         """
-        found: list[Change] = []
+        found: list[StoreChange] = []
         size = 0
         try:
             rows = self._connection.execute(
@@ -377,7 +377,7 @@ class History:
                 (after, upto, len(prefix), prefix, limit),
             )
             for revision, key, value, created, deleted, previous, before in rows:
-                change = Change(
+                change = StoreChange(
                     Entry(key, value, revision, created),
                     # Without its value when a compaction overtook this read: the caller rejects that.
                     Entry(key, before, previous, created) if before is not None else None,

@@ -40,7 +40,7 @@ class RevisionMismatch(StoreError):
         self.actual = actual
 
 
-class Refused(StoreError):
+class WriteDeclined(StoreError):
     """Raised by a value, at acceptance, to decline its own write; the message says why."""
 
 

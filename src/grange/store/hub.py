@@ -11,15 +11,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from grange.store.change import Change
+from grange.store.change import StoreChange
 from grange.store.errors import Compacted
-from grange.store.interface import Event
+from grange.store.interface import StoreEvent
 
-History = Callable[[str, int], Awaitable[tuple[Sequence[Change], int]]]
+History = Callable[[str, int], Awaitable[tuple[Sequence[StoreChange], int]]]
 """Reads changes under a prefix after a revision from the disk, and says how far it has looked."""
 
 
-class Recent:
+class ChangeHistory:
     """The last changes, bounded by number and bytes.
 
     Args:
@@ -30,7 +30,7 @@ class Recent:
 
     def __init__(self, revision: int, *, max_events: int, max_bytes: int) -> None:
         self.floor = revision  # every change after this revision is kept
-        self._changes: deque[Change] = deque()
+        self._changes: deque[StoreChange] = deque()
         self._bytes = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -38,7 +38,7 @@ class Recent:
     def __len__(self) -> int:
         return len(self._changes)
 
-    def append(self, change: Change) -> None:
+    def append(self, change: StoreChange) -> None:
         """Keep a change and drop the oldest beyond the bounds."""
         self._changes.append(change)
         self._bytes += change.size_bytes
@@ -47,7 +47,7 @@ class Recent:
             self._bytes -= oldest.size_bytes
             self.floor = oldest.entry.revision
 
-    def since(self, revision: int) -> list[Change]:
+    def since(self, revision: int) -> list[StoreChange]:
         """The changes after a revision that is not below the floor, oldest first."""
         found = []
         for change in reversed(self._changes):
@@ -71,7 +71,7 @@ class Hub:
 
     def __init__(
         self,
-        recent: Recent,
+        recent: ChangeHistory,
         revision: int,
         history: History,
         *,
@@ -83,24 +83,24 @@ class Hub:
         self.history = history
         self.buffer_events = buffer_events
         self.buffer_bytes = buffer_bytes
-        self._all: dict[Subscription, None] = {}
-        self._live: dict[str, dict[Subscription, None]] = {}
+        self._all: dict[HubSubscription, None] = {}
+        self._live: dict[str, dict[HubSubscription, None]] = {}
         self._groups_of: dict[int, int] = {}  # length of prefix → how many prefixes have it
         self._lengths: list[int] = []  # the same lengths, ascending
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def subscribe(self, prefix: str, after: int) -> "Subscription":
+    def subscribe(self, prefix: str, after: int) -> "HubSubscription":
         """A subscription that has seen everything up to ``after``."""
-        subscription = Subscription(self, prefix, after)
+        subscription = HubSubscription(self, prefix, after)
         self._all[subscription] = None
         subscription.try_catch_up()
         return subscription
 
-    def deliver(self, changes: Iterable[Change]) -> None:
+    def deliver(self, changes: Iterable[StoreChange]) -> None:
         """Hand acknowledged changes to the live subscriptions, in the order of their revisions."""
-        lagging: list[Subscription] = []
+        lagging: list[HubSubscription] = []
         for change in changes:
             self.recent.append(change)
             entry = change.entry
@@ -116,7 +116,7 @@ class Hub:
         for subscription in lagging:
             self.unregister(subscription)
 
-    def register(self, subscription: "Subscription") -> None:
+    def register(self, subscription: "HubSubscription") -> None:
         """Let a subscription have every matching change from now on."""
         prefix = subscription.prefix
         group = self._live.get(prefix)
@@ -125,7 +125,7 @@ class Hub:
             self._count(len(prefix), 1)
         group[subscription] = None
 
-    def unregister(self, subscription: "Subscription") -> None:
+    def unregister(self, subscription: "HubSubscription") -> None:
         """The opposite; does nothing for one that is not live."""
         prefix = subscription.prefix
         group = self._live.get(prefix)
@@ -141,7 +141,7 @@ class Hub:
             del self._groups_of[length]
         self._lengths = sorted(self._groups_of)
 
-    def forget(self, subscription: "Subscription") -> None:
+    def forget(self, subscription: "HubSubscription") -> None:
         """A subscription was closed."""
         self.unregister(subscription)
         self._all.pop(subscription, None)
@@ -152,7 +152,7 @@ class Hub:
             subscription.close()
 
 
-class Subscription:
+class HubSubscription:
     """One watcher; made by ``Hub.subscribe``.
 
     Attributes:
@@ -164,17 +164,17 @@ class Subscription:
         self._hub = hub
         self._position = after  # while replaying: everything up to here was handed out
         self._live = False
-        self._buffer: list[Event] = []
+        self._buffer: list[StoreEvent] = []
         self._buffered_bytes = 0  # of what came since it went live
         self._lagging = False
         self._closed = False
         self._changed = asyncio.Event()
 
-    def __aiter__(self) -> "Subscription":
+    def __aiter__(self) -> "HubSubscription":
         """Itself."""
         return self
 
-    async def __anext__(self) -> list[Event]:
+    async def __anext__(self) -> list[StoreEvent]:
         """All unread events, at least one, each exactly once and in revision order.
 
         One consumer at a time.
@@ -199,7 +199,7 @@ class Subscription:
             elif not self.try_catch_up() and (events := await self._replay()):
                 return events
 
-    async def _replay(self) -> list[Event]:
+    async def _replay(self) -> list[StoreEvent]:
         """The next piece of history; the position moves without another await after the read."""
         changes, position = await self._hub.history(self.prefix, self._position)
         if self._closed:
@@ -226,7 +226,7 @@ class Subscription:
         self._hub.register(self)
         return True
 
-    def offer(self, event: Event, size: int) -> bool:
+    def offer(self, event: StoreEvent, size: int) -> bool:
         """Take an event of so many bytes into the buffer; False, once, if it does not fit."""
         if self._lagging:
             return True

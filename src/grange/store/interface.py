@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from grange.store.errors import Refused, RevisionMismatch
+from grange.store.errors import RevisionMismatch, WriteDeclined
 
 
 # Entries and events are Structs that the garbage collector does not track: they can be part of no
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     created: int
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class StoreEvent(msgspec.Struct, frozen=True, gc=False):
     """One write as watchers see it.
 
     Attributes:
@@ -110,7 +110,7 @@ class Subscription(Protocol):
     def __aiter__(self) -> "Subscription":
         """Itself."""
 
-    async def __anext__(self) -> list[Event]:
+    async def __anext__(self) -> list[StoreEvent]:
         """The next events, at least one, each exactly once and in revision order.
 
         Raises:
@@ -197,7 +197,7 @@ class Store(Protocol):
 
     async def put_group(
         self, writes: Sequence[Write]
-    ) -> Sequence[Entry | RevisionMismatch | Refused]:
+    ) -> Sequence[Entry | RevisionMismatch | WriteDeclined]:
         """Many puts at once, each decided for itself, those that are accepted on disk together.
 
         Args:
@@ -205,7 +205,7 @@ class Store(Protocol):
 
         Returns:
             For each write what ``put`` would have returned, or the refusal that it would have
-            raised, by the expected revision or by the value (``Refused``); only when all of the
+            raised, by the expected revision or by the value (``WriteDeclined``); only when all of the
             accepted ones are on disk.
 
         Raises:

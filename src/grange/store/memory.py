@@ -14,11 +14,11 @@ from itertools import islice, takewhile
 from grange.store.errors import (
     Compacted,
     FutureRevision,
-    Refused,
     RevisionMismatch,
     StoreClosed,
+    WriteDeclined,
 )
-from grange.store.interface import Entry, Event, Page, Write, check_key
+from grange.store.interface import Entry, Page, StoreEvent, Write, check_key
 
 _BUFFER_EVENTS = 16_384  # the default of SQLiteStore
 
@@ -41,7 +41,9 @@ class MemoryStore:
         self._buffer_events = buffer_events
         self._entries: dict[str, Entry] = {}
         self._keys: list[str] = []  # of the entries, in order
-        self._history: list[tuple[Event, Entry | None]] = []  # each write and what was there before
+        self._history: list[
+            tuple[StoreEvent, Entry | None]
+        ] = []  # each write and what was there before
         self._subscriptions: list[MemorySubscription] = []
         self._revision = 0
         self._compacted = 0
@@ -101,7 +103,7 @@ class MemoryStore:
                 state[event.key] = before
         return state
 
-    def _since(self, revision: int) -> Sequence[tuple[Event, Entry | None]]:
+    def _since(self, revision: int) -> Sequence[tuple[StoreEvent, Entry | None]]:
         """The writes after a revision: history is in order of revision."""
         at = bisect_right(self._history, revision, key=lambda item: item[0].revision)
         return self._history[at:]
@@ -121,18 +123,18 @@ class MemoryStore:
 
     async def put_group(
         self, writes: Sequence[Write]
-    ) -> Sequence[Entry | RevisionMismatch | Refused]:
+    ) -> Sequence[Entry | RevisionMismatch | WriteDeclined]:
         """Many puts at once, each decided for itself.
 
         Raises:
             StoreClosed: nothing was written.
         """
         self._check_open()
-        outcomes: list[Entry | RevisionMismatch | Refused] = []
+        outcomes: list[Entry | RevisionMismatch | WriteDeclined] = []
         for write in writes:
             try:
                 outcomes.append(self._put(*write))
-            except (RevisionMismatch, Refused) as refusal:
+            except (RevisionMismatch, WriteDeclined) as refusal:
                 outcomes.append(refusal)
         await _turn()
         return outcomes
@@ -147,7 +149,7 @@ class MemoryStore:
         revision = self._revision + 1
         body = value(revision)
         entry = Entry(key, body, revision, before.created if before else revision)
-        event = Event(key, revision, body, before.value if before else None, deleted=False)
+        event = StoreEvent(key, revision, body, before.value if before else None, deleted=False)
         if before is None:
             insort(self._keys, key)
         self._entries[key] = entry
@@ -175,14 +177,14 @@ class MemoryStore:
             raise RevisionMismatch(key, expected=expect, actual=before.revision)
         revision = self._revision + 1
         body = value(revision) if value else before.value
-        event = Event(key, revision, body, before.value, deleted=True)
+        event = StoreEvent(key, revision, body, before.value, deleted=True)
         del self._entries[key]
         del self._keys[bisect_left(self._keys, key)]
         self._record(event, before)
         await _turn()
         return Entry(key, body, revision, before.created)
 
-    def _record(self, event: Event, before: Entry | None) -> None:
+    def _record(self, event: StoreEvent, before: Entry | None) -> None:
         self._revision = event.revision
         self._history.append((event, before))
         for subscription in self._subscriptions:
@@ -238,7 +240,7 @@ class MemorySubscription:
     """A watcher with its unread events; made by ``MemoryStore.watch``."""
 
     def __init__(
-        self, store: MemoryStore, prefix: str, missed: list[Event], buffer_events: int
+        self, store: MemoryStore, prefix: str, missed: list[StoreEvent], buffer_events: int
     ) -> None:
         self._store = store
         self._prefix = prefix
@@ -253,7 +255,7 @@ class MemorySubscription:
         """Itself."""
         return self
 
-    async def __anext__(self) -> list[Event]:
+    async def __anext__(self) -> list[StoreEvent]:
         """All unread events, at least one.
 
         Raises:
@@ -271,7 +273,7 @@ class MemorySubscription:
             self._changed.clear()
             await self._changed.wait()
 
-    def _offer(self, event: Event) -> None:
+    def _offer(self, event: StoreEvent) -> None:
         if event.key.startswith(self._prefix):
             if len(self._unread) >= self._buffer_events:
                 self._overflowed = True

@@ -1,6 +1,6 @@
 """The store of the embedded control plane: one SQLite file, everything current in memory.
 
-How a write goes: ``put`` decides on the loop, at once, in ``State``, and queues the change. The
+How a write goes: ``put`` decides on the loop, at once, in ``StoreState``, and queues the change. The
 writer (one task, one lane of ``base.offload``) takes whatever is queued as one transaction; while
 it is on its way to the disk the next batch gathers, so a lone write waits for nobody and a crowd
 shares one fsync. When the commit is on disk the loop, in one step without an await, moves the
@@ -19,42 +19,42 @@ from functools import partial
 from pathlib import Path
 
 from grange.base.log import Logger
-from grange.store.change import Change
-from grange.store.database import Database, History, Loaded, is_harmless, translated
+from grange.store.change import StoreChange
+from grange.store.database import Database, HistoryReader, Loaded, is_harmless, translated
 from grange.store.directory import DataDirectory
 from grange.store.errors import (
     Compacted,
     FutureRevision,
-    Refused,
     RevisionMismatch,
     StoreClosed,
     StoreError,
+    WriteDeclined,
 )
-from grange.store.hub import Hub, Recent, Subscription
+from grange.store.hub import ChangeHistory, Hub, HubSubscription
 from grange.store.interface import Entry, Page, Write
-from grange.store.settings import Lanes, Settings, Statistics
-from grange.store.state import State
+from grange.store.store_settings import Lanes, StoreSettings, StoreStatistics
+from grange.store.store_state import StoreState
 
 
 @dataclass(slots=True)
 class _Files:
     directory: DataDirectory
     database: Database
-    history: History
+    history: HistoryReader
 
 
 class SQLiteStore:
     """A durable ``Store`` in a directory; made by ``open``."""
 
     def __init__(
-        self, files: _Files, loaded: Loaded, lanes: Lanes, settings: Settings, log: Logger
+        self, files: _Files, loaded: Loaded, lanes: Lanes, settings: StoreSettings, log: Logger
     ) -> None:
         self._files = files
         self._lanes = lanes
         self._settings = settings
         self._log = log
-        self._state = State(loaded.entries, loaded.revision)
-        recent = Recent(
+        self._state = StoreState(loaded.entries, loaded.revision)
+        recent = ChangeHistory(
             loaded.revision, max_events=settings.recent_events, max_bytes=settings.recent_bytes
         )
         self._hub = Hub(
@@ -67,7 +67,7 @@ class SQLiteStore:
         self._compacted = loaded.compacted  # what nobody may ask for any more
         self._swept = loaded.compacted  # how far it is gone from the disk
         self._sweepers: list[asyncio.Future[None]] = []
-        self._queue: list[Change] = []
+        self._queue: list[StoreChange] = []
         # One for each change; None for a change of a group that is not the group's last.
         self._callers: list[asyncio.Future[Entry] | None] = []
         self._refusal = ""  # why no write is accepted any more
@@ -85,7 +85,7 @@ class SQLiteStore:
         *,
         log: Logger,
         lanes: Lanes | None = None,
-        settings: Settings | None = None,
+        settings: StoreSettings | None = None,
     ) -> "SQLiteStore":
         """Open the store in a directory, which is created if it is missing.
 
@@ -102,8 +102,8 @@ class SQLiteStore:
         Cancellation: everything is released.
         """
         lanes = lanes or Lanes.threads()
-        settings = settings or Settings()
-        opened: list[Database | History] = []
+        settings = settings or StoreSettings()
+        opened: list[Database | HistoryReader] = []
         held: list[DataDirectory] = []
 
         def load() -> tuple[_Files, Loaded]:
@@ -111,7 +111,7 @@ class SQLiteStore:
             database = Database(held[0].database, max_bytes=settings.max_bytes)
             opened.append(database)
             loaded = database.load()
-            history = History(held[0].database)
+            history = HistoryReader(held[0].database)
             opened.append(history)
             return _Files(held[0], database, history), loaded
 
@@ -181,7 +181,7 @@ class SQLiteStore:
                 then.setdefault(change.entry.key, change.before)
         return self._state.page_at(revision, then, prefix, after, limit)
 
-    def watch(self, prefix: str, *, after: int) -> Subscription:
+    def watch(self, prefix: str, *, after: int) -> HubSubscription:
         """Events under the prefix with a revision greater than ``after``, then the ones to come.
 
         Raises:
@@ -193,7 +193,7 @@ class SQLiteStore:
         self._check_revision(after)
         return self._hub.subscribe(prefix, after)
 
-    async def _history(self, prefix: str, after: int) -> tuple[Sequence[Change], int]:
+    async def _history(self, prefix: str, after: int) -> tuple[Sequence[StoreChange], int]:
         """The next piece of history from the disk; checks the mark when it has been read."""
         self._check_revision(after)
         read = partial(
@@ -240,7 +240,7 @@ class SQLiteStore:
 
     async def put_group(
         self, writes: Sequence[Write]
-    ) -> Sequence[Entry | RevisionMismatch | Refused]:
+    ) -> Sequence[Entry | RevisionMismatch | WriteDeclined]:
         """Many puts at once; returns when all that are accepted are on disk, in one transaction.
 
         Raises:
@@ -251,15 +251,15 @@ class SQLiteStore:
         """
         if self._refusal:
             raise StoreClosed(self._refusal)
-        outcomes: list[Entry | RevisionMismatch | Refused] = []
-        accepted: list[Change] = []
+        outcomes: list[Entry | RevisionMismatch | WriteDeclined] = []
+        accepted: list[StoreChange] = []
         written: asyncio.Future[Entry] | None = None
         put = self._state.put
         try:
             for key, value, expect in writes:
                 try:
                     change = put(key, value, expect)
-                except (RevisionMismatch, Refused) as refusal:
+                except (RevisionMismatch, WriteDeclined) as refusal:
                     outcomes.append(refusal)
                 else:
                     accepted.append(change)
@@ -290,7 +290,7 @@ class SQLiteStore:
             raise StoreClosed(self._refusal)
         return await self._accept([self._state.delete(key, value, expect)])
 
-    def _accept(self, changes: Sequence[Change]) -> "asyncio.Future[Entry]":
+    def _accept(self, changes: Sequence[StoreChange]) -> "asyncio.Future[Entry]":
         """Queue changes that are written together; tells when they are, with the last's entry."""
         caller: asyncio.Future[Entry] = self._loop.create_future()
         self._queue += changes
@@ -438,9 +438,9 @@ class SQLiteStore:
                 self._lanes.close()
             self._files.directory.release()
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StoreStatistics:
         """Counts for metrics, tests and people."""
-        return Statistics(
+        return StoreStatistics(
             revision=self._state.revision,
             compacted=self._compacted,
             keys=len(self._state),

@@ -22,8 +22,8 @@ from grange.base.tasks import Nursery
 from grange.placement import resource_fit
 from grange.placement.node_usage import IDLE, Usage, charged
 from grange.sim import builders
-from grange.store.settings import Lanes
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes
 
 CAPACITY = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "1Gi", "pods": "3", "a.io/fpga": "1"}
 

@@ -20,7 +20,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.verbs.rc import nodes, status
-from grange.client.replication import ReplicationControllers
+from grange.client.replica_operations import ReplicationControllers
 
 __all__ = ["tools"]
 NAME = "grange.dev/replication-controller"

@@ -15,7 +15,7 @@ from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.cli.slow_notice import SlowNotice
 from grange.cli.verbs.rc import nodes, rolling_updates
-from grange.client.replication import ReplicationControllers
+from grange.client.replica_operations import ReplicationControllers
 from grange.controllers.replication.controller import ReplicationService
 
 __all__ = ["tools"]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from grange.client import kubeconfig, kubeconfig_contexts
-from grange.client.access import Access, ServiceAccount
+from grange.client.access import Access, ServiceAccountAccess
 from grange.client.errors import KubeconfigError
 
 BEARER = "t0ken"
@@ -263,7 +263,7 @@ def test_in_cluster_outside_of_one_is_a_clear_error(tmp_path: Path) -> None:
 def test_a_pod_without_a_kubeconfig_uses_its_service_account(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_bytes(CA)
-    account = ServiceAccount(tmp_path, "10.0.0.1", "443")
+    account = ServiceAccountAccess(tmp_path, "10.0.0.1", "443")
     missing = tmp_path / "missing"
     assert kubeconfig.find([missing], "", account).server == "https://10.0.0.1:443"
     with pytest.raises(KubeconfigError, match="no kubeconfig found"):
@@ -272,7 +272,7 @@ def test_a_pod_without_a_kubeconfig_uses_its_service_account(tmp_path: Path) -> 
 
 def test_kubeconfig_or_context_precedes_service_account(tmp_path: Path) -> None:
     """A pod may work for another cluster, and a context that is meant is never replaced in silence."""
-    account = ServiceAccount(tmp_path, "10.0.0.1", "443")
+    account = ServiceAccountAccess(tmp_path, "10.0.0.1", "443")
     path = save(tmp_path / "config", config())
     assert kubeconfig.find([path], "", account) == kubeconfig.load([path])
     with pytest.raises(KubeconfigError, match="no kubeconfig found"):

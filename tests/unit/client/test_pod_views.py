@@ -11,7 +11,7 @@ from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod
 from grange.client import pod_views, requests
 from grange.client.pod_views import PodViews
-from grange.client.watch import UNDECODABLE, Frames
+from grange.client.watcher import UNDECODABLE, Frames
 
 CONTAINER = {"name": "main", "image": "web:1", "command": ["serve"]}
 NAMES = (

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds import CONFIGMAP, POD
 from grange.api.status import Expired, InternalError, ServiceUnavailable
-from grange.client import watch
-from grange.client.watch import Frames
+from grange.client import watcher
+from grange.client.watcher import Frames
 
 
 def line(kind: str, name: str, version: int = 1, **extra: object) -> bytes:
@@ -93,7 +93,7 @@ def test_object_that_does_not_fit_is_named_not_dropped() -> None:
     events = frames.feed(
         line("ADDED", "a") + line("MODIFIED", "b", 5, spec={"nodeName": 3}) + line("ADDED", "c")
     )
-    assert [event.type for event in events] == ["ADDED", watch.UNDECODABLE, "ADDED"]
+    assert [event.type for event in events] == ["ADDED", watcher.UNDECODABLE, "ADDED"]
     assert str(events[1].object.key) == "ns/b"
     assert events[1].object.metadata.resource_version == "5"
 

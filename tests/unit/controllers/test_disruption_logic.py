@@ -38,7 +38,7 @@ def budget(*, disrupted: dict[str, float] | None = None, **spec: object) -> PodD
 
 def judge(
     found: PodDisruptionBudget, pods: list[Pod], scales: dict[str, int] | None = None
-) -> logic.Outcome:
+) -> logic.BudgetStatus:
     return logic.judge(found, pods, scales, NOW, 120.0)
 
 

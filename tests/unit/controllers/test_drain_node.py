@@ -15,7 +15,7 @@ from grange.api.replication import REMOVE_ANNOTATION, doomed
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.client.replication import ReplicationControllers, pods_of
+from grange.client.replica_operations import ReplicationControllers, pods_of
 from grange.controllers.replication.controller import ReplicationService
 
 

@@ -8,8 +8,8 @@ import pytest
 from grange.api.kinds import NAMESPACE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.meta import ObjectKey, Resource
 from grange.controllers.garbagecollector import logic
-from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
-from grange.controllers.garbagecollector.logic import Delete, Keep, State
+from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Graph, GraphNode
+from grange.controllers.garbagecollector.logic import Delete, KeepObject, OwnerState
 
 
 def entry(
@@ -18,7 +18,7 @@ def entry(
     deleting: bool = False,
     finalizers: tuple[str, ...] = (),
     blocks: bool = True,
-) -> Entry:
+) -> GraphNode:
     references = [
         {
             "apiVersion": "v1",
@@ -37,7 +37,7 @@ def entry(
         "finalizers": list(finalizers),
         **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}),
     }
-    return Entry.of(POD, msgspec.convert({"metadata": meta}, Resource))
+    return GraphNode.of(POD, msgspec.convert({"metadata": meta}, Resource))
 
 
 def test_an_object_without_owners_is_never_looked_at() -> None:
@@ -94,28 +94,33 @@ def test_suspects_are_those_that_need_a_look_after_a_restart() -> None:
 @pytest.mark.parametrize(
     ("states", "verdict"),
     [
-        ({}, Keep()),
-        ({"a": State.ALIVE}, Keep()),
-        ({"a": State.GONE}, Delete("Background")),
-        ({"a": State.GONE, "b": State.GONE}, Delete("Background")),
-        ({"a": State.ALIVE, "b": State.GONE, "c": State.WAITING}, Keep(("b", "c"))),
-        ({"a": State.GONE, "b": State.UNKNOWN}, Keep()),
-        ({"a": State.ALIVE, "b": State.UNKNOWN, "c": State.GONE}, Keep()),
-        ({"a": State.WAITING}, Delete("Foreground")),
-        ({"a": State.WAITING, "b": State.GONE}, Delete("Foreground")),
+        ({}, KeepObject()),
+        ({"a": OwnerState.ALIVE}, KeepObject()),
+        ({"a": OwnerState.GONE}, Delete("Background")),
+        ({"a": OwnerState.GONE, "b": OwnerState.GONE}, Delete("Background")),
+        (
+            {"a": OwnerState.ALIVE, "b": OwnerState.GONE, "c": OwnerState.WAITING},
+            KeepObject(("b", "c")),
+        ),
+        ({"a": OwnerState.GONE, "b": OwnerState.UNKNOWN}, KeepObject()),
+        ({"a": OwnerState.ALIVE, "b": OwnerState.UNKNOWN, "c": OwnerState.GONE}, KeepObject()),
+        ({"a": OwnerState.WAITING}, Delete("Foreground")),
+        ({"a": OwnerState.WAITING, "b": OwnerState.GONE}, Delete("Foreground")),
     ],
 )
-def test_decide_follows_the_table(states: dict[str, State], verdict: Keep | Delete) -> None:
+def test_decide_follows_the_table(
+    states: dict[str, OwnerState], verdict: KeepObject | Delete
+) -> None:
     assert logic.decide(entry("x", *states), states, has_dependents=True) == verdict
 
 
 def test_decide_leaves_what_is_on_its_way_out() -> None:
     going = entry("x", "a", deleting=True)
-    assert logic.decide(going, {"a": State.GONE}, has_dependents=False) == Keep()
+    assert logic.decide(going, {"a": OwnerState.GONE}, has_dependents=False) == KeepObject()
 
 
 def test_decide_passes_on_what_the_finalizers_ask() -> None:
-    gone = {"a": State.GONE}
+    gone = {"a": OwnerState.GONE}
     orphaning = entry("x", "a", finalizers=(ORPHAN,))
     assert logic.decide(orphaning, gone, has_dependents=True) == Delete("Orphan")
     foreground = entry("x", "a", finalizers=(FOREGROUND,))
@@ -123,7 +128,7 @@ def test_decide_passes_on_what_the_finalizers_ask() -> None:
 
 
 def test_a_cluster_scoped_object_cannot_have_a_namespaced_owner() -> None:
-    node = Entry(NODE, entry("n").key, "n")
+    node = GraphNode(NODE, entry("n").key, "n")
     assert not logic.is_possible_owner(REPLICATIONCONTROLLER, node)
     assert logic.is_possible_owner(NAMESPACE, node)
     assert logic.is_possible_owner(NODE, entry("pod"))

@@ -5,11 +5,11 @@ from tests.unit.controllers import builders
 
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
-from grange.controllers.nodelifecycle import eviction, podgc, taints
-from grange.controllers.nodelifecycle.health import Health, Monitor
+from grange.controllers.nodelifecycle import eviction, node_taints, podgc
+from grange.controllers.nodelifecycle.node_health import Monitor, NodeHealth
 
 STAMP = "2026-01-01T00:00:00Z"
-UNREACHABLE = Taint(key=taints.UNREACHABLE, effect="NoExecute", time_added=STAMP)
+UNREACHABLE = Taint(key=node_taints.UNREACHABLE, effect="NoExecute", time_added=STAMP)
 DEDICATED = Taint(key="dedicated", value="db", effect="NoExecute")
 
 
@@ -24,15 +24,15 @@ def test_node_is_silent_when_its_lease_is_stale_for_the_grace() -> None:
     watch, node = monitor(), builders.node("a")
     watch.beat("a", "one", 0.0)
     watch.beat("a", "one", 30.0)
-    assert watch.health(node, 40.0) is Health.HEALTHY
-    assert watch.health(node, 40.1) is Health.SILENT
+    assert watch.health(node, 40.0) is NodeHealth.HEALTHY
+    assert watch.health(node, 40.1) is NodeHealth.SILENT
     watch.beat("a", "two", 41.0)
-    assert watch.health(node, 80.0) is Health.HEALTHY
+    assert watch.health(node, 80.0) is NodeHealth.HEALTHY
 
 
 def test_a_node_that_never_had_a_lease_is_believed() -> None:
-    assert monitor().health(builders.node("a"), 1e6) is Health.HEALTHY
-    assert monitor().health(builders.node("a", ready=False), 0.0) is Health.NOT_READY
+    assert monitor().health(builders.node("a"), 1e6) is NodeHealth.HEALTHY
+    assert monitor().health(builders.node("a", ready=False), 0.0) is NodeHealth.NOT_READY
 
 
 def test_a_monitor_that_comes_late_forgives_everybody() -> None:
@@ -43,8 +43,8 @@ def test_a_monitor_that_comes_late_forgives_everybody() -> None:
     assert not watch.tick(nodes, 0.0)
     assert not watch.tick(nodes, 5.0)
     assert watch.tick(nodes, 3600.0)
-    assert watch.health(nodes[0], 3600.0) is Health.HEALTHY
-    assert watch.health(nodes[0], 3641.0) is Health.SILENT
+    assert watch.health(nodes[0], 3600.0) is NodeHealth.HEALTHY
+    assert watch.health(nodes[0], 3641.0) is NodeHealth.SILENT
 
 
 @pytest.mark.parametrize(
@@ -70,21 +70,21 @@ def test_cluster_is_disrupted_when_too_many_nodes_are_unhealthy(
 
 def test_taints_follow_health_and_leave_those_of_others_alone() -> None:
     held = (DEDICATED,)
-    silent = taints.wanted(held, Health.SILENT, may_execute=True, now=STAMP)
+    silent = node_taints.wanted(held, NodeHealth.SILENT, may_execute=True, now=STAMP)
     assert [(t.key, t.effect) for t in silent] == [
         ("dedicated", "NoExecute"),
-        (taints.UNREACHABLE, "NoSchedule"),
-        (taints.UNREACHABLE, "NoExecute"),
+        (node_taints.UNREACHABLE, "NoSchedule"),
+        (node_taints.UNREACHABLE, "NoExecute"),
     ]
-    assert taints.wanted(silent, Health.SILENT, may_execute=False, now="later") == silent
-    unready = taints.wanted(silent, Health.NOT_READY, may_execute=False, now=STAMP)
+    assert node_taints.wanted(silent, NodeHealth.SILENT, may_execute=False, now="later") == silent
+    unready = node_taints.wanted(silent, NodeHealth.NOT_READY, may_execute=False, now=STAMP)
     assert [(t.key, t.effect) for t in unready] == [
         ("dedicated", "NoExecute"),
-        (taints.NOT_READY, "NoSchedule"),
+        (node_taints.NOT_READY, "NoSchedule"),
     ]
-    assert taints.wanted(unready, Health.HEALTHY, may_execute=False, now=STAMP) == held
-    assert taints.wanted(silent, Health.NEW, may_execute=False, now=STAMP) == silent
-    assert taints.lifted(silent) == silent[:2]
+    assert node_taints.wanted(unready, NodeHealth.HEALTHY, may_execute=False, now=STAMP) == held
+    assert node_taints.wanted(silent, NodeHealth.NEW, may_execute=False, now=STAMP) == silent
+    assert node_taints.lifted(silent) == silent[:2]
 
 
 # --- evictions ----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_taints_follow_health_and_leave_those_of_others_alone() -> None:
             [UNREACHABLE],
             [
                 Toleration(operator="Exists"),
-                Toleration(key=taints.UNREACHABLE, operator="Exists", toleration_seconds=7),
+                Toleration(key=node_taints.UNREACHABLE, operator="Exists", toleration_seconds=7),
             ],
             7.0,
         ),

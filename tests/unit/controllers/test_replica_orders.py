@@ -21,7 +21,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.client.replication import OtherCount, Refused
+from grange.client.replica_operations import OperationRefused, OtherCount
 from grange.client.transfers import settle, transfer_replicas
 
 Interlude = Callable[[], Awaitable[object]]
@@ -129,7 +129,7 @@ async def test_an_order_under_way_is_not_overwritten(there: World, clock: Clock)
     # Between the look whether there is one, and the reading of the counts.
     interlude = partial(note_first, there)
     crossed = Client(Interrupted(there.client, interlude, before=2), clock=clock)
-    with pytest.raises(Refused, match="giver: transfer first to receiver is in the way"):
+    with pytest.raises(OperationRefused, match="giver: transfer first to receiver is in the way"):
         await move(crossed, "second", count=2)
     standing = transfer_of(await there.controller("giver"))
     assert standing is not None

@@ -30,10 +30,10 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.client.replication import (
+from grange.client.replica_operations import (
     Ambiguous,
+    OperationRefused,
     OtherCount,
-    Refused,
     ReplicationControllers,
     StillWanted,
     WouldRemove,
@@ -310,10 +310,10 @@ async def test_remove_pod_is_refused_where_it_could_not_be_done(
     there.start(ReplicationService(there.deps))
     await there.until(lambda: there.ready(1))
     await there.until(lambda: there.ready(1, "other"))
-    with pytest.raises(Refused, match="does not belong to web"):
+    with pytest.raises(OperationRefused, match="does not belong to web"):
         await ops.remove_pod("web", "other-a")
     await ops.disable("web")
-    with pytest.raises(Refused, match="disabled"):
+    with pytest.raises(OperationRefused, match="disabled"):
         await ops.remove_pod("web", "web-a")
     with pytest.raises(NotFound):
         await ops.remove_pod("web", "nothing")
@@ -334,7 +334,7 @@ async def test_remove_pod_given_again_never_means_the_successor(
     assert (await ops.remove_pod("web", "web-a", uid=meant)).spec == done.spec, "still under way"
     await there.settle(10)
     assert "web-a" in await there.names()
-    with pytest.raises(Refused, match="another one has the name"):
+    with pytest.raises(OperationRefused, match="another one has the name"):
         await ops.remove_pod("web", "web-a", uid=meant)
     assert await replicas(there) == 2
 
@@ -408,7 +408,7 @@ async def test_transfer_moves_and_leaves_nothing_behind(there: World) -> None:
         ({"add": -1}, Invalid, "add: -1 is negative"),
         ({"remove": -1}, Invalid, "remove: -1 is negative"),
         ({"remove": 6}, Invalid, "remove: 6 is more than the 5"),
-        ({"receiver": "giver"}, Refused, "to itself"),
+        ({"receiver": "giver"}, OperationRefused, "to itself"),
         ({"giver": ""}, Invalid, "giver: name"),
         ({"receiver": ""}, Invalid, "receiver: name"),
         ({"receiver": "nobody"}, NotFound, "nobody"),

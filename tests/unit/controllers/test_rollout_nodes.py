@@ -13,7 +13,7 @@ from grange.api.kinds import AUDITRECORD, NODE, POD
 from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_STARTED
 from grange.api.kinds.transfer_status import NodeTransfer
 from grange.api.meta import Document
-from grange.client.replication import ReplicationControllers
+from grange.client.replica_operations import ReplicationControllers
 from grange.controllers.replication import node_transfer, rollout
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.inputs import Inputs

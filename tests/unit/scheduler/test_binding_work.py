@@ -18,8 +18,8 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
-from grange.store.settings import Lanes
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes
 
 PODS, GROUP = 256, 64
 

@@ -10,7 +10,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.reconcile.deps import Deps
-from grange.sim.crashpoints import Asked, Crashed, CrashPoint, CrashPoints, Side, every_point
+from grange.sim.crashpoints import Asked, Crashed, CrashPoint, CrashPoints, CrashSide, every_point
 from grange.sim.simulated_pool import SimulatedPool
 from grange.sim.world import World, simulated
 
@@ -36,10 +36,10 @@ async def written(world: World) -> list[str]:
 @pytest.mark.parametrize(
     ("point", "left"),
     [
-        (CrashPoint(0, Side.BEFORE), ""),
-        (CrashPoint(0, Side.AFTER), "a"),
-        (CrashPoint(1, Side.BEFORE), "a"),
-        (CrashPoint(2, Side.AFTER), "abc"),
+        (CrashPoint(0, CrashSide.BEFORE), ""),
+        (CrashPoint(0, CrashSide.AFTER), "a"),
+        (CrashPoint(1, CrashSide.BEFORE), "a"),
+        (CrashPoint(2, CrashSide.AFTER), "abc"),
         (None, "abc"),
     ],
 )
@@ -60,7 +60,7 @@ async def test_the_request_takes_effect_or_not_and_none_follows(
 
 async def test_others_and_other_times_do_not_count(clock: Clock, rng: Stream, log: Logger) -> None:
     async with simulated(clock=clock, rng=rng, log=log) as world:
-        points = CrashPoints(world, actors={"other"}, point=CrashPoint(0, Side.BEFORE))
+        points = CrashPoints(world, actors={"other"}, point=CrashPoint(0, CrashSide.BEFORE))
         world.add("other", Scribe)
         await clock.sleep(1.0)
         points.begin()
@@ -85,7 +85,7 @@ async def test_a_claim_to_a_pool_counts_and_the_dead_ask_no_more(
                 await mine.claim("second", holder="web", demand=demand, count=1, epoch=1)
 
     async with simulated(clock=clock, rng=rng, log=log) as world:
-        points = CrashPoints(world, actors={"borrower"}, point=CrashPoint(0, Side.AFTER))
+        points = CrashPoints(world, actors={"borrower"}, point=CrashPoint(0, CrashSide.AFTER))
         points.begin()
         world.add("borrower", Borrower)
         await clock.sleep(1.0)
@@ -109,7 +109,7 @@ async def test_who_is_started_again_asks_and_the_dead_does_not(
                     )
 
     async with simulated(clock=clock, rng=rng, log=log) as world:
-        points = CrashPoints(world, actors={"scribe"}, point=CrashPoint(0, Side.BEFORE))
+        points = CrashPoints(world, actors={"scribe"}, point=CrashPoint(0, CrashSide.BEFORE))
         points.begin()
         world.add("scribe", Stubborn)
         await clock.sleep(1.0)
@@ -119,9 +119,9 @@ async def test_who_is_started_again_asks_and_the_dead_does_not(
         assert await written(world) == [*NAMES]
 
 
-@pytest.mark.parametrize(("side", "seen"), [(Side.BEFORE, "a"), (Side.AFTER, "ab")])
+@pytest.mark.parametrize(("side", "seen"), [(CrashSide.BEFORE, "a"), (CrashSide.AFTER, "ab")])
 async def test_something_else_may_happen_instead(
-    side: Side, seen: str, clock: Clock, rng: Stream, log: Logger
+    side: CrashSide, seen: str, clock: Clock, rng: Stream, log: Logger
 ) -> None:
     """The request and its answer are not harmed by it."""
     found: list[str] = []

@@ -8,15 +8,15 @@ from grange.base.errors import InvariantError
 from grange.sim import builders
 from grange.sim.invariants import (
     BoundOnce,
-    Change,
-    History,
     IdentityIsUnique,
     Invariant,
     NoOvercommit,
+    ObservedWrite,
     OnePodPerNode,
     RevisionsRise,
+    WriteHistory,
 )
-from grange.store.interface import Event
+from grange.store.interface import StoreEvent
 from grange.store.memory import MemoryStore
 
 
@@ -24,7 +24,7 @@ class Tape:
     """Writes one object after another, each at the next revision."""
 
     def __init__(self, *invariants: Invariant) -> None:
-        self.history = History(MemoryStore(), invariants)
+        self.history = WriteHistory(MemoryStore(), invariants)
         self.revision = 0
 
     def write(
@@ -35,7 +35,7 @@ class Tape:
         meta.setdefault("uid", f"uid-{meta['name']}")
         body = msgspec.json.encode({**document, "metadata": meta})
         key = f"/{group}/{plural}/{meta['name']}"
-        self.history.see(Event(key, self.revision, body, None, deleted))
+        self.history.see(StoreEvent(key, self.revision, body, None, deleted))
 
 
 def pod(name: str, node: str = "", *, owner: str = "", phase: str = "", **more: str) -> Document:
@@ -65,7 +65,7 @@ def test_revisions_must_rise() -> None:
 
 
 def test_objects_must_carry_their_revision() -> None:
-    change = Change("/core/pods/a", 7, {"metadata": {"resourceVersion": "6"}}, deleted=False)
+    change = ObservedWrite("/core/pods/a", 7, {"metadata": {"resourceVersion": "6"}}, deleted=False)
     with pytest.raises(InvariantError, match="carries the revision"):
         RevisionsRise().see(change)
 

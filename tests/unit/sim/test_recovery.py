@@ -8,7 +8,7 @@ import pytest
 from grange.api.meta import Document
 from grange.base.clock import Clock
 from grange.base.errors import InvariantError
-from grange.sim.invariants import Change
+from grange.sim.invariants import ObservedWrite
 from grange.sim.recovery import BOUND_S, ServicesRecover
 from grange.sim.trouble import Trouble
 
@@ -27,7 +27,7 @@ class Tape:
         self.revision += 1
         meta = {"name": name, "namespace": "default", "uid": name, **document.pop("metadata", {})}
         body = msgspec.json.decode(msgspec.json.encode({"metadata": meta, **document}))
-        self.judge.see(Change(f"/{kind}/{name}", self.revision, body, deleted))
+        self.judge.see(ObservedWrite(f"/{kind}/{name}", self.revision, body, deleted))
 
     def node(self, name: str, *, ready: bool = True) -> None:
         status = {"conditions": [{"type": "Ready", "status": str(ready)}]}

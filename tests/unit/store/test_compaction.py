@@ -5,15 +5,15 @@ from hypothesis import given, settings, strategies as st
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.tasks import Nursery
-from grange.store.compaction import Compactor, Observation, Retention, mark
+from grange.store.compaction import Compactor, Retention, RevisionSample, mark
 from grange.store.errors import StorageFull
 from grange.store.memory import MemoryStore
 
 POLICY = Retention(keep_s=60, keep_revisions=1000, interval_s=10, step_revisions=5)
 
 
-def observed(*pairs: tuple[float, int]) -> list[Observation]:
-    return [Observation(at, revision) for at, revision in pairs]
+def observed(*pairs: tuple[float, int]) -> list[RevisionSample]:
+    return [RevisionSample(at, revision) for at, revision in pairs]
 
 
 def test_mark_keeps_what_is_young() -> None:
@@ -43,7 +43,7 @@ def test_mark_never_goes_back_nor_beyond_the_last(
     for seconds, writes in steps:
         at += seconds
         revision += writes
-        seen.append(Observation(at, revision))
+        seen.append(RevisionSample(at, revision))
     found = mark(POLICY, seen, now=at, compacted=compacted)
     assert compacted <= found <= max(revision, compacted)
     assert revision - found <= POLICY.keep_revisions or found == compacted

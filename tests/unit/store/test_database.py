@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from grange.store.change import Change
+from grange.store.change import StoreChange
 from grange.store.database import (
     APPLICATION_ID,
     FORMAT,
     Database,
-    History,
+    HistoryReader,
     is_harmless,
     translated,
 )
@@ -24,8 +24,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-def creation(revision: int, body: bytes = b"value") -> Change:
-    return Change(Entry(f"/k/{revision}", body, revision, revision), None, deleted=False)
+def creation(revision: int, body: bytes = b"value") -> StoreChange:
+    return StoreChange(Entry(f"/k/{revision}", body, revision, revision), None, deleted=False)
 
 
 def filled(file: Path, rows: int = 200) -> None:
@@ -70,8 +70,8 @@ def test_load_remembers_the_revision_of_compacted_tombstones(file: Path) -> None
     """Else a restart would give out revisions that watchers have seen already."""
     database = Database(file)
     first = Entry("/k", b"v", 1, 1)
-    database.append([Change(first, None, deleted=False)])
-    database.append([Change(Entry("/k", b"v", 2, 1), first, deleted=True)])
+    database.append([StoreChange(first, None, deleted=False)])
+    database.append([StoreChange(Entry("/k", b"v", 2, 1), first, deleted=True)])
     assert database.sweep(2, 100) == 2
     database.close()
     database = Database(file)
@@ -86,7 +86,7 @@ def test_sweep_goes_in_pieces_and_keeps_what_can_be_asked_for(file: Path) -> Non
     before = None
     for revision in range(1, 11):
         entry = Entry("/k", b"%d" % revision, revision, 1)
-        database.append([Change(entry, before, deleted=False)])
+        database.append([StoreChange(entry, before, deleted=False)])
         before = entry
     assert [database.sweep(8, 3) for _ in range(3)] == [3, 6, 8]
     kept = [row[0] for row in database._connection.execute("SELECT revision FROM log")]
@@ -122,7 +122,7 @@ def test_sweep_that_fails_halfway_is_undone(file: Path) -> None:
     database = Database(file)
     database.append([creation(1)])
     first = Entry("/k/1", b"value", 1, 1)
-    database.append([Change(Entry("/k/1", b"value", 2, 1), first, deleted=False)])
+    database.append([StoreChange(Entry("/k/1", b"value", 2, 1), first, deleted=False)])
     database._run(
         "CREATE TRIGGER refuse BEFORE UPDATE ON mark BEGIN SELECT RAISE(FAIL, 'refused'); END"
     )
@@ -269,7 +269,7 @@ def test_missing_directory_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"absent.*cannot be written"):
         Database(tmp_path / "absent" / "store.db")
     with pytest.raises(StoreError, match="absent"):
-        History(tmp_path / "absent" / "store.db")
+        HistoryReader(tmp_path / "absent" / "store.db")
 
 
 def test_history_on_a_damaged_table_names_the_file(file: Path) -> None:
@@ -278,7 +278,7 @@ def test_history_on_a_damaged_table_names_the_file(file: Path) -> None:
     raw.execute("DROP TABLE log")
     raw.commit()
     raw.close()
-    history = History(file)
+    history = HistoryReader(file)
     with pytest.raises(StoreError, match=str(file)):
         history.changes("/", 0, 1, limit=10, limit_bytes=100)
     history.close()
@@ -286,7 +286,7 @@ def test_history_on_a_damaged_table_names_the_file(file: Path) -> None:
 
 def test_history_is_read_in_pieces_of_some_bytes(file: Path) -> None:
     filled(file, 10)  # of 1,400 bytes each
-    history = History(file)
+    history = HistoryReader(file)
     database = Database(file)
     first, position = history.changes("/", 0, 10, limit=100, limit_bytes=3_000)
     assert ([each.entry.revision for each in first], position) == ([1, 2, 3], 3)

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 import pytest
 
 from grange.base.tasks import Nursery
-from grange.store.change import Change
+from grange.store.change import StoreChange
 from grange.store.errors import Compacted
-from grange.store.hub import Hub, Recent
-from grange.store.interface import Entry, Event
+from grange.store.hub import ChangeHistory, Hub
+from grange.store.interface import Entry, StoreEvent
 
 
-def change(revision: int, key: str = "/k", body: bytes = b"x") -> Change:
-    return Change(Entry(key, body, revision, revision), None, deleted=False)
+def change(revision: int, key: str = "/k", body: bytes = b"x") -> StoreChange:
+    return StoreChange(Entry(key, body, revision, revision), None, deleted=False)
 
 
 class Disk:
     """History as the disk has it: everything, in pieces of two."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[StoreChange] = []
         self.reads = 0
 
-    async def history(self, prefix: str, after: int) -> tuple[Sequence[Change], int]:
+    async def history(self, prefix: str, after: int) -> tuple[Sequence[StoreChange], int]:
         self.reads += 1
         await asyncio.sleep(0)
         found = [each for each in self.changes if each.entry.revision > after][:2]
@@ -34,21 +34,21 @@ class Disk:
 def hub_of(
     disk: Disk, *, recent_events: int = 3, buffer_events: int = 10, buffer_bytes: int = 1_000
 ) -> Hub:
-    recent = Recent(0, max_events=recent_events, max_bytes=1_000)
+    recent = ChangeHistory(0, max_events=recent_events, max_bytes=1_000)
     return Hub(recent, 0, disk.history, buffer_events=buffer_events, buffer_bytes=buffer_bytes)
 
 
-def write(hub: Hub, disk: Disk, *changes: Change) -> None:
+def write(hub: Hub, disk: Disk, *changes: StoreChange) -> None:
     disk.changes.extend(changes)
     hub.deliver(changes)
 
 
-def revisions(events: Sequence[Event]) -> list[int]:
+def revisions(events: Sequence[StoreEvent]) -> list[int]:
     return [event.revision for event in events]
 
 
 def test_recent_keeps_the_last_by_number() -> None:
-    recent = Recent(10, max_events=3, max_bytes=1_000)
+    recent = ChangeHistory(10, max_events=3, max_bytes=1_000)
     assert (recent.floor, recent.since(10)) == (10, [])
     for revision in range(11, 17):
         recent.append(change(revision))
@@ -59,7 +59,7 @@ def test_recent_keeps_the_last_by_number() -> None:
 
 
 def test_recent_keeps_the_last_by_bytes() -> None:
-    recent = Recent(0, max_events=100, max_bytes=100)
+    recent = ChangeHistory(0, max_events=100, max_bytes=100)
     for revision in range(1, 11):
         recent.append(change(revision, body=b"x" * 30))
     assert len(recent) == 3
@@ -70,9 +70,9 @@ def test_recent_keeps_the_last_by_bytes() -> None:
 
 def test_change_makes_one_event_for_everybody() -> None:
     before = Entry("/k", b"old", 1, 1)
-    made = Change(Entry("/k", b"new", 2, 1), before, deleted=True)
+    made = StoreChange(Entry("/k", b"new", 2, 1), before, deleted=True)
     assert made.event is made.event
-    assert made.event == Event("/k", 2, b"new", b"old", deleted=True)
+    assert made.event == StoreEvent("/k", 2, b"new", b"old", deleted=True)
     assert made.size_bytes == 6
 
 
@@ -173,7 +173,7 @@ async def test_closing_while_a_replay_reads_ends_the_subscription() -> None:
     hub = hub_of(disk)
     write(hub, disk, *(change(revision) for revision in range(1, 10)))
     subscription = hub.subscribe("/", 0)
-    seen: list[Event] = []
+    seen: list[StoreEvent] = []
 
     async def read() -> None:
         async for events in subscription:

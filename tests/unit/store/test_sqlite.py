@@ -22,8 +22,8 @@ from grange.store.errors import (
     StoreError,
 )
 from grange.store.interface import Entry, Write
-from grange.store.settings import Lanes, Settings
 from grange.store.sqlite import SQLiteStore
+from grange.store.store_settings import Lanes, StoreSettings
 
 T = TypeVar("T")
 Records = list[tuple[str, dict[str, object]]]
@@ -69,7 +69,7 @@ FSYNC = sqlite3.SQLITE_IOERR_FSYNC
 
 @asynccontextmanager
 async def opened(
-    directory: Path, log: Logger, lane: Lane | None = None, settings: Settings | None = None
+    directory: Path, log: Logger, lane: Lane | None = None, settings: StoreSettings | None = None
 ) -> AsyncGenerator[SQLiteStore, None]:
     lanes = Lanes(writer=lane or Lane(), reader=Inline())
     store = await SQLiteStore.open(directory, log=log, lanes=lanes, settings=settings)
@@ -133,7 +133,7 @@ async def test_write_is_invisible_until_it_is_on_disk(tmp_path: Path, log: Logge
 async def test_history_stops_at_what_is_acknowledged(tmp_path: Path, log: Logger) -> None:
     """A commit can be on disk before the loop knows: a watcher must not see it before everybody."""
     lane = Lane()
-    async with opened(tmp_path, log, lane, Settings(recent_events=1)) as store:
+    async with opened(tmp_path, log, lane, StoreSettings(recent_events=1)) as store:
         for _ in range(5):
             await store.put("/a", body)
         async with Nursery() as nursery:
@@ -171,7 +171,7 @@ async def test_writes_that_wait_share_one_transaction_of_one_statement(
 
 
 async def test_batches_are_bounded(tmp_path: Path, log: Logger) -> None:
-    settings = Settings(batch_writes=10)
+    settings = StoreSettings(batch_writes=10)
     async with opened(tmp_path, log, settings=settings) as store:
         async with Nursery() as nursery:
             for number in range(35):
@@ -181,7 +181,7 @@ async def test_batches_are_bounded(tmp_path: Path, log: Logger) -> None:
 
 
 async def test_group_is_one_statement_and_never_split(tmp_path: Path, log: Logger) -> None:
-    settings = Settings(batch_writes=10)
+    settings = StoreSettings(batch_writes=10)
     lane = Lane()
     async with opened(tmp_path, log, lane, settings=settings) as store:
         before = store.statistics()
@@ -317,7 +317,7 @@ async def test_full_disk_refuses_until_there_is_space(
     tmp_path: Path, log: Logger, records: Records
 ) -> None:
     """The real error of SQLite, through the size limit."""
-    settings = Settings(max_bytes=1 << 20, recent_events=10)
+    settings = StoreSettings(max_bytes=1 << 20, recent_events=10)
     acknowledged: list[Entry] = []
     async with opened(tmp_path, log, settings=settings) as store:
         with pytest.raises(StorageFull, match=r"free space, then try again"):
@@ -406,7 +406,7 @@ def rows(directory: Path) -> int:
 
 
 async def test_writes_pass_between_the_pieces_of_a_compaction(tmp_path: Path, log: Logger) -> None:
-    settings = Settings(sweep_rows=1)
+    settings = StoreSettings(sweep_rows=1)
     async with opened(tmp_path, log, settings=settings) as store:
         for _ in range(200):
             await store.put("/a", body)
@@ -450,7 +450,7 @@ async def test_second_compaction_waits_for_its_own_rows(tmp_path: Path, log: Log
 
 
 async def test_cancelled_compaction_goes_on(tmp_path: Path, log: Logger) -> None:
-    async with opened(tmp_path, log, settings=Settings(sweep_rows=10)) as store:
+    async with opened(tmp_path, log, settings=StoreSettings(sweep_rows=10)) as store:
         for _ in range(100):
             await store.put("/a", body)
         async with Nursery() as nursery:
@@ -468,7 +468,7 @@ async def put_many(store: SQLiteStore, prefix: str, count: int, value: bytes) ->
 
 
 async def test_file_stays_small_under_lease_updates(tmp_path: Path, log: Logger) -> None:
-    settings = Settings(recent_events=10)
+    settings = StoreSettings(recent_events=10)
     sizes: list[int] = []
     async with opened(tmp_path, log, settings=settings) as store:
         await put_many(store, "/pods/", 100, b"p" * 1400)
@@ -484,7 +484,7 @@ async def test_file_stays_small_under_lease_updates(tmp_path: Path, log: Logger)
 
 
 async def test_file_shrinks_after_a_mass_deletion(tmp_path: Path, log: Logger) -> None:
-    async with opened(tmp_path, log, settings=Settings(recent_events=10)) as store:
+    async with opened(tmp_path, log, settings=StoreSettings(recent_events=10)) as store:
         await put_many(store, "/", 600, b"x" * 5_000)
         await store.compact(store.revision)
         assert database_bytes(tmp_path) > 3_000_000
@@ -512,7 +512,7 @@ async def test_history_that_is_compacted_while_it_is_read_is_refused(
     reader = Lane()
     lanes = Lanes(Lane(), reader)
     store = await SQLiteStore.open(
-        tmp_path, log=log, lanes=lanes, settings=Settings(recent_events=1)
+        tmp_path, log=log, lanes=lanes, settings=StoreSettings(recent_events=1)
     )
     for _ in range(10):
         await store.put("/a", body)
@@ -626,7 +626,7 @@ async def test_close_drains_and_survives_its_own_cancellation(tmp_path: Path, lo
 
 async def test_close_gives_up_a_compaction(tmp_path: Path, log: Logger) -> None:
     store = await SQLiteStore.open(
-        tmp_path, log=log, lanes=Lanes.inline(), settings=Settings(sweep_rows=1)
+        tmp_path, log=log, lanes=Lanes.inline(), settings=StoreSettings(sweep_rows=1)
     )
     for _ in range(50):
         await store.put("/a", body)

@@ -4,16 +4,16 @@ import pytest
 
 from grange.store.errors import RevisionMismatch
 from grange.store.interface import Entry
-from grange.store.state import State
+from grange.store.store_state import StoreState
 
 
 def entry(key: str, revision: int) -> Entry:
     return Entry(key, b"old", revision, revision)
 
 
-def state_of(*keys: str) -> State:
+def state_of(*keys: str) -> StoreState:
     entries = {key: entry(key, number) for number, key in enumerate(keys, 1)}
-    return State(entries, len(keys))
+    return StoreState(entries, len(keys))
 
 
 def body(revision: int) -> bytes:

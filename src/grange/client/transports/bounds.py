@@ -20,7 +20,7 @@ _USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
 _ABORTIVE = struct.pack("ii", 1, 0)
 
 
-class Bound:
+class BoundedExchange:
     """One request and the connection that carries it.
 
     Args:
@@ -47,7 +47,7 @@ class Bound:
             self._transport.abort()
 
 
-bound: ContextVar[Bound | None] = ContextVar("grange_http_bound", default=None)
+bound: ContextVar[BoundedExchange | None] = ContextVar("grange_http_bound", default=None)
 """The bound of the request that the running task sends."""
 
 

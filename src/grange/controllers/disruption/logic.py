@@ -25,7 +25,7 @@ from grange.base.errors import GrangeError
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BudgetStatus:
     """What a look at a budget gave.
 
     Attributes:
@@ -77,7 +77,7 @@ def judge(
     scales: Mapping[str, int] | None,
     now: datetime,
     unseen_s: float,
-) -> Outcome:
+) -> BudgetStatus:
     """The status of a budget.
 
     Args:
@@ -110,7 +110,7 @@ def judge(
             budget.status.conditions, condition, timestamps.rfc3339(now)
         ),
     )
-    return Outcome(status, again_s, unseen)
+    return BudgetStatus(status, again_s, unseen)
 
 
 def failed(budget: PodDisruptionBudget, why: str, now: datetime) -> PodDisruptionBudgetStatus:

@@ -14,8 +14,8 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.controllers.garbagecollector import graph, logic
 from grange.controllers.garbagecollector.config import GarbageCollectorConfig
-from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry, Graph
-from grange.controllers.garbagecollector.logic import State
+from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Graph, GraphNode
+from grange.controllers.garbagecollector.logic import OwnerState
 from grange.reconcile import finalizers
 from grange.reconcile.controller import Controller, Done, Result
 from grange.reconcile.deps import Deps
@@ -93,7 +93,7 @@ class GarbageCollector:
         self._informers.append(informer)
 
         def seen(obj: Resource) -> None:
-            self._look(self.graph.put(Entry.of(kind, obj)))
+            self._look(self.graph.put(GraphNode.of(kind, obj)))
 
         informer.add_handler(
             seen,
@@ -138,25 +138,25 @@ class GarbageCollector:
 
     # --- by owners ----------------------------------------------------------------------------
 
-    async def _attempt(self, known: Entry) -> None:
+    async def _attempt(self, known: GraphNode) -> None:
         """Delete the object, or drop references of it, if that is what its owners call for."""
         if all(self._known_alive(owner, known) for owner in known.owners):
             return
         obj = await self._live(known)
         if obj is None:
             return
-        entry = Entry.of(known.kind, obj)
+        entry = GraphNode.of(known.kind, obj)
         states = {owner.uid: await self._state(owner, entry) for owner in entry.owners}
         dependents = self.graph.dependents(entry.uid)
         match logic.decide(entry, states, has_dependents=bool(dependents)):
-            case logic.Keep(drop=()):
+            case logic.KeepObject(drop=()):
                 self._warn(obj, entry, states)
-            case logic.Keep(drop=drop):
+            case logic.KeepObject(drop=drop):
                 await self._drop_owners(entry.kind, obj, drop)
             case logic.Delete(propagation=propagation):
                 await self._delete(entry, obj, propagation)
 
-    def _known_alive(self, owner: OwnerReference, dependent: Entry) -> bool:
+    def _known_alive(self, owner: OwnerReference, dependent: GraphNode) -> bool:
         found = self.graph.get(owner.uid)
         return (
             found is not None
@@ -164,27 +164,33 @@ class GarbageCollector:
             and graph.names(owner, found, dependent)
         )
 
-    async def _state(self, owner: OwnerReference, dependent: Entry) -> State:
+    async def _state(self, owner: OwnerReference, dependent: GraphNode) -> OwnerState:
         found = self.graph.get(owner.uid)
         if found is not None:
             if not graph.names(owner, found, dependent):
-                return State.UNKNOWN  # the uid lives, under other coordinates: nothing is certain
-            return State.WAITING if found.waits_for_dependents else State.ALIVE
+                return (
+                    OwnerState.UNKNOWN
+                )  # the uid lives, under other coordinates: nothing is certain
+            return OwnerState.WAITING if found.waits_for_dependents else OwnerState.ALIVE
         kind = self._scheme.kind(owner.api_version, owner.kind)
         if kind is None or not logic.is_possible_owner(kind, dependent):
-            return State.UNKNOWN
+            return OwnerState.UNKNOWN
         namespace = dependent.key.namespace if kind.namespaced else ""
         try:
             live = await self._client.get(_metadata_of(kind), owner.name, namespace)
         except NotFound:
-            return State.GONE
+            return OwnerState.GONE
         if live.metadata.uid != owner.uid:
-            return State.GONE
-        return State.WAITING if Entry.of(kind, live).waits_for_dependents else State.ALIVE
+            return OwnerState.GONE
+        return (
+            OwnerState.WAITING
+            if GraphNode.of(kind, live).waits_for_dependents
+            else OwnerState.ALIVE
+        )
 
-    def _warn(self, obj: Resource, entry: Entry, states: dict[str, State]) -> None:
+    def _warn(self, obj: Resource, entry: GraphNode, states: dict[str, OwnerState]) -> None:
         for owner in entry.owners:
-            if states.get(owner.uid) is State.UNKNOWN:
+            if states.get(owner.uid) is OwnerState.UNKNOWN:
                 self._recorder.event(
                     obj,
                     WARNING,
@@ -194,7 +200,7 @@ class GarbageCollector:
                     kind=entry.kind,
                 )
 
-    async def _delete(self, entry: Entry, obj: Resource, propagation: str) -> None:
+    async def _delete(self, entry: GraphNode, obj: Resource, propagation: str) -> None:
         try:
             await self._client.delete(
                 entry.kind,
@@ -210,7 +216,7 @@ class GarbageCollector:
 
     # --- by finalizers ------------------------------------------------------------------------
 
-    async def _orphan(self, entry: Entry) -> None:
+    async def _orphan(self, entry: GraphNode) -> None:
         """Free the dependents.
 
         They are listed from the server: one that the graph has not seen yet would be deleted
@@ -235,7 +241,7 @@ class GarbageCollector:
             if not token:
                 return found
 
-    async def _foreground(self, entry: Entry) -> None:
+    async def _foreground(self, entry: GraphNode) -> None:
         blockers = self.graph.outer_blockers(entry.uid)
         if not blockers:
             await self._drop_finalizer(entry, FOREGROUND)
@@ -243,7 +249,7 @@ class GarbageCollector:
         # What is on its way out already needs no look: its end wakes this object.
         self._look([blocker.uid for blocker in blockers if not blocker.deleting])
 
-    async def _drop_finalizer(self, entry: Entry, finalizer: str) -> None:
+    async def _drop_finalizer(self, entry: GraphNode, finalizer: str) -> None:
         obj = await self._live(entry)
         if obj is not None:
             with suppress(NotFound):
@@ -268,7 +274,7 @@ class GarbageCollector:
         except NotFound:
             return
 
-    async def _live(self, entry: Entry) -> Resource | None:
+    async def _live(self, entry: GraphNode) -> Resource | None:
         """The object as the server has it; None when it is gone or its name is another's."""
         try:
             obj: Resource = await self._client.get(

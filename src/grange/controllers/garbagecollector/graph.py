@@ -16,7 +16,7 @@ FOREGROUND = "foregroundDeletion"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GraphNode:
     """What the graph knows about one object.
 
     Attributes:
@@ -36,7 +36,7 @@ class Entry:
     finalizers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, kind: AnyKind, obj: Resource) -> "Entry":
+    def of(cls, kind: AnyKind, obj: Resource) -> "GraphNode":
         """The entry of an object."""
         meta = obj.metadata
         return cls(
@@ -62,7 +62,7 @@ class Entry:
         return f"{self.kind.qualified} {self.key}"
 
 
-def names(owner: OwnerReference, found: Entry, dependent: Entry) -> bool:
+def names(owner: OwnerReference, found: GraphNode, dependent: GraphNode) -> bool:
     """Whether a dependent's reference really names the object that has its uid.
 
     Group, kind and name must be the object's, and a namespaced owner must be of the same namespace.
@@ -77,24 +77,24 @@ class Graph:
     """Entries by uid, and dependents by the uid of an owner; in order of arrival."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, GraphNode] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[GraphNode]:
         return iter(list(self._entries.values()))
 
-    def get(self, uid: str) -> Entry | None:
+    def get(self, uid: str) -> GraphNode | None:
         """The object of this uid, if it has been seen and not gone."""
         return self._entries.get(uid)
 
-    def dependents(self, uid: str) -> list[Entry]:
+    def dependents(self, uid: str) -> list[GraphNode]:
         """The objects that name this uid as an owner, whether it exists or not."""
         return [self._entries[dependent] for dependent in self._dependents.get(uid, ())]
 
-    def blockers(self, uid: str) -> list[Entry]:
+    def blockers(self, uid: str) -> list[GraphNode]:
         """The dependents that hold back the foreground deletion of their owner."""
         return [
             entry
@@ -102,7 +102,7 @@ class Graph:
             if any(owner.uid == uid and owner.block_owner_deletion for owner in entry.owners)
         ]
 
-    def outer_blockers(self, uid: str) -> list[Entry]:
+    def outer_blockers(self, uid: str) -> list[GraphNode]:
         """The blockers that do not wait, directly or through others, for this object themselves.
 
         Objects that are deleted in the foreground and block one another would wait for ever; an
@@ -119,7 +119,7 @@ class Graph:
                     behind.append(owner.uid)
         return [entry for entry in self.blockers(uid) if entry.uid not in waiting]
 
-    def put(self, entry: Entry) -> list[str]:
+    def put(self, entry: GraphNode) -> list[str]:
         """An object appeared or changed: the uids to look at because of it."""
         old = self._entries.get(entry.uid)
         self._entries[entry.uid] = entry
@@ -164,7 +164,7 @@ class Graph:
             or any(self._is_suspect(owner, entry) for owner in entry.owners)
         ]
 
-    def _is_suspect(self, owner: OwnerReference, dependent: Entry) -> bool:
+    def _is_suspect(self, owner: OwnerReference, dependent: GraphNode) -> bool:
         found = self._entries.get(owner.uid)
         return found is None or found.waits_for_dependents or not names(owner, found, dependent)
 

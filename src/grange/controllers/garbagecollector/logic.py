@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from grange.api.scheme import AnyKind
-from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, Entry
+from grange.controllers.garbagecollector.graph import FOREGROUND, ORPHAN, GraphNode
 
 
-class State(Enum):
+class OwnerState(Enum):
     """What is known about an owner."""
 
     ALIVE = "alive"
@@ -29,7 +29,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class KeepObject:
     """Leave it, without its references to these owners (often none)."""
 
     drop: tuple[str, ...] = ()
@@ -42,12 +42,14 @@ class Delete:
     propagation: str
 
 
-def is_possible_owner(owner: AnyKind, dependent: Entry) -> bool:
+def is_possible_owner(owner: AnyKind, dependent: GraphNode) -> bool:
     """Whether an object may have an owner of this kind: a namespaced owner is of its namespace."""
     return not owner.namespaced or dependent.kind.namespaced
 
 
-def decide(entry: Entry, states: Mapping[str, State], *, has_dependents: bool) -> Keep | Delete:
+def decide(
+    entry: GraphNode, states: Mapping[str, OwnerState], *, has_dependents: bool
+) -> KeepObject | Delete:
     """The verdict about one object.
 
     Args:
@@ -56,13 +58,15 @@ def decide(entry: Entry, states: Mapping[str, State], *, has_dependents: bool) -
         has_dependents: whether other objects name it as their owner.
     """
     found = set(states.values())
-    if not states or State.UNKNOWN in found:
-        return Keep()
-    if State.ALIVE in found:
-        return Keep(tuple(uid for uid, state in states.items() if state is not State.ALIVE))
+    if not states or OwnerState.UNKNOWN in found:
+        return KeepObject()
+    if OwnerState.ALIVE in found:
+        return KeepObject(
+            tuple(uid for uid, state in states.items() if state is not OwnerState.ALIVE)
+        )
     if entry.deleting:
-        return Keep()
-    if State.WAITING in found and has_dependents:
+        return KeepObject()
+    if OwnerState.WAITING in found and has_dependents:
         return Delete("Foreground")
     if ORPHAN in entry.finalizers:
         return Delete("Orphan")

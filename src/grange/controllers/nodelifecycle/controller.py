@@ -15,9 +15,9 @@ from grange.api.meta import Document, ObjectKey, preconditions
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import TokenBucket
 from grange.base.tasks import Nursery
-from grange.controllers.nodelifecycle import disruption_target, eviction, podgc, taints
+from grange.controllers.nodelifecycle import disruption_target, eviction, node_taints, podgc
 from grange.controllers.nodelifecycle.config import NodeLifecycleConfig
-from grange.controllers.nodelifecycle.health import Health, Monitor
+from grange.controllers.nodelifecycle.node_health import Monitor, NodeHealth
 from grange.placement.taint_toleration import NO_EXECUTE
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
@@ -28,7 +28,7 @@ NAME = "nodelifecycle"
 _BY_NODE = "nodelifecycle/node"  # pods by the node they are bound to
 _AGAIN_S = 1.0  # after losing a race whose winner's news is on its way
 _BREATH_S = 0.01  # no two looks at the pods are closer together
-_UNHEALTHY = frozenset({Health.SILENT, Health.NOT_READY})
+_UNHEALTHY = frozenset({NodeHealth.SILENT, NodeHealth.NOT_READY})
 
 
 class NodeLifecycle:
@@ -168,7 +168,9 @@ class NodeLifecycle:
     def _needs_judging(self, node: Node) -> bool:
         """Whether the node's condition and taints may not be what they should be."""
         health = self._monitor.health(node, self._clock.monotonic())
-        return health in _UNHEALTHY or any(taint.key in taints.OURS for taint in node.spec.taints)
+        return health in _UNHEALTHY or any(
+            taint.key in node_taints.OURS for taint in node.spec.taints
+        )
 
     async def judge(self, key: ObjectKey) -> Result:
         """Make one node's Ready condition and taints say how it is.
@@ -181,7 +183,7 @@ class NodeLifecycle:
             return Done()
         health = self._monitor.health(node, self._clock.monotonic())
         try:
-            if health is Health.SILENT and not _is_unknown(node):
+            if health is NodeHealth.SILENT and not _is_unknown(node):
                 if not await self._is_silent(node):
                     return Done()
                 node = await self._mark_unknown(node)
@@ -196,7 +198,7 @@ class NodeLifecycle:
             self._beat(await self._client.get(LEASE, node.metadata.name, NODE_LEASES))
         except NotFound:
             return True
-        return self._monitor.health(node, self._clock.monotonic()) is Health.SILENT
+        return self._monitor.health(node, self._clock.monotonic()) is NodeHealth.SILENT
 
     async def _mark_unknown(self, node: Node) -> Node:
         ready = {
@@ -222,15 +224,15 @@ class NodeLifecycle:
         self._recorder.event(node, WARNING, "NodeNotReady", message, kind=NODE)
         return marked
 
-    async def _taint(self, node: Node, health: Health) -> float | None:
+    async def _taint(self, node: Node, health: NodeHealth) -> float | None:
         """Put taints in order; seconds until a NoExecute taint may be put on, if one must wait."""
         meta = node.metadata
         held = node.spec.taints
         wait_s = self._turn(node, health)
         now = timestamps.rfc3339(self._clock.now())
-        wanted = taints.wanted(held, health, may_execute=wait_s == 0.0, now=now)
+        wanted = node_taints.wanted(held, health, may_execute=wait_s == 0.0, now=now)
         if self._monitor.disrupted:
-            wanted = taints.lifted(wanted)
+            wanted = node_taints.lifted(wanted)
         if wanted != held:
             patch = {
                 "metadata": preconditions(meta),
@@ -240,13 +242,13 @@ class NodeLifecycle:
             self._log.info("node tainted", node=meta.name, taints=_words(wanted))
         return wait_s or None
 
-    def _turn(self, node: Node, health: Health) -> float | None:
+    def _turn(self, node: Node, health: NodeHealth) -> float | None:
         """Seconds until the node may be tainted NoExecute; None when it need not be."""
         name = node.metadata.name
         if health not in _UNHEALTHY or self._monitor.disrupted:
             self._turns.pop(name, None)
             return None
-        if not taints.wants_execute(node.spec.taints, health):
+        if not node_taints.wants_execute(node.spec.taints, health):
             return None
         now = self._clock.monotonic()
         if name not in self._turns:
@@ -403,5 +405,5 @@ def _is_unknown(node: Node) -> bool:
 
 def _words(held: Sequence[Taint]) -> str:
     return ", ".join(
-        f"{taint.key}:{taint.effect}" for taint in held if taint.key in taints.OURS
+        f"{taint.key}:{taint.effect}" for taint in held if taint.key in node_taints.OURS
     ) or ", ".join(f"{taint.key}:{taint.effect}" for taint in held if taint.effect == NO_EXECUTE)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from grange.api.kinds.node import Taint
 from grange.api.kinds.pod import Toleration
-from grange.controllers.nodelifecycle.taints import OURS
+from grange.controllers.nodelifecycle.node_taints import OURS
 from grange.placement.taint_toleration import NO_EXECUTE, tolerates
 
 

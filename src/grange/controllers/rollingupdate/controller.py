@@ -31,7 +31,7 @@ from grange.api.replication import GIVEN_ANNOTATION, BadIntent, check_orders
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
-from grange.client.replication import Refused
+from grange.client.replica_operations import OperationRefused
 from grange.client.transfers import settle, transfer_replicas
 from grange.controllers.rollingupdate import finalizer, logic, pending_steps
 from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
@@ -349,7 +349,7 @@ class RollingUpdateService:
                 giver_start=giver.spec.replicas,
                 receiver_start=receiver.spec.replicas,
             )
-        except Refused as error:
+        except OperationRefused as error:
             raise Conflict(str(error)) from error  # somebody scaled it: count anew
 
     async def _set(self, controller: ReplicationController, replicas: int) -> None:

@@ -16,7 +16,7 @@ from grange.cli.environment import Environment
 from grange.cli.name_args import ObjectName
 from grange.cli.results import Results
 from grange.cli.verbs.rc import objects
-from grange.client.replication import OtherCount
+from grange.client.replica_operations import OtherCount
 
 _ATTEMPTS = 5
 

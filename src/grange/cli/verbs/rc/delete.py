@@ -11,7 +11,7 @@ from grange.cli.environment import Environment
 from grange.cli.printers import documents
 from grange.cli.results import Results
 from grange.cli.verbs.rc import objects
-from grange.client.replication import still_wanted
+from grange.client.replica_operations import still_wanted
 
 
 @click.command(cls=Command, examples=("grange rc delete web --cascade background",))

@@ -17,7 +17,7 @@ from grange.cli.environment import Environment
 from grange.cli.name_args import ObjectName
 from grange.cli.verbs.rc import objects
 from grange.client import locks
-from grange.client.replication import pods_of
+from grange.client.replica_operations import pods_of
 
 _LOOK_S = 0.5
 

@@ -11,7 +11,7 @@ from grange.cli.confirm import confirm
 from grange.cli.name_args import ObjectName
 from grange.cli.printers import documents
 from grange.cli.results import Results
-from grange.client.replication import ReplicationControllers
+from grange.client.replica_operations import ReplicationControllers
 
 CONTROLLER = ObjectName(REPLICATIONCONTROLLER)
 _ATTEMPTS = 5

@@ -6,7 +6,7 @@ from grange.base.offload import Inline, Offload, Threads
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class StoreSettings:
     """Bounds of a store; the defaults suit a control plane of 100,000 objects."""
 
     buffer_events: int = 16_384
@@ -57,7 +57,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class StoreStatistics:
     """A moment in the life of a store; counts are since it was opened."""
 
     revision: int

@@ -24,7 +24,7 @@ from grange.api.status import ApiError, BadRequest, ServiceUnavailable, Timeout
 from grange.base.clock import Clock, LoopClock
 from grange.client.access import Access
 from grange.client.errors import KubeconfigError, StreamBroken, Unreachable
-from grange.client.transports.bounds import Bound, BoundRequest, bound
+from grange.client.transports.bounds import BoundedExchange, BoundRequest, bound
 
 _CONNECT_S = 5.0
 _REQUEST_S = 60.0  # as long as servers of the field work on one request
@@ -117,7 +117,7 @@ class HTTP:
         if self._closed:
             raise ServiceUnavailable(f"the connection to {self._base} is closed")
         reads = request.method in {"GET", "HEAD"}
-        limit = None if request.within_s is None else Bound(request.within_s)
+        limit = None if request.within_s is None else BoundedExchange(request.within_s)
         bound.set(limit)
         try:
             try:

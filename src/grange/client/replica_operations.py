@@ -30,23 +30,23 @@ T = TypeVar("T")
 _ATTEMPTS = 5
 
 
-class Refused(GrangeError):
+class OperationRefused(GrangeError):
     """What was asked for must not be done as things are; nothing was written."""
 
 
-class StillWanted(Refused):
+class StillWanted(OperationRefused):
     """The controller asks for replicas: scale it to zero first, or force it."""
 
 
-class OtherCount(Refused):
+class OtherCount(OperationRefused):
     """The controller asks for another number of replicas than was said."""
 
 
-class WouldRemove(Refused):
+class WouldRemove(OperationRefused):
     """Pods that run would belong to the controller, which asks for none: they would be removed."""
 
 
-class Ambiguous(Refused):
+class Ambiguous(OperationRefused):
     """Labels that were to mean one controller mean several."""
 
 
@@ -313,7 +313,9 @@ class ReplicationControllers:
             going = await self._client.get(POD, pod, self._namespace)
             meant = meant or going.metadata.uid
             if going.metadata.uid != meant:
-                raise Refused(f"the pod that was {pod} is gone: another one has the name now")
+                raise OperationRefused(
+                    f"the pod that was {pod} is gone: another one has the name now"
+                )
             _check_removal(seen, going)
             if going.metadata.uid in ordered(seen):
                 return seen
@@ -438,13 +440,17 @@ def _check_count(field: str, value: int) -> None:
 def _check_removal(controller: ReplicationController, pod: Pod) -> None:
     name = controller.metadata.name
     if not _belongs(pod, controller):
-        raise Refused(f"pod {pod.metadata.name} does not belong to {name}: delete it by itself")
+        raise OperationRefused(
+            f"pod {pod.metadata.name} does not belong to {name}: delete it by itself"
+        )
     if pod.metadata.deletion_timestamp:
-        raise Refused(f"pod {pod.metadata.name} is on its way out already")
+        raise OperationRefused(f"pod {pod.metadata.name} is on its way out already")
     if controller.spec.paused:
-        raise Refused(f"{name} is disabled and removes nothing: `grange rc enable {name}` first")
+        raise OperationRefused(
+            f"{name} is disabled and removes nothing: `grange rc enable {name}` first"
+        )
     if controller.spec.replicas == 0:
-        raise Refused(f"{name} asks for no replicas: all of its pods are on their way out")
+        raise OperationRefused(f"{name} asks for no replicas: all of its pods are on their way out")
 
 
 async def _again(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 from grange.api.kinds.node import Taint
-from grange.controllers.nodelifecycle.health import Health
+from grange.controllers.nodelifecycle.node_health import NodeHealth
 from grange.placement.taint_toleration import NO_EXECUTE, NO_SCHEDULE
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OURS = frozenset({NOT_READY, UNREACHABLE})
 
-_KEY = {Health.NOT_READY: NOT_READY, Health.SILENT: UNREACHABLE}
+_KEY = {NodeHealth.NOT_READY: NOT_READY, NodeHealth.SILENT: UNREACHABLE}
 
 
 def wanted(
-    taints: Sequence[Taint], health: Health, *, may_execute: bool, now: str
+    taints: Sequence[Taint], health: NodeHealth, *, may_execute: bool, now: str
 ) -> tuple[Taint, ...]:
     """The taints that a node should have; equal to the old when nothing changes.
 
@@ -25,7 +25,7 @@ def wanted(
             reason stays, unless the cluster is disrupted (see ``lifted``).
         now: RFC 3339, when new ones are put on.
     """
-    if health is Health.NEW:
+    if health is NodeHealth.NEW:
         return tuple(taints)
     key = _KEY.get(health)
     kept = [taint for taint in taints if taint.key not in OURS or taint.key == key]
@@ -44,7 +44,7 @@ def lifted(taints: Sequence[Taint]) -> tuple[Taint, ...]:
     return tuple(taint for taint in taints if taint.key not in OURS or taint.effect != NO_EXECUTE)
 
 
-def wants_execute(taints: Sequence[Taint], health: Health) -> bool:
+def wants_execute(taints: Sequence[Taint], health: NodeHealth) -> bool:
     """Whether a NoExecute taint is due that the node does not carry."""
     key = _KEY.get(health)
     return key is not None and not any(

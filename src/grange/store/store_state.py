@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from heapq import merge
 from itertools import islice
 
-from grange.store.change import Change
+from grange.store.change import StoreChange
 from grange.store.errors import RevisionMismatch
 from grange.store.interface import Entry, Page, check_key
 from grange.store.keyindex import KeyIndex
 
 
-class State:
+class StoreState:
     """The two layers; synchronous, knows no disk and no watcher.
 
     Args:
@@ -26,7 +26,7 @@ class State:
     def __init__(self, entries: dict[str, Entry], revision: int) -> None:
         self._entries = entries
         self._index = KeyIndex(entries)
-        self._pending: dict[str, Change] = {}  # the last accepted change of a key
+        self._pending: dict[str, StoreChange] = {}  # the last accepted change of a key
         self._accepted = revision
         self.revision = revision
 
@@ -44,7 +44,7 @@ class State:
             return self._entries.get(key)
         return None if change.deleted else change.entry
 
-    def put(self, key: str, value: Callable[[int], bytes], expect: int | None) -> Change:
+    def put(self, key: str, value: Callable[[int], bytes], expect: int | None) -> StoreChange:
         """Accept a write.
 
         Raises:
@@ -62,12 +62,14 @@ class State:
         revision = self._accepted + 1
         body = value(revision)
         created = revision if before is None else before.created
-        change = Change(Entry(key, body, revision, created), before, deleted=False)
+        change = StoreChange(Entry(key, body, revision, created), before, deleted=False)
         self._accepted = revision
         self._pending[key] = change
         return change
 
-    def delete(self, key: str, value: Callable[[int], bytes] | None, expect: int | None) -> Change:
+    def delete(
+        self, key: str, value: Callable[[int], bytes] | None, expect: int | None
+    ) -> StoreChange:
         """Accept a deletion.
 
         Raises:
@@ -80,12 +82,12 @@ class State:
             raise RevisionMismatch(key, expected=expect, actual=before.revision)
         revision = self._accepted + 1
         body = before.value if value is None else value(revision)
-        change = Change(Entry(key, body, revision, before.created), before, deleted=True)
+        change = StoreChange(Entry(key, body, revision, before.created), before, deleted=True)
         self._accepted = revision
         self._pending[key] = change
         return change
 
-    def acknowledge(self, change: Change) -> None:
+    def acknowledge(self, change: StoreChange) -> None:
         """Show an accepted change; changes are acknowledged in the order of their revisions."""
         entry = change.entry
         key = entry.key

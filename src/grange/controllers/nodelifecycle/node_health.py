@@ -20,7 +20,7 @@ from enum import Enum
 from grange.api.kinds.node import Node
 
 
-class Health(Enum):
+class NodeHealth(Enum):
     """How a node is."""
 
     HEALTHY = "healthy"
@@ -74,19 +74,19 @@ class Monitor:
         count = unhealthy = 0
         for node in nodes:
             count += 1
-            unhealthy += self.health(node, now) in {Health.SILENT, Health.NOT_READY}
+            unhealthy += self.health(node, now) in {NodeHealth.SILENT, NodeHealth.NOT_READY}
         self.disrupted = count > 0 and unhealthy >= max(1.0, self._share * count)
         return late
 
-    def health(self, node: Node, now: float) -> Health:
+    def health(self, node: Node, now: float) -> NodeHealth:
         """How a node is."""
         beat = self._beats.get(node.metadata.name)
         if beat is not None and now - beat.seen > self._grace_s:
-            return Health.SILENT
+            return NodeHealth.SILENT
         for item in node.status.conditions:
             if item.type == "Ready":
                 if item.status == "True":
-                    return Health.HEALTHY
+                    return NodeHealth.HEALTHY
                 # Our own verdict stands until the node itself says something.
-                return Health.SILENT if item.status == "Unknown" else Health.NOT_READY
-        return Health.NEW
+                return NodeHealth.SILENT if item.status == "Unknown" else NodeHealth.NOT_READY
+        return NodeHealth.NEW
