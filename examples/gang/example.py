@@ -42,11 +42,11 @@ def waits(stage: Stage) -> dict[str, str]:
     deadline = time.monotonic() + LIMIT_S
     while True:
         listing = json.loads(stage.grange("get", "events", "-o", "json", quiet=True))
-        found = {
-            item["involvedObject"]["name"].rpartition("-")[0]: item["message"]
-            for item in listing["items"]
-            if item["reason"] == "FailedScheduling" and "over quota" in item["message"]
-        }
+        found: dict[str, str] = {}
+        for item in listing["items"]:  # the first reason; it changes as members of others end
+            if item["reason"] == "FailedScheduling" and "over quota" in item["message"]:
+                gang = item["involvedObject"]["name"].rpartition("-")[0]
+                found.setdefault(gang, item["message"])
         if found or time.monotonic() > deadline:
             return found
         time.sleep(0.05)

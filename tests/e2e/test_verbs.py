@@ -218,8 +218,8 @@ def test_a_service_whose_program_is_missing_says_which(plane: Plane) -> None:
 
 def test_a_wait_that_times_out_says_what_a_pod_waits_for(plane: Plane) -> None:
     slow = QUICKSTART.read_text().replace('"WARM_UP_S", "0.2"', '"WARM_UP_S", "99"')
-    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "3s", code=1, stdin=slow)
-    assert "timed out after 3s: grc/web: 0/3 ready" in said
+    said = plane.grange("apply", "-f", "-", "--wait", "--timeout", "12s", code=1, stdin=slow)
+    assert "timed out after 12s: grc/web: 0/3 ready" in said
     assert "probe failed" in said
     assert "next: grange describe pod/web-" in said
 
