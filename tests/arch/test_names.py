@@ -88,7 +88,6 @@ FORBIDDEN_WORDS = {
 REMAINING_IDENTIFIERS: dict[str, frozenset[str]] = {
     "api": frozenset({"_SAID", "doomed", "said", "told"}),
     "apiserver": frozenset({"told"}),
-    "client": frozenset({"tidy"}),
     "controllers": frozenset(
         {
             "_is_told",
@@ -109,7 +108,6 @@ REMAINING_IDENTIFIERS: dict[str, frozenset[str]] = {
     ),
     "reconcile": frozenset({"_nobody", "_tell", "said"}),
     "scheduler": frozenset({"_NOBODY"}),
-    "sim": frozenset({"told"}),
 }
 
 

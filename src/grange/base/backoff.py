@@ -35,7 +35,7 @@ class Exponential:
 
 
 class TokenBucket:
-    """A rate with a burst; every reservation says how long to wait for its turn.
+    """A rate with a burst; every reservation returns how long to wait.
 
     Args:
         rate_per_s: tokens that arrive each second, more than 0.

@@ -23,7 +23,7 @@ def escape(text: str, *, lines: bool = True) -> str:
 
 
 def escape_json(text: str) -> str:
-    r"""JSON text that says the same, without DEL and C1; JSON itself forbids C0 within strings."""
+    r"""Equal JSON text without DEL and C1; JSON itself forbids C0 within strings."""
     return re.sub(r"[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    GrangeError            somebody can act on the message
+    GrangeError            a user can act on the message
     ├── InvariantError     a promise inside Grange is broken: a bug, never the user's fault
     └── <room>.errors.*    one tree a room
 

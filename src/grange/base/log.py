@@ -70,7 +70,7 @@ class Logger:
         self._log(logging.ERROR, event, facts)
 
     def crash(self, event: str, error: BaseException, /, **facts: object) -> None:
-        """An error that nobody foresaw, with its trace: only supervision points say this."""
+        """An unexpected error, with its trace: only supervision points log it."""
         self._log(logging.ERROR, event, {**facts, "error": error}, crash=error)
 
 

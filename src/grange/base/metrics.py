@@ -39,7 +39,7 @@ class QuickHistogram(Collector):
 
     Args:
         name: of the metric.
-        documentation: what it says.
+        documentation: its help text.
         buckets: the upper bounds, ascending, without infinity.
         registry: where it is shown.
     """

@@ -11,7 +11,7 @@ class RateLimitedLogger:
 
     Args:
         log: where the records go.
-        clock: tells the minutes.
+        clock: counts the minutes.
         per_minute: how many records may pass in a minute, of all levels.
     """
 

@@ -1,4 +1,4 @@
-"""Named streams of randomness: the same seed and name give the same values, whoever else draws.
+"""Named streams of randomness: the same seed and name give the same values, independent of others.
 
 Streams are forked by name, so adding a consumer never shifts the numbers of another. Nothing here
 is for secrets; those come from the operating system in ``app.pki``.

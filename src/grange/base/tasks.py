@@ -7,7 +7,7 @@ children; the first failure cancels the rest, youngest first; nothing outlives i
 
 Cancellation in asyncio is an edge, not a level: it is delivered once, at one await. Whoever answers
 it with another error (a child that fails while it cleans up, for instance) would lose it, and a
-worker that survives errors would then run for ever. Here such a cancellation is delivered again.
+worker that survives errors would then never end. Here such a cancellation is delivered again.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ class Nursery:
         self._in_body = False
         cancelled = error if isinstance(error, asyncio.CancelledError) else None
         if self._cancelled_owner and _current_task().uncancel() <= self._requests:
-            cancelled = None  # the request was this nursery's own and nobody else's
+            cancelled = None  # the request was this nursery's own and no other's
         if error is not None and not self._aborted:
             self._abort()
         cancelled = await self._wait_children() or cancelled
@@ -267,7 +267,7 @@ async def supervise(
 
     A service that ran longer than the cap before it crashed starts from the first delay. Returns
     when ``run`` returns. Cancellation passes through, also when ``run`` answers it with a crash.
-    ``services`` is kept up to date, for whoever asks which services are down.
+    ``services`` is kept up to date, for health checks.
     """
     try:
         await _supervise(name, run, clock=clock, log=log, backoff=backoff, services=services)

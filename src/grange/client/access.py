@@ -11,7 +11,7 @@ class Access:
     Attributes:
         server: base URL.
         context: the context's name; empty inside a cluster.
-        namespace: the namespace to work in unless told otherwise.
+        namespace: the namespace to work in unless another is given.
         ca_pem: the certificates to trust, PEM; empty trusts the system's.
         token: bearer token.
         token_file: where the token is kept when it changes over time; read again as it changes.

@@ -23,7 +23,7 @@ _answers = msgspec.json.Decoder(bindings.StatusList)
 _encode = msgspec.json.Encoder().encode
 
 NOT_SERVED = (NotFound, MethodNotAllowed, Forbidden)
-"""What a server says that does not take many bindings in one request: one of Kubernetes does not
+"""The answer of a server that does not take many bindings in one request: one of Kubernetes does not
 know the path, and refuses it already for that reason to those who may only bind."""
 
 
@@ -44,7 +44,7 @@ def outcomes(body: bytes, count: int) -> list[ApiError | None]:
     """What became of each binding; None where the pod has its node.
 
     Raises:
-        InternalError: the body does not say it for each of them.
+        InternalError: the body does not have it for each of them.
     """
     try:
         items = _answers.decode(body).items

@@ -2,7 +2,7 @@
 
 Every deciding part of Grange talks to the API through this class and nothing else. Objects come
 back as typed views; documents go out whole or as patches. Writes are never retried here: the work
-queue is the one layer that retries. Reads wait and ask again when the server says so (429).
+queue is the one layer that retries. Reads wait and ask again when the server asks for it (429).
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -59,7 +59,7 @@ class Client:
     async def get(
         self, kind: KindInfo[R], name: str, namespace: str = "", *, subresource: str = ""
     ) -> R:
-        """Read one object, or what a subresource of it says in the fields of the kind's view.
+        """Read one object, or a subresource of it in the fields of the kind's view.
 
         A ``scale`` shares ``spec.replicas`` and ``status.replicas`` with the views of the kinds
         that have it; ``get_document`` reads it whole.
@@ -211,7 +211,7 @@ class Client:
         """Replace an object, if it is still at the ``resourceVersion`` that it carries.
 
         A view names only the fields we read: update with a full document, or patch, unless the
-        view is known to be whole (a Lease, say).
+        view is known to be whole (for example a Lease).
 
         Raises:
             Conflict: it changed since it was read.

@@ -1,4 +1,4 @@
-"""What the client can refuse before or beside an API answer (those are ``api.status``).
+"""Errors of the client itself, not from an API answer (those are ``api.status``).
 
 ::
 

@@ -79,7 +79,7 @@ def context_names(paths: Sequence[Path]) -> list[str]:
 def find(paths: Sequence[Path], context: str, account: ServiceAccountAccess | None) -> Access:
     """The access that a context describes; inside a cluster, where there is no kubeconfig, the pod's.
 
-    A kubeconfig counts before the service account, as it does for kubectl, so that a pod can be told
+    A kubeconfig counts before the service account, as it does for kubectl, so that a pod can be given
     to work for another cluster.
 
     Args:
@@ -126,7 +126,7 @@ def in_cluster(directory: Path, host: str, port: str) -> Access:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is a file; one that may not be looked at is there, and ``load`` says so."""
+    """Whether there is a file; one that may not be looked at is there, and ``load`` reports it."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -204,7 +204,7 @@ def _entry(entries: dict[str, tuple[Path, V]], name: str, where: str, what: str)
 
 
 def _beside(path: Path, name: str) -> Path:
-    """A path in a kubeconfig is relative to the file that says it."""
+    """A path in a kubeconfig is relative to the file that contains it."""
     return path.parent / Path(name).expanduser()
 
 

@@ -58,7 +58,7 @@ def merge(  # noqa: PLR0913  an entry's parts, and where it goes
     """Put a context into a file that may hold others, under its lock.
 
     Its entries carry the directory that they are of, and only entries of the same directory are
-    replaced: where the name is somebody else's, in any of the files, another one is made from it.
+    replaced: where the name belongs to another, in any of the files, another one is made from it.
     Comments and order of the rest of the file stay.
 
     Args:
@@ -69,7 +69,7 @@ def merge(  # noqa: PLR0913  an entry's parts, and where it goes
         token: bearer token.
         switch: also make it the current context. It becomes so anyway if there is none, or if the
             current one was written by Grange, too.
-        home: the data directory; says whose the entries are.
+        home: the data directory; marks the owner of the entries.
         others: further files that are read together with this one.
 
     Raises:
@@ -79,8 +79,8 @@ def merge(  # noqa: PLR0913  an entry's parts, and where it goes
     with locked(path):
         text, document = text_of(path), read(path) or {}
         parse(path, document)
-        beside = [read(other) or {} for other in others if other != path]
-        name = free_name(path, name, home, (document, *beside))
+        other_files = [read(other) or {} for other in others if other != path]
+        name = free_name(path, name, home, (document, *other_files))
         wanted = with_context(document, name, entries(name, server, ca_pem, token, home))
         current = document.get("current-context")
         owned = current is not None and home_of(document, str(current)) is not None
@@ -133,7 +133,7 @@ def current_home(paths: Sequence[Path]) -> tuple[str, str | None]:
 
 
 def _rewritten(path: Path, text: str, before: Document, wanted: Document) -> bytes:
-    """The file with what changed; written anew only where that loses no comment."""
+    """The file with what changed; rewritten only where that loses no comment."""
     result = edited(text, before, wanted) if before else None
     if result is not None:
         return result.encode()

@@ -16,12 +16,12 @@ Edit: TypeAlias = tuple[int, int, str]  # from, to, what stands there then
 
 
 def edited(text: str, before: Document, wanted: Document) -> str | None:
-    """The text changed so that it says what is wanted; None where that cannot be done by splicing.
+    """The text changed to what is wanted; None where that cannot be done by splicing.
 
     Args:
         text: of a file.
-        before: what it says.
-        wanted: what it is to say: no key of ``before`` is missing, lists hold items with names.
+        before: its present content.
+        wanted: its content afterwards: no key of ``before`` is missing, lists hold items with names.
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -1,6 +1,6 @@
-"""Locks on objects: an annotation that says who may do something to an object, and until when.
+"""Locks on objects: an annotation with the holder and the time until which it holds.
 
-The lock is part of the object that it guards, so whoever changes the object under a precondition
+The lock is part of the object that it guards, so who changes the object under a precondition
 on its version cannot miss it. Locks are never waited for, may be taken again by their holder, and
 end by themselves when the holder does not come back; the end is judged by wall clocks, so it is for
 operators and their tools, whose terms are minutes. Ownership between controllers is the farm's.
@@ -27,7 +27,7 @@ _ATTEMPTS = 5  # an object's status may change while we write; its annotations h
 
 
 class LockHeld(GrangeError):
-    """Somebody else holds the lock; the message says who and until when."""
+    """Another holds the lock; the message names the holder and the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Hold:
 
 
 def hold(obj: Resource, annotation: str, now: datetime) -> Hold | None:
-    """Who holds the lock; None when nobody does, not any more, or the text is not a lock."""
+    """Who holds the lock; None when there is none, not any more, or the text is not a lock."""
     text = obj.metadata.annotations.get(annotation)
     if not text:
         return None
@@ -90,7 +90,7 @@ class ObjectLock:
         """Take the lock, or take it again.
 
         Raises:
-            LockHeld: somebody else has it.
+            LockHeld: another has it.
             NotFound: there is no such object.
             Conflict: the object keeps changing; try again.
         """
@@ -102,7 +102,7 @@ class ObjectLock:
         """Give it back; nothing happens if it has ended.
 
         Raises:
-            LockHeld: it ended, and somebody else has it now.
+            LockHeld: it ended, and another has it now.
             NotFound: there is no such object.
             Conflict: the object keeps changing; try again.
         """

@@ -89,7 +89,7 @@ def _acquire(lock: Path) -> int:
     while True:
         number, name = tempfile.mkstemp(prefix=f".{lock.name}.", dir=lock.parent)
         try:
-            # Marked and locked before it gets its name: nobody ever sees it half made.
+            # Marked and locked before it gets its name: it is never seen half written.
             os.write(number, _MARK)
             fcntl.flock(number, fcntl.LOCK_EX)
             os.link(name, lock)

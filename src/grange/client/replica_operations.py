@@ -2,7 +2,7 @@
 
 Preconditions are part of the write: a count that must hold is tested by the server in the same
 patch, an object that must not have changed carries its version. Where a read has to come first, the
-write is fenced by what was read, and tried again a few times when somebody else wrote in between.
+write is fenced by what was read, and tried again a few times when another client wrote in between.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ class StillWanted(OperationRefused):
 
 
 class OtherCount(OperationRefused):
-    """The controller asks for another number of replicas than was said."""
+    """The controller asks for another number of replicas than was given."""
 
 
 class WouldRemove(OperationRefused):
@@ -64,7 +64,7 @@ async def pods_of(client: Client, controller: ReplicationController, node: str) 
 
     Args:
         client: to the API.
-        controller: whose; as owner references name it, because labels may be anybody's.
+        controller: whose; as owner references name it, because labels may be set by anyone.
         node: name of the node.
     """
     fields = f"spec.nodeName={node}"
@@ -233,7 +233,7 @@ class ReplicationControllers:
         *,
         unchanged_since: ReplicationController | None = None,
     ) -> ReplicationController:
-        """Make pods from another template; ``spec.rollout`` says how that spreads.
+        """Make pods from another template; as ``spec.rollout`` specifies.
 
         Raises:
             Conflict: it has changed since it was seen.
@@ -454,7 +454,7 @@ def _check_removal(controller: ReplicationController, pod: Pod) -> None:
 
 
 async def _again(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Read and write; again when somebody else wrote in between, a few times.
+    """Read and write; again when another client wrote in between, a few times.
 
     Raises:
         Conflict: it never held.

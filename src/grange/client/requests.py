@@ -1,6 +1,6 @@
 """Requests and what their answers mean: pure functions that know no transport.
 
-Everything a verb needs to say is built here, and everything an answer can mean is read here, so a
+Requests of all verbs are built here, and everything an answer can mean is read here, so a
 verb is three lines and both halves are tested without a server.
 """
 

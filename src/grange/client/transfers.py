@@ -34,7 +34,7 @@ from grange.client.client import Client
 from grange.client.replica_operations import OperationRefused, OtherCount
 
 _ATTEMPTS = 10
-_REMEMBERED = 16  # orders given up; whoever gave one looks within a few requests, or died
+_REMEMBERED = 16  # orders given up; its sender looks within a few requests, or died
 
 
 async def transfer_replicas(  # noqa: PLR0913  both sides, both changes, both starting counts
@@ -100,7 +100,7 @@ async def settle(client: Client, namespace: str, giver: str) -> bool:
     """Carry out, or give up, the transfer that the giver bears; nothing if it bears none.
 
     It is about the one that the giver bears at first: another one that is ordered meanwhile is left
-    to whoever ordered it.
+    to its sender.
 
     Returns:
         False if it was given up because the receiver was gone, or asked for another number.
@@ -170,7 +170,7 @@ def _way_is_free(source: ReplicationController) -> dict[str, str | None]:
     return {GIVEN_UP_ANNOTATION: written(remembered)}
 
 
-async def tidy(client: Client, receiver: ReplicationController) -> ReplicationController | None:
+async def prune(client: Client, receiver: ReplicationController) -> ReplicationController | None:
     """Take the notes of transfers that are over away from a receiver.
 
     Whoever carries a transfer out does it last, and may not live to.
@@ -197,10 +197,10 @@ async def _advance(client: Client, namespace: str, giver: str, order: Transfer) 
     """Do what is left of an order, or give it up.
 
     Raises:
-        Conflict: somebody else wrote on one of the two; look again.
+        Conflict: another client wrote on one of the two; look again.
     """
     target = await _find(client, namespace, order.to)
-    # The giver is read last: as long as it bears the order, nobody has taken the note away, so the
+    # The giver is read last: as long as it bears the order, the note has not been removed, so the
     # receiver, read before, shows truly whether it has its replicas.
     source = await _find(client, namespace, giver)
     if source is None or transfer_of(source) != order:
@@ -226,7 +226,7 @@ async def _advance(client: Client, namespace: str, giver: str, order: Transfer) 
 
 
 async def _refuse(client: Client, source: ReplicationController, order: Transfer) -> None:
-    """Give an order up, in a way that whoever gave it can see."""
+    """Give an order up, in a way that its sender can see."""
     refused = msgspec.structs.replace(order, refused=True)
     await _write(client, source, {TRANSFER_ANNOTATION: written(refused)})
 

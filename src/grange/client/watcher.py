@@ -83,7 +83,7 @@ class Frames(Generic[R]):
         limit_bytes: no line may be longer.
 
     Attributes:
-        error: what the server said before it gave up; events that came before it are returned
+        error: the server's last error; events that came before it are returned
             by ``feed`` first, and nothing is read after it.
     """
 

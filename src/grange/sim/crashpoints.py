@@ -135,7 +135,7 @@ class CrashPoints:
             asked: what it is.
             act: makes it.
             discard: releases an answer that does not arrive.
-            life: which of the component's lives asks, from 1; its latest unless said otherwise.
+            life: which of the component's lives asks, from 1; its latest by default.
 
         Raises:
             Crashed: who asks is dead already.

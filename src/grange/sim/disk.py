@@ -14,7 +14,7 @@ class WeakDisk:
     Args:
         inner: the store behind it; closed with this one.
         rng: what the refusals are drawn from.
-        trouble: told while writes are refused.
+        trouble: reported while writes are refused.
     """
 
     def __init__(self, inner: Store, *, rng: Stream, trouble: Trouble | None = None) -> None:

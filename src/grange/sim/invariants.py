@@ -271,9 +271,9 @@ class DevicesHeldOnce:
             used: Counter[int] = Counter()
             for other in self._pods.by_node[pod.spec.node_name].values():
                 want = _milli(other)
-                told = other.metadata.annotations.get(_GPU_DEVICES, "") if want else ""
-                held = [int(word) for word in told.split(",") if word]
-                facts = {"node": pod.spec.node_name, "pod": other.metadata.name, "devices": told}
+                devices = other.metadata.annotations.get(_GPU_DEVICES, "") if want else ""
+                held = [int(word) for word in devices.split(",") if word]
+                facts = {"node": pod.spec.node_name, "pod": other.metadata.name, "devices": devices}
                 number = max(1, want // _WHOLE) if want else 0
                 invariant(len({*held}) == number, "a pod has the devices it asks for", **facts)
                 for device in held:

@@ -9,7 +9,7 @@ order in which they were set, so nothing is left to chance but what the program 
 What the loop cannot foresee is real work: a call in a thread, a real file descriptor. While a call
 started by ``run_in_executor`` is running, time stands still.
 
-A program that waits for nothing that could ever happen is told so (``Deadlock``), and one that
+A program that waits for nothing that could ever happen gets ``Deadlock``, and one that
 ticks on without end, or spins without letting time pass, is stopped (``Livelock``).
 """
 

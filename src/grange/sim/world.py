@@ -61,7 +61,7 @@ class World:
         recovery: judges how long services stay short when nothing is broken.
         store: where it is all kept.
         disk: what the store is kept on.
-        witnesses: told of each request that the server handled, whatever becomes of its answer.
+        witnesses: called for each request that the server handled, whatever becomes of its answer.
         taps: put around the transport of each component that is started, in order; given its name.
     """
 

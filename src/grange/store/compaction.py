@@ -51,7 +51,7 @@ def mark(
 
     Args:
         retention: the policy.
-        observations: in the order of time; the last one tells the present revision.
+        observations: in the order of time; the last one has the present revision.
         now: monotonic seconds.
         compacted: the present mark.
     """

@@ -41,7 +41,7 @@ CREATE TABLE mark (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), compacted 
 INSERT INTO mark VALUES (1, 0);
 """
 # Errors after which the connection and the file are as they were before the statement. After any
-# other (a failed fsync above all) nobody knows what is on disk, so the store must stop writing.
+# other (a failed fsync above all) it is unknown what is on disk, so the store must stop writing.
 _HARMLESS = frozenset(
     {
         sqlite3.SQLITE_FULL,
@@ -88,7 +88,7 @@ def translated(error: sqlite3.Error, file: Path) -> StoreError:
 
 
 def _no_space(file: Path) -> bool:
-    # SQLite says "full" only for its data; for its shared index a full disk is an I/O error.
+    # SQLite reports "full" only for its data; for its shared index a full disk is an I/O error.
     try:
         return shutil.disk_usage(file.parent).free < PAGE_BYTES
     except OSError:
@@ -210,7 +210,7 @@ class Database:
         milliseconds when the loop is busy; so a batch is one statement, whatever its size.
 
         Raises:
-            sqlite3.Error: none of them is kept, as far as ``is_harmless`` says so.
+            sqlite3.Error: none of them is kept, where ``is_harmless`` returns True.
         """
         size = 1 << (len(changes) - 1).bit_length()  # few different statements, so they stay cached
         statement = self._inserts.get(size)
@@ -237,7 +237,7 @@ class Database:
         self._connection.execute(statement, values)
 
     def sweep(self, upto: int, rows: int) -> int:
-        """Delete what nobody can ask for any more, for the next ``rows`` rows up to a revision.
+        """Delete what cannot be read any more, for the next ``rows`` rows up to a revision.
 
         Returns:
             The new mark: ``upto``, or less if there is more to do.

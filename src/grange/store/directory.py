@@ -35,7 +35,7 @@ class DataDirectory:
         Raises:
             StoreBusy: another process (or another store of this one) has it; names the process.
             StorageFull: there is no space for it.
-            StoreError: it cannot be made or written; says why and what to do.
+            StoreError: it cannot be made or written; the message has cause and remedy.
         """
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

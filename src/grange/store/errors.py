@@ -4,8 +4,8 @@
 
     GrangeError
     └── StoreError
-        ├── RevisionMismatch   read the key again and decide anew
-        ├── Refused            by the write's own value, which says why
+        ├── RevisionMismatch   read the key again and decide again
+        ├── Refused            by the write's own value, with a reason
         ├── Compacted          list again; the history asked for is gone
         ├── FutureRevision     the caller is ahead of this store: wait, or list again after a restore
         ├── StoreClosed        stop
@@ -41,7 +41,7 @@ class RevisionMismatch(StoreError):
 
 
 class WriteDeclined(StoreError):
-    """Raised by a value, at acceptance, to decline its own write; the message says why."""
+    """Raised by a value, at acceptance, to decline its own write; the message has the reason."""
 
 
 class Compacted(StoreError):
@@ -53,7 +53,7 @@ class FutureRevision(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store is closed or failed; the message says which."""
+    """The store is closed or failed, as the message states."""
 
 
 class StorageFull(StoreError):

@@ -16,7 +16,7 @@ from grange.store.errors import Compacted
 from grange.store.interface import StoreEvent
 
 History = Callable[[str, int], Awaitable[tuple[Sequence[StoreChange], int]]]
-"""Reads changes under a prefix after a revision from the disk, and says how far it has looked."""
+"""Reads changes under a prefix after a revision from the disk, with the last revision read."""
 
 
 class ChangeHistory:
@@ -208,7 +208,7 @@ class HubSubscription:
         return [change.event for change in changes]
 
     def try_catch_up(self) -> bool:
-        """Go live if what is missing is in memory and fits the buffer; says whether it did."""
+        """Go live if what is missing is in memory and fits the buffer; return whether it did."""
         recent = self._hub.recent
         if self._position < recent.floor:
             return False

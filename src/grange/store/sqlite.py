@@ -2,7 +2,7 @@
 
 How a write goes: ``put`` decides on the loop, at once, in ``StoreState``, and queues the change. The
 writer (one task, one lane of ``base.offload``) takes whatever is queued as one transaction; while
-it is on its way to the disk the next batch gathers, so a lone write waits for nobody and a crowd
+it is on its way to the disk the next batch gathers, so a lone write does not wait and a crowd
 shares one fsync. When the commit is on disk the loop, in one step without an await, moves the
 changes to the acknowledged state, hands them to the watchers and resolves the callers.
 
@@ -64,7 +64,7 @@ class SQLiteStore:
             buffer_events=settings.buffer_events,
             buffer_bytes=settings.buffer_bytes,
         )
-        self._compacted = loaded.compacted  # what nobody may ask for any more
+        self._compacted = loaded.compacted  # what may not be read any more
         self._swept = loaded.compacted  # how far it is gone from the disk
         self._sweepers: list[asyncio.Future[None]] = []
         self._queue: list[StoreChange] = []
@@ -291,7 +291,7 @@ class SQLiteStore:
         return await self._accept([self._state.delete(key, value, expect)])
 
     def _accept(self, changes: Sequence[StoreChange]) -> "asyncio.Future[Entry]":
-        """Queue changes that are written together; tells when they are, with the last's entry."""
+        """Queue changes that are written together; completes when they are, with the last's entry."""
         caller: asyncio.Future[Entry] = self._loop.create_future()
         self._queue += changes
         self._callers += [None] * (len(changes) - 1)
@@ -316,7 +316,7 @@ class SQLiteStore:
             )
         if revision <= self._compacted:
             return
-        # First the promise, then the rows: whoever reads history checks the mark afterwards.
+        # First the promise, then the rows: readers of history check the mark afterwards.
         self._compacted = revision
         done: asyncio.Future[None] = self._loop.create_future()
         self._sweepers.append(done)

@@ -1,4 +1,4 @@
-"""What a SQLite store is given, the bounds and the lanes, and what it tells about itself."""
+"""What a SQLite store is given, the bounds and the lanes, and its statistics."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """The whole control plane inside a test: ``from grange.testing import cluster``.
 
-Owns: starting and stopping an embedded control plane on a thread of its own, and a small blocking
+Owns: starting and stopping an embedded control plane on a separate thread, and a small blocking
     surface over its API.
 Never: fakes; what runs here is what ``grange up`` runs.
 Flow: ``with cluster() as c`` → API server, scheduler, controllers and agents on loopback → tests

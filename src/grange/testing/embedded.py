@@ -152,7 +152,7 @@ class Cluster:
             timeout_s: seconds after which to give up.
 
         Raises:
-            Timeout: it did not come about; the message says how far it was.
+            Timeout: it did not come about; the message has the last state.
             WaitFailed: it never will without a change: a crash loop, or a rollout that failed; not
                 with ``until``.
         """
@@ -246,7 +246,7 @@ class _Thread(threading.Thread):
         self._end: asyncio.Event | None = None
 
     def run(self) -> None:
-        """Serve until told to stop."""
+        """Serve until asked to stop."""
         try:
             uvloop.run(self._serve())
         except BaseException as error:  # noqa: BLE001  handed to the test's thread
@@ -292,10 +292,10 @@ def cluster(
         nodes: how many nodes to present this machine as.
         data_dir: where to keep things; a temporary directory by default, removed at the end.
         disable: roles not to run: scheduler, controllers, agent.
-        environment: what pods find in their environment beside their own; PATH by default.
+        environment: what pods find in their environment besides their own; PATH by default.
 
     Raises:
-        GrangeError: it could not start; the message says why.
+        GrangeError: it could not start; the message has the reason.
     """
     import os
 

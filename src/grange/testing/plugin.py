@@ -1,4 +1,4 @@
-"""The pytest plugin of Grange: a control plane of its own for each test that asks for one."""
+"""The pytest plugin of Grange: a separate control plane for each test that asks for one."""
 
 from collections.abc import Iterator
 from typing import Any

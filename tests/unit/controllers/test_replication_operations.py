@@ -38,7 +38,7 @@ from grange.client.replica_operations import (
     StillWanted,
     WouldRemove,
 )
-from grange.client.transfers import settle, tidy, transfer_replicas
+from grange.client.transfers import prune, settle, transfer_replicas
 from grange.controllers.replication.controller import ReplicationService
 
 SPEC: dict[str, object] = {"template": builders.TEMPLATE, "placement": "Packed"}
@@ -487,7 +487,7 @@ async def test_the_note_of_a_transfer_under_way_is_kept(there: World, clock: Clo
         await transfer(mortal)
     receiver = await there.controller("receiver")
     assert received(receiver) == {"t1": "giver"}
-    assert await tidy(there.client, receiver) is None
+    assert await prune(there.client, receiver) is None
     assert received(await there.controller("receiver")) == {"t1": "giver"}
     await settle(there.client, "default", "giver")
     assert await counts(there) == (2, 3)

@@ -1,7 +1,7 @@
 """Requests over HTTP/1.1 and TLS: any API server, near or far.
 
 One pool of connections, reused. Requests are bounded in time, streams (watch, log) only until
-their answer starts: whether a stream that says nothing is dead is for its reader to judge. Writes
+their answer starts: whether a silent stream is dead is for its reader to judge. Writes
 are sent once; a read whose reused connection turns out to be closed is sent once more. Tokens are
 in no message and no log.
 """
@@ -51,7 +51,7 @@ class HTTP:
         KubeconfigError: the CA file cannot be read.
     """
 
-    def __init__(  # noqa: PLR0913  what a kubeconfig can say, and two bounds
+    def __init__(  # noqa: PLR0913  what a kubeconfig can hold, and two bounds
         self,
         base_url: str,
         token: str = "",

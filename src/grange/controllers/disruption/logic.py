@@ -83,7 +83,7 @@ def judge(
     Args:
         budget: as it is.
         pods: those that it covers.
-        scales: how many pods each of their owners wants, by the owner's UID; None where nobody
+        scales: how many pods each of their owners wants, by the owner's UID; None where no owner
             had to be asked.
         now: the time.
         unseen_s: how long a granted eviction may stay unseen.
@@ -114,7 +114,7 @@ def judge(
 
 
 def failed(budget: PodDisruptionBudget, why: str, now: datetime) -> PodDisruptionBudgetStatus:
-    """The status when nobody can say how many pods there should be: nothing is allowed."""
+    """The status when it is unknown how many pods there should be: nothing is allowed."""
     condition = Condition(
         type=DISRUPTION_ALLOWED,
         status="False",
@@ -122,7 +122,7 @@ def failed(budget: PodDisruptionBudget, why: str, now: datetime) -> PodDisruptio
         message=why,
         observed_generation=budget.metadata.generation,
     )
-    said = conditions.set_condition(budget.status.conditions, condition, timestamps.rfc3339(now))
+    updated = conditions.set_condition(budget.status.conditions, condition, timestamps.rfc3339(now))
     before = budget.status
     return PodDisruptionBudgetStatus(
         observed_generation=budget.metadata.generation,
@@ -131,7 +131,7 @@ def failed(budget: PodDisruptionBudget, why: str, now: datetime) -> PodDisruptio
         desired_healthy=before.desired_healthy,
         expected_pods=before.expected_pods,
         disrupted_pods=before.disrupted_pods,
-        conditions=said,
+        conditions=updated,
     )
 
 

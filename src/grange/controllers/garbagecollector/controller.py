@@ -29,7 +29,7 @@ _RETRY = Exponential(cap_s=60.0)  # deletions that were held go on soon after th
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more; ``run`` it once per API server.
+    """Deletes objects without owners; ``run`` it once per API server.
 
     Args:
         deps: client, informers, clock, randomness, log, metrics.
@@ -220,7 +220,7 @@ class GarbageCollector:
         """Free the dependents.
 
         They are listed from the server: one that the graph has not seen yet would be deleted
-        later, as if nobody had asked to keep it.
+        later, as if it had not been marked to be kept.
         """
         namespace = entry.key.namespace
         for kind in self._kinds:

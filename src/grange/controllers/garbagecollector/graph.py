@@ -1,7 +1,7 @@
-"""Who refers to whom: objects by uid and their dependents, kept up from the informers.
+"""The graph of owners: objects by uid and their dependents, kept up from the informers.
 
-The graph may lag behind the server. It says whom to look at; it is believed when it says that an
-owner exists (a lie is corrected by the owner's deletion event), never when it says that one does
+The graph may lag behind the server. It selects what to look at; it is believed when it shows that an
+owner exists (an error is corrected by the owner's deletion event), never when it shows that one does
 not.
 """
 
@@ -67,8 +67,8 @@ def names(owner: OwnerReference, found: GraphNode, dependent: GraphNode) -> bool
 
     Group, kind and name must be the object's, and a namespaced owner must be of the same namespace.
     """
-    said = (owner.api_version.rpartition("/")[0], owner.kind, owner.name)
-    if said != (found.kind.group, found.kind.kind, found.key.name):
+    referenced = (owner.api_version.rpartition("/")[0], owner.kind, owner.name)
+    if referenced != (found.kind.group, found.kind.kind, found.key.name):
         return False
     return not found.kind.namespaced or found.key.namespace == dependent.key.namespace
 
@@ -105,8 +105,8 @@ class Graph:
     def outer_blockers(self, uid: str) -> list[GraphNode]:
         """The blockers that do not wait, directly or through others, for this object themselves.
 
-        Objects that are deleted in the foreground and block one another would wait for ever; an
-        object may also name itself as its owner. Within such a cycle nobody blocks.
+        Objects that are deleted in the foreground and block one another would never go; an
+        object may also name itself as its owner. Within such a cycle no object blocks.
         """
         waiting: dict[str, None] = {}
         behind = [uid]

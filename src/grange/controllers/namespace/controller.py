@@ -91,7 +91,7 @@ class NamespaceController:
         remains = await self._empty(key.name)
         if remains.empty:
             return await self._finalize(namespace)
-        await self._say(namespace, remains)
+        await self._write_conditions(namespace, remains)
         uid = namespace.metadata.uid
         attempts = self._attempts[uid] = self._attempts.get(uid, 0) + 1
         return Requeue(self._config.again.delay(attempts))
@@ -144,11 +144,11 @@ class NamespaceController:
             if not token:
                 return found
 
-    async def _say(self, namespace: Namespace, remains: logic.Remains) -> None:
-        said = namespace.status.conditions
+    async def _write_conditions(self, namespace: Namespace, remains: logic.Remains) -> None:
+        known = namespace.status.conditions
         now = timestamps.rfc3339(self._clock.now())
-        wanted = logic.conditions_of(said, remains, now)
-        if wanted == said:
+        wanted = logic.conditions_of(known, remains, now)
+        if wanted == known:
             return
         meta = namespace.metadata
         patch = {
@@ -158,7 +158,7 @@ class NamespaceController:
         try:
             await self._client.patch(NAMESPACE, meta.name, patch=patch, subresource="status")
         except (NotFound, Conflict):
-            return  # the next pass says it
+            return  # the next pass writes it
 
     async def _finalize(self, namespace: Namespace) -> Result:
         """Take our finalizer away; the API server then removes the namespace."""

@@ -1,4 +1,4 @@
-"""What a terminating namespace says about the things that are still in it: pure."""
+"""The conditions of a terminating namespace about what is still in it: pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,9 @@ def conditions_of(old: Sequence[Condition], remains: Remains, now: str) -> tuple
             ("ContentHasNoFinalizers", "No content waits for a finalizer"),
         ),
     )
-    said = tuple(old)
+    result = tuple(old)
     for kind, bad, yes, no in rows:
         reason, message = yes if bad else no
         condition = Condition(type=kind, status=str(bad), reason=reason, message=message)
-        said = conditions.set_condition(said, condition, now)
-    return said
+        result = conditions.set_condition(result, condition, now)
+    return result

@@ -11,8 +11,8 @@ class NodeLifecycleConfig:
         period_s: how often heartbeats are judged.
         grace_s: a node without a heartbeat for so long is silent. Agents renew every 10 s, so
             three renewals may be lost.
-        default_toleration_s: how long pods that say nothing about silent or unready nodes stay on
-            one before they are evicted. The API server gives pods that say nothing tolerations
+        default_toleration_s: how long pods without a toleration of silent or unready nodes stay on
+            one before they are evicted. The API server gives pods without one tolerations
             of 300 s, so this is for pods that came by another way.
         disruption_share: when this share of the nodes (or more) is not healthy, nothing is evicted
             and nothing tainted NoExecute: more likely we are cut off than they are all dead.

@@ -173,7 +173,7 @@ class NodeLifecycle:
         )
 
     async def judge(self, key: ObjectKey) -> Result:
-        """Make one node's Ready condition and taints say how it is.
+        """Bring one node's Ready condition and taints up to date.
 
         Raises:
             ApiError: a write failed; to be tried again.
@@ -384,7 +384,7 @@ class NodeLifecycle:
     async def _delete(self, pod: Pod, *, grace_period_s: int | None) -> bool:
         meta = pod.metadata
         try:
-            # Of the version that was judged: a node that is back has told of its pods since.
+            # Of the version that was read: a node that is back has reported its pods since.
             await self._client.delete(
                 POD,
                 meta.name,

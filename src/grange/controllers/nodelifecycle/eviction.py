@@ -11,7 +11,7 @@ from grange.placement.taint_toleration import NO_EXECUTE, tolerates
 def stay_s(
     taints: Sequence[Taint], tolerations: Sequence[Toleration], *, default_s: float
 ) -> float | None:
-    """Seconds that the pod may stay from when the taints appeared; None means for ever.
+    """Seconds that the pod may stay from when the taints appeared; None means without limit.
 
     A taint without an answering toleration sends the pod away at once, except ours about the
     node's health, which grant ``default_s``. Of several tolerations for one taint the shortest
@@ -40,7 +40,7 @@ def _allowed(taint: Taint, tolerations: Sequence[Toleration], default_s: float) 
 
 
 def evicting(taints: Sequence[Taint]) -> tuple[tuple[str, str], ...]:
-    """Key and value of the taints that evict: a change of these starts the time anew."""
+    """Key and value of the taints that evict: a change of these restarts the time."""
     return tuple((item.key, item.value) for item in taints if item.effect == NO_EXECUTE)
 
 

@@ -5,7 +5,7 @@ time the node believes it is does not matter, so skewed clocks cannot kill a nod
 keep us from killing nodes because of our own trouble:
 
 - before a node is marked, the server is asked for its Lease: our watch may have hung;
-- a node gets a full grace period from the moment we first see it, so a restart judges nobody;
+- a node gets a full grace period from the moment we first see it, so a restart marks no node;
 - when the monitor itself comes late, time has passed that we did not watch: every node starts a
   fresh grace period;
 - when too large a share of the nodes is unhealthy at once (``disrupted``), nothing is evicted.
@@ -87,6 +87,6 @@ class Monitor:
             if item.type == "Ready":
                 if item.status == "True":
                     return NodeHealth.HEALTHY
-                # Our own verdict stands until the node itself says something.
+                # Our own verdict stands until the node itself reports.
                 return NodeHealth.SILENT if item.status == "Unknown" else NodeHealth.NOT_READY
         return NodeHealth.NEW

@@ -1,4 +1,4 @@
-"""The taints that tell of a node's health, and what the node should carry: pure."""
+"""The taints for a node's health, and what the node should carry: pure."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ def wanted(
 
     Args:
         taints: those it has; foreign ones are kept, in their order.
-        health: how it is; a node that has said nothing yet keeps what it has.
+        health: how it is; a node that has not reported yet keeps what it has.
         may_execute: whether a NoExecute taint may be put on now; one that is there for the same
             reason stays, unless the cluster is disrupted (see ``lifted``).
         now: RFC 3339, when new ones are put on.

@@ -1,4 +1,4 @@
-"""Which pods nobody will ever take away: pure.
+"""Which pods no other component deletes: pure.
 
 - Pods bound to a node that does not exist: no agent will run or end them.
 - Pods on a node that an operator has tainted out-of-service, once they are on their way out.

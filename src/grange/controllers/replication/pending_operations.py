@@ -15,7 +15,7 @@ from grange.api.replication import RECEIVED_ANNOTATION, BadIntent, doomed, trans
 from grange.api.status import Conflict, NotFound
 from grange.base.log import Logger
 from grange.client.client import Client
-from grange.client.transfers import settle, tidy
+from grange.client.transfers import prune, settle
 from grange.controllers.replication import budget
 from grange.controllers.replication.inputs import Inputs
 
@@ -91,7 +91,7 @@ async def _forget_transfers(
     if not has_received(controller):
         return None
     try:
-        return await tidy(client, controller)
+        return await prune(client, controller)
     except (Conflict, NotFound):
         return None  # whoever carried it out does it, or the news is on its way
 
