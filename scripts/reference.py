@@ -107,7 +107,8 @@ def metrics_page() -> str:
     """docs/reference/metrics.md: every instrument that the source makes."""
     parts = ["# Metrics\n", _NOTE]
     parts.append(
-        "`grange up` serves them at `/metrics` of the API server in the text format of Prometheus, "
+        "`grange up` serves them at `/metrics` of the API server, `grange controllers` at `--metrics-listen`, "
+        "in the text format of Prometheus, "
         "for callers with a credential. Histograms have `_bucket`, `_sum` and `_count`.\n"
     )
     rooms: dict[str, list[str]] = {}
