@@ -1,7 +1,8 @@
 """A node agent over a scripted machine and a real API server in memory, in virtual time."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from tests.unit.agent import builders
 
@@ -10,24 +11,16 @@ from grange.agent.container_runtime import ContainerID
 from grange.agent.probe_answer import Answer, ProbeTarget
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.agent.service import NodeAgent
-from grange.api.http import ADMIN, Request, Response
-from grange.api.kinds import BUILT_IN, EVENT, NODE, POD
+from grange.api.kinds import EVENT, NODE, POD
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import ContainerStatus, Pod, Probe, condition
 from grange.api.meta import Document
-from grange.api.scheme import Scheme
-from grange.api.status import ApiError, NotFound
-from grange.apiserver.application import Application
+from grange.api.status import NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.metrics import registry
 from grange.base.rng import Stream
 from grange.base.tasks import Child, Nursery
-from grange.client.client import Client
-from grange.client.transports.inprocess import InProcess
-from grange.reconcile.deps import Deps
-from grange.reconcile.informer import InformerFactory
-from grange.store.memory import MemoryStore
+from grange.sim.api_fixture import ApiFixture, opened
 
 CAPACITY = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 SCRIPTS = {
@@ -65,52 +58,37 @@ class FakeProber:
         return self.answers.get(target.container.name, Answer(ok=True))
 
 
-class World:
+class World(ApiFixture):
     """Handles to everything in one test."""
 
-    def __init__(self, clock: Clock, rng: Stream, log: Logger, nursery: Nursery) -> None:
-        self.clock, self.rng, self.log = clock, rng, log
-        self.nursery = nursery
-        self.registry = registry()
-        self.application = Application(
-            MemoryStore(), Scheme(BUILT_IN), clock=clock, rng=rng, log=Logger("api"), authn=None
-        )
-        self.client = Client(InProcess(self.application.handle, ADMIN), clock=clock)
-        self.writes: list[tuple[str, str]] = []
-        self.gate: Callable[[Request], ApiError | None] = lambda request: None
+    poll_s = 0.01
+
+    def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
+        super().__init__(clock, rng, log)
         self.machine = FakeMachine(SCRIPTS)
         self.runtime = FakeRuntime(self.machine, clock)
         self.prober = FakeProber(clock)
         self._agents: list[Child[None]] = []
         self._started = 0
 
-    async def watched(self, request: Request) -> Response:
-        """The server as an agent sees it: behind the gate, and with its writes on record."""
-        error = self.gate(request)
-        if error is not None:
-            from grange.api import codec
-
-            return Response(error.code, codec.encode(error.status().document()))
-        if request.method != "GET" and "/events" not in request.path:
-            self.writes.append((request.method, request.path))
-        return await self.application.handle(request)
+    @property
+    def writes(self) -> list[tuple[str, str]]:
+        """What agents wrote, but for Events."""
+        return [item for item in self.requests if "/events" not in item[1]]
 
     def start_agent(
         self, *, capacity: Mapping[str, str] = CAPACITY, timing: Timing | None = None
     ) -> None:
         """An agent with informers of its own."""
-        client = Client(InProcess(self.watched, ADMIN), clock=self.clock)
-        informers = InformerFactory(client, clock=self.clock, rng=self.rng, log=self.log)
         # Every agent draws other names for its Events, as every process does.
         self._started += 1
-        rng = self.rng.fork(f"agent-{self._started}")
-        deps = Deps(client, informers, self.clock, rng, self.log, self.registry)
+        deps = replace(self.new_deps(), rng=self.rng.fork(f"agent-{self._started}"))
         config = NodeConfig(builders.NODE, capacity, timing=timing or Timing())
         agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
 
         async def both() -> None:
             async with Nursery("agent and informers") as nursery:
-                nursery.start(informers.run())
+                nursery.start(deps.informers.run())
                 nursery.start(agent.run())
 
         self._agents.append(self.nursery.start(both()))
@@ -155,14 +133,6 @@ class World:
     def starts(self, container: str = "main") -> list[ContainerID]:
         return [target for target in self.machine.starts if target.container == container]
 
-    async def until(self, condition: Callable[[], Awaitable[bool]], limit_s: float = 60.0) -> float:
-        """Wait for a condition; answers with how many virtual seconds that took."""
-        began = self.clock.monotonic()
-        async with self.clock.timeout(limit_s):
-            while not await condition():
-                await self.clock.sleep(0.01)
-        return self.clock.monotonic() - began
-
     async def until_ready(self, name: str = "web") -> float:
         async def ready() -> bool:
             return (await self.condition("Ready", name))[0] == "True"
@@ -187,14 +157,11 @@ async def world(
     clock: Clock, rng: Stream, log: Logger, *, agent: bool = True
 ) -> AsyncIterator[World]:
     """A world that ends with its block."""
-    async with Nursery("world") as nursery:
-        there = World(clock, rng, log, nursery)
-        await there.application.bootstrap()
+    async with opened(World(clock, rng, log)) as there:
         if agent:
             there.start_agent()
             await there.until(lambda: _is_registered(there))
         yield there
-        nursery.cancel()
     for uid in list(there.machine.pods):
         await there.runtime.remove(uid)
 

@@ -1,7 +1,5 @@
 """A small world for tests of controllers: a real API server in memory, informers, and naive hands
-in the place of scheduler and node agents. Controllers get a client that a test can make fail
-(``gate``), whose answers it can drop after the server has done what was asked (``answer_gate``), and
-whose watches it can hold up (``deaf``).
+in the place of scheduler and node agents.
 
 The hands bind a pod to the node that it is pinned to (or to the matching node with the fewest
 pods), report it Running and Ready, renew the node's lease, and confirm its deletion; unless the
@@ -9,123 +7,52 @@ node is in ``silent``.
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from tests.unit.controllers import builders
 
 from grange.alerts.alerts import Alerts, AlertSink
-from grange.api import codec, timestamps
-from grange.api.http import Request, Response, User
-from grange.api.kinds import BUILT_IN, EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
+from grange.api import timestamps
+from grange.api.http import User
+from grange.api.kinds import EVENT, LEASE, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.event import Event
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, Document, ObjectKey
-from grange.api.scheme import AnyKind, Scheme
-from grange.api.status import ApiError, Conflict, NotFound
-from grange.apiserver.application import Application
+from grange.api.status import Conflict, NotFound
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.metrics import registry
 from grange.base.rng import Stream
-from grange.base.tasks import Nursery
-from grange.client.client import Client
-from grange.client.transports.inprocess import InProcess
 from grange.controllers.replication import alerts
 from grange.placement import node_rules
 from grange.reconcile.condition_alerts import ConditionAlerts
-from grange.reconcile.deps import Deps
-from grange.reconcile.informer import Informer, InformerFactory
-from grange.store.memory import MemoryStore
+from grange.reconcile.informer import Informer
+from grange.sim.api_fixture import ApiFixture, opened
 
-ADMIN = User("grange:admin", ("system:masters", "system:authenticated"))
+MANAGER = User("grange:admin", ("system:masters", "system:authenticated"))
 LEASES = "kube-node-lease"
 
 
-class Service(Protocol):
-    """What the world can run."""
-
-    async def run(self) -> None: ...
-
-
-class World:
+class World(ApiFixture):
     """Handles to everything in one test.
 
     Attributes:
-        kinds: what the server knows.
+        deps: of those under test, who share them.
+        silent: nodes whose hands do nothing.
+        unready: nodes whose pods do not start.
     """
 
-    kinds: tuple[AnyKind, ...] = BUILT_IN
-
     def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
-        self.clock, self.rng, self.log = clock, rng, log
-        self.store = MemoryStore()
-        self.application = Application(
-            self.store, Scheme(self.kinds), clock=clock, rng=rng, log=log, authn=None
-        )
-        self.gate: Callable[[Request], ApiError | None] = lambda request: None
-        self.answer_gate: Callable[[Request], ApiError | None] = lambda request: None
-        self.requests: list[tuple[str, str]] = []
-        self.client = Client(InProcess(self.application.handle, ADMIN), clock=clock)
-        self.watched = Client(InProcess(self._handle, ADMIN), clock=clock)
-        self.informers = InformerFactory(self.watched, clock=clock, rng=rng, log=log)
-        self.deps = Deps(self.watched, self.informers, clock, rng, log, registry())
+        super().__init__(clock, rng, log, user=MANAGER)
+        self.deps = self.new_deps()
+        self.informers = self.deps.informers
         self.silent: set[str] = set()
-        self.deaf: set[str] = set()
         self.unready: set[str] = set()
-        self.nursery = Nursery("world")
-
-    async def _handle(self, request: Request) -> Response:
-        """What controllers get: everything counted, and refused where the test says so."""
-        if request.method != "GET":
-            self.requests.append((request.method, request.path))
-        error = self.gate(request)
-        if error is not None:
-            return Response(error.code, codec.encode(error.status().document()))
-        response = await self.application.handle(request)
-        error = self.answer_gate(request)
-        if error is not None:
-            return Response(error.code, codec.encode(error.status().document()))
-        if response.chunks is None:
-            return response
-        return replace(response, chunks=self._heard(request.path, response.chunks))
-
-    async def _heard(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        """A watch that delivers nothing while its path is in ``deaf``, and everything after."""
-        try:
-            async for chunk in chunks:
-                while path in self.deaf:
-                    await self.clock.sleep(0.1)
-                yield chunk
-        finally:
-            close = getattr(chunks, "aclose", None)
-            if close is not None:
-                await close()
-
-    def start(self, *services: Service) -> None:
-        """Run services until the world ends."""
-        for service in services:
-            self.nursery.start(service.run())
-
-    async def settle(self, seconds: float = 2.0) -> None:
-        """Let virtual time pass."""
-        await self.clock.sleep(seconds)
-
-    async def until(
-        self, condition: Callable[[], Coroutine[Any, Any, bool]], *, limit_s: float = 60.0
-    ) -> float:
-        """Wait for a condition and return how many virtual seconds that took."""
-        started = self.clock.monotonic()
-        async with self.clock.timeout(limit_s):
-            while not await condition():
-                await self.clock.sleep(0.05)
-        return self.clock.monotonic() - started
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -294,15 +221,11 @@ async def world(
     clock: Clock, rng: Stream, log: Logger, *, hands: bool = True, kind: type[World] = World
 ) -> AsyncIterator[World]:
     """A world whose informers (and hands) run until the block ends."""
-    made = kind(clock, rng, log)
-    await made.application.bootstrap()
-    async with made.nursery as nursery:
-        nursery.start(made.informers.run())
+    async with opened(kind(clock, rng, log)) as made:
+        made.nursery.start(made.informers.run())
         if hands:
-            nursery.start(made.hands())
+            made.nursery.start(made.hands())
         yield made
-        nursery.cancel()
-    made.application.end_streams()
 
 
 def report_controllers(

@@ -1,62 +1,32 @@
 """A real API server in memory with schedulers on it, over transports that a test can disturb."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from grange.api import bindings, codec
-from grange.api.http import ADMIN, Request, Response
-from grange.api.kinds import BUILT_IN, EVENT, POD, PRIORITYCLASS
+from grange.api.http import Request, Response
+from grange.api.kinds import EVENT, POD, PRIORITYCLASS
 from grange.api.kinds.pod import Pod, condition
-from grange.api.scheme import Scheme
 from grange.api.status import AlreadyExists
-from grange.apiserver.application import Application
 from grange.base.clock import Clock
 from grange.base.log import Logger
-from grange.base.metrics import registry
 from grange.base.rng import Stream
-from grange.base.tasks import Nursery, supervise
-from grange.client.client import Client
-from grange.client.transports.inprocess import InProcess
-from grange.reconcile.deps import Deps
-from grange.reconcile.informer import InformerFactory
+from grange.base.tasks import supervise
 from grange.scheduler.framework import Profiles
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
-from grange.store.memory import MemoryStore
-
-Handler = Callable[[Request], Awaitable[Response]]
-Gate = Callable[[Request, Handler], Awaitable[Response]]
+from grange.sim.api_fixture import ApiFixture, opened
 
 
-class World:
-    """Handles to everything in one test.
-
-    ``gate`` stands between the schedulers and the server; ``requests`` counts their writes.
-    """
-
-    def __init__(self, clock: Clock, rng: Stream, log: Logger) -> None:
-        self.clock, self.rng, self.log = clock, rng, log
-        self.application = Application(
-            MemoryStore(), Scheme(BUILT_IN), clock=clock, rng=rng, log=log
-        )
-        self.client = Client(InProcess(self.application.handle, ADMIN), clock=clock)
-        self.gate: Gate | None = None
-        self.requests: list[tuple[str, str]] = []
-        self.nursery = Nursery("world")
-
-    async def _handle(self, request: Request) -> Response:
-        if request.method != "GET":
-            self.requests.append((request.method, request.path))
-        if self.gate is not None:
-            return await self.gate(request, self.application.handle)
-        return await self.application.handle(request)
+class World(ApiFixture):
+    """Handles to everything in one test."""
 
     def writes(self, ending: str) -> int:
         """How often the schedulers wrote a path with this ending."""
         return sum(1 for _, path in self.requests if path.endswith(ending))
 
-    async def start(
+    async def start_scheduler(
         self,
         config: SchedulerConfig | None = None,
         *,
@@ -64,18 +34,15 @@ class World:
         supervised: bool = False,
     ) -> Scheduler:
         """One more scheduler, with informers of its own; supervised, it survives its crashes."""
-        client = Client(InProcess(self._handle, ADMIN), clock=self.clock)
-        rng = self.rng.fork(f"scheduler{len(self.nursery)}")
-        informers = InformerFactory(client, clock=self.clock, rng=rng, log=self.log)
-        deps = Deps(client, informers, self.clock, rng, self.log, registry())
+        deps = self.new_deps(self.rng.fork(f"scheduler{len(self.nursery)}"))
         scheduler = Scheduler(deps, config, profile=profile)
-        self.nursery.start(informers.run())
+        self.nursery.start(deps.informers.run())
         if supervised:
             run = supervise("scheduler", scheduler.run, clock=self.clock, log=self.log)
             self.nursery.start(run)
         else:
             self.nursery.start(scheduler.run())
-        await informers.wait_synced()
+        await deps.informers.wait_synced()
         return scheduler
 
     async def add_nodes(self, *names: str, **options: Any) -> None:
@@ -114,15 +81,6 @@ class World:
         found = await self.client.list(EVENT, "default")
         return [(event.reason, event.involved_object.name) for event in found.items]
 
-    async def settle(self, seconds: float = 3.0) -> None:
-        """Let virtual time pass."""
-        await self.clock.sleep(seconds)
-
-    async def until(self, wanted: Callable[[], Awaitable[bool]], limit_s: float = 60.0) -> None:
-        async with self.clock.timeout(limit_s):
-            while not await wanted():
-                await self.clock.sleep(0.05)
-
 
 def binding_answers(request: Request, response: Response) -> list[tuple[str, int]]:
     """The pods that a request binds, each with the code of its answer; empty for other requests."""
@@ -144,10 +102,5 @@ def refusal(code: int, reason: str) -> Response:
 @asynccontextmanager
 async def world(clock: Clock, rng: Stream, log: Logger) -> AsyncGenerator[World, None]:
     """A world with its namespaces; everything in it ends with the block."""
-    made = World(clock, rng, log)
-    await made.application.bootstrap()
-    async with made.nursery:
-        try:
-            yield made
-        finally:
-            made.nursery.cancel()
+    async with opened(World(clock, rng, log)) as made:
+        yield made

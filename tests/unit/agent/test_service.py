@@ -496,7 +496,7 @@ async def test_the_node_is_registered_and_keeps_renewing_its_lease(tools: Tools)
         assert node.metadata.labels["kubernetes.io/hostname"] == "node-1"
         assert {item.type: item.status for item in node.status.conditions}["Ready"] == "True"
         before = (await there.client.get(LEASE, "node-1", NODE_LEASES)).spec.renew_time
-        there.writes.clear()
+        there.requests.clear()
         await there.clock.sleep(100)
         after = (await there.client.get(LEASE, "node-1", NODE_LEASES)).spec.renew_time
         assert after != before
@@ -525,7 +525,7 @@ async def test_a_resource_that_somebody_added_causes_no_writes(tools: Tools) -> 
         await there.clock.sleep(35)
         added = {"status": {"allocatable": {"example.com/dongle": "4"}}}
         await there.client.patch(NODE, "node-1", patch=added, subresource="status")
-        there.writes.clear()
+        there.requests.clear()
         await there.clock.sleep(100)
         assert {path for _, path in there.writes} == {
             "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1"
@@ -609,7 +609,7 @@ async def test_a_quiet_pod_causes_no_writes(tools: Tools) -> None:
     async with world(*tools) as there:
         await there.create(document(container(**READINESS)))
         await there.until_ready()
-        there.writes.clear()
+        there.requests.clear()
         await there.clock.sleep(250)
         assert [path for _, path in there.writes if "/pods/" in path] == []
 

@@ -12,15 +12,12 @@ from grange.agent import service_account, volumes
 from grange.agent.container_env import EnvContext
 from grange.agent.container_runtime import Mount, VolumePlan
 from grange.agent.references import Fetcher, Sources
-from grange.api.http import ADMIN
 from grange.api.kinds import CONFIGMAP, POD, SERVICEACCOUNT
 from grange.api.pod_fields import TOKEN_MOUNT
 from grange.api.status import ApiError, ServiceUnavailable
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.client.client import Client
-from grange.client.transports.inprocess import InProcess
 
 VOLUME = {
     "name": "kube-api-access-token",
@@ -133,7 +130,7 @@ async def test_only_what_every_pod_has_is_remembered(
         await there.create(document(container(), container("other", envFrom=source)))
         view = await there.client.get(POD, "web", "default")
         plain, other = view.spec.containers
-        fetcher = Fetcher(Client(InProcess(there.watched, ADMIN), clock=clock))
+        fetcher = Fetcher(there.new_client())
         before = await fetcher.fetch(view, plain)
         await fetcher.fetch(view, other)
         there.gate = lambda request: ServiceUnavailable("away")

@@ -31,11 +31,11 @@ class Logging(World):
     explained: Explanation | None = None
     asked: list[dict[str, str]]
 
-    async def _handle(self, request: Request) -> Response:
+    async def handle(self, request: Request) -> Response:
         if request.path.endswith("/why") and self.explained is not None:
             return Response(200, codec.encode(explanation.document(self.explained)))
         if not request.path.endswith("/log"):
-            return await super()._handle(request)
+            return await super().handle(request)
         self.asked.append(dict(request.query))
         is_previous = "previous" in request.query
         return Response(200, self.logs if is_previous is self.restarted else b"")
@@ -50,7 +50,7 @@ async def there(clock: Clock, rng: Stream, log: Logger) -> Any:
 
 
 def session(there: World) -> ApiSession:
-    return opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
+    return opened(there.deps.client, clock=there.clock, rng=there.rng, log=there.log)
 
 
 def container(state: Document, last: Document | None = None, **more: Any) -> Document:

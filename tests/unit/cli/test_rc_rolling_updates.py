@@ -157,5 +157,5 @@ async def test_node_that_does_not_exist_is_refused(tools: Tools) -> None:
         with pytest.raises(NotFound, match="grange get nodes"):
             await nodes.require_node(session(there), "b")
         there.gate = lambda request: Forbidden("no")
-        env = opened(there.watched, clock=there.clock, rng=there.rng, log=there.log)
+        env = opened(there.deps.client, clock=there.clock, rng=there.rng, log=there.log)
         await nodes.require_node(env, "b")

@@ -50,7 +50,7 @@ async def test_waiting_reports_pods_on_a_node_and_an_absent_server(
 ) -> None:
     async with world(clock, rng, log) as there:
         await drained(there, "a")
-        env = opened(there.watched, clock=clock, rng=rng, log=log)
+        env = opened(there.deps.client, clock=clock, rng=rng, log=log)
         waiting = asyncio.create_task(nodes.left(env, "web", "a", 30.0))
         await there.settle(5.0)
         kept = (await there.said("Misplaced")).message

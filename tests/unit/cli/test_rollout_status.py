@@ -383,7 +383,7 @@ async def test_who_may_not_list_pods_waits_for_the_controller_alone(
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1))
-        env = opened(there.watched, clock=clock, rng=rng, log=log)
+        env = opened(there.deps.client, clock=clock, rng=rng, log=log)
         there.gate = lambda request: Forbidden("no") if request.path.endswith("/pods") else None
         task = asyncio.create_task(waiting.wait_ready(env, WEB, timeout_s=60.0))
         assert await task == 0

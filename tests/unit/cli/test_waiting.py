@@ -27,8 +27,8 @@ class Cut(World):
 
     away = False
 
-    async def _heard(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-        async with aclosing(super()._heard(path, chunks)) as heard:
+    async def deliver(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        async with aclosing(super().deliver(path, chunks)) as heard:
             async for chunk in heard:
                 if self.away:
                     raise ServiceUnavailable("cut off")
@@ -58,7 +58,7 @@ async def test_silent_server_is_reported_with_the_last_state(
     """Else a wait whose server is gone looks like one where nothing happens."""
     async with world(clock, rng, log, hands=False, kind=Cut) as there:
         assert isinstance(there, Cut)
-        session = opened(there.watched, clock=clock, rng=rng, log=log)
+        session = opened(there.deps.client, clock=clock, rng=rng, log=log)
         target = [(REPLICATIONCONTROLLER, "web", "default")]
         there.go()
         task = asyncio.create_task(waiting.wait_all(session, target, done, timeout_s=60.0))

@@ -200,7 +200,7 @@ async def test_a_server_without_explanations_leaves_what_the_pod_says(
         document = builders.pod_document("p", requests={"cpu": "1"})
         await there.client.create(POD, document, "default")
         there.gate = lambda request: error("no") if request.path.endswith("/why") else None
-        session = opened(there.watched, clock=clock, rng=rng, log=log)
+        session = opened(there.deps.client, clock=clock, rng=rng, log=log)
         answer = await pods.ask(session, POD, "p")
         assert answer.lines[-1] == "(No scheduler answers: no)"
         assert answer.lines[0].startswith("pod/p: ")

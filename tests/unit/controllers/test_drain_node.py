@@ -60,13 +60,13 @@ async def test_shrinking_counts_and_removes_no_pod_of_others(
 ) -> None:
     """An orphan is adopted as soon as it is seen; before that it is nobody's."""
     if not owner:
-        there.deaf.add("/api/v1/pods")  # not adopted before the order
+        there.held_watches.add("/api/v1/pods")  # not adopted before the order
     await impostor(there, "like-web", owner=owner)
     mine = await pod_on(there, "web-a")
     done = await ops.drain_node("web", "a", shrink=True)
     assert done.spec.replicas == 1
     assert doomed(done) == {mine.metadata.uid}
-    there.deaf.clear()
+    there.held_watches.clear()
 
     async def left() -> bool:
         return "web-a" not in await there.names()
@@ -83,7 +83,7 @@ async def test_shrinking_counts_and_removes_no_pod_of_others(
 async def test_shrinking_takes_a_pod_that_has_lost_its_labels(
     there: World, ops: ReplicationControllers
 ) -> None:
-    there.deaf.add("/api/v1/pods")  # or they would be put back
+    there.held_watches.add("/api/v1/pods")  # or they would be put back
     bare = {"metadata": {"labels": {ID_LABEL: None}}}
     mine = await there.client.patch(POD, "web-a", "default", patch=bare)
     done = await ops.drain_node("web", "a", shrink=True)
@@ -112,7 +112,7 @@ async def test_nothing_asks_for_all_pods_of_the_namespace(there: World) -> None:
             asked.append(request)
 
     there.gate = note
-    ops = ReplicationControllers(there.watched, "default")
+    ops = ReplicationControllers(there.deps.client, "default")
     await ops.remove_pod("web", "web-a")
     await there.until(lambda: there.ready(1))
     await ops.drain_node("web", "b", shrink=True)
@@ -126,7 +126,7 @@ async def test_done_order_is_forgotten_and_order_without_pod_is_kept(
 ) -> None:
     """Somebody's hand may leave the name out; whether that pod is there cannot be asked."""
     mine = await pod_on(there, "web-a")
-    there.deaf.add("/api/v1/pods")
+    there.held_watches.add("/api/v1/pods")
     order = {"metadata": {"annotations": {REMOVE_ANNOTATION: "web-a/earlier,nameless"}}}
     await there.client.patch(REPLICATIONCONTROLLER, "web", "default", patch=order)
     assert doomed(await there.controller()) == {"earlier", "nameless"}

@@ -97,13 +97,13 @@ async def test_dependents_not_yet_cached_are_orphaned_too(
         there.start(GarbageCollector(there.deps))
         owner = await config(there, "owner")
         await there.settle()
-        there.deaf.add("/api/v1/secrets")
+        there.held_watches.add("/api/v1/secrets")
         await there.client.create(
             SECRET, {"metadata": {"name": "new", "ownerReferences": [owner]}}, "default"
         )
         await delete(there, "owner", "Orphan")
         await there.settle()
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.settle()
         new = await there.client.get(SECRET, "new", "default")
         assert not new.metadata.owner_references
@@ -240,13 +240,13 @@ async def test_a_cache_that_lags_condemns_nobody(clock: Clock, rng: Stream, log:
     async with world(clock, rng, log, hands=False) as there:
         there.start(GarbageCollector(there.deps))
         await there.settle()
-        there.deaf.add("/api/v1/configmaps")
+        there.held_watches.add("/api/v1/configmaps")
         owner = await config(there, "owner")
-        there.deaf.add("/api/v1/secrets")
+        there.held_watches.add("/api/v1/secrets")
         await there.client.create(
             SECRET, {"metadata": {"name": "s", "ownerReferences": [owner]}}, "default"
         )
-        there.deaf.remove("/api/v1/secrets")
+        there.held_watches.remove("/api/v1/secrets")
         await there.settle()
         assert (await there.client.get(SECRET, "s", "default")).metadata.name == "s"
 

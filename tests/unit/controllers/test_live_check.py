@@ -42,30 +42,43 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
             readiness.appeared(pod)
             await there.beat(pod.spec.node_name)
         few = pods[:2]
-        assert await live_reads.reported_ready(there.watched, owner, few, readiness) == frozenset()
+        assert (
+            await live_reads.reported_ready(there.deps.client, owner, few, readiness) == frozenset()
+        )
         assert asked == ["/n0", "/n1"], "too early"
         await clock.sleep(11.0)
         for name in names:
             await there.beat(name)
         asked.clear()
-        assert await live_reads.reported_ready(there.watched, owner, few, readiness) == {"n0", "n1"}
-        assert await live_reads.reported_ready(there.watched, owner, few, readiness) == {"n0", "n1"}
+        assert await live_reads.reported_ready(there.deps.client, owner, few, readiness) == {
+            "n0",
+            "n1",
+        }
+        assert await live_reads.reported_ready(there.deps.client, owner, few, readiness) == {
+            "n0",
+            "n1",
+        }
         assert asked == ["/n0", "/n1"]
         asked.clear()
-        assert await live_reads.reported_ready(there.watched, owner, pods, readiness) == set(names)
-        assert await live_reads.reported_ready(there.watched, owner, pods, readiness) == set(names)
+        assert await live_reads.reported_ready(there.deps.client, owner, pods, readiness) == set(
+            names
+        )
+        assert await live_reads.reported_ready(there.deps.client, owner, pods, readiness) == set(
+            names
+        )
         assert asked == [""]
         synced = {"metadata": {"annotations": {STATUS_SYNCED_UNTIL: stamp}}}
         await there.client.patch(LEASE, "n2", NODE_LEASES, patch=synced)
         later = timestamps.rfc3339(clock.now() + timedelta(seconds=1))
         again = builders.pod(owner, node="n0", uid="n0", ready_since=later)
         assert (
-            await live_reads.reported_ready(there.watched, owner, [again], readiness) == frozenset()
+            await live_reads.reported_ready(there.deps.client, owner, [again], readiness)
+            == frozenset()
         )
         fresh = Readiness(clock)
         fresh.appeared(pods[2])
         fresh.appeared(pods[3])
-        assert await live_reads.reported_ready(there.watched, owner, pods[2:4], fresh) == {"n3"}
+        assert await live_reads.reported_ready(there.deps.client, owner, pods[2:4], fresh) == {"n3"}
 
 
 async def test_plan_that_takes_no_available_pod_reads_nothing(
@@ -85,5 +98,5 @@ async def test_plan_that_takes_no_available_pod_reads_nothing(
         there.gate = note
         for taken in ([], pods[1:]):
             plan = Plan(delete=tuple(Removal(pod, "Surplus") for pod in taken))
-            assert await live_check.confirm(there.watched, situation, plan, Readiness(clock))
+            assert await live_check.confirm(there.deps.client, situation, plan, Readiness(clock))
         assert requests == []

@@ -76,7 +76,7 @@ async def test_a_node_is_not_silent_because_its_lease_is_not_watched(
     async with world(clock, rng, log) as there:
         await started(there, "a", "b")
         await there.settle(25.0)
-        there.deaf.add("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+        there.held_watches.add("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
         there.silent.add("a")
         await there.settle(100.0)
         assert await status(there, "a") == "Unknown"

@@ -355,7 +355,7 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
         await there.add_node("b")
         await there.add_controller(replicas=2)
         await there.settle()
-        there.deaf.add("/api/v1/pods")
+        there.held_watches.add("/api/v1/pods")
         async with Nursery() as nursery:
             nursery.start(ReplicationService(there.deps).run())
             await there.settle(5.0)
@@ -363,7 +363,7 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
         assert await there.names() == ["web-a", "web-b"]
         there.start(ReplicationService(there.deps))
         await there.settle(10.0)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: there.ready(2))
         found = (await there.client.list(AUDITRECORD)).items
         told = [member.pod for one in found for member in one.spec.added]
@@ -500,7 +500,7 @@ async def test_a_late_view_does_not_become_the_record(
             await there.add_node(name)
         await there.add_controller(replicas=1)
         await there.settle()
-        there.deaf.add("/api/v1/pods")
+        there.held_watches.add("/api/v1/pods")
         async with Nursery() as nursery:
             nursery.start(ReplicationService(there.deps).run())
             await there.settle(5.0)
@@ -508,7 +508,7 @@ async def test_a_late_view_does_not_become_the_record(
         await there.change(replicas=2)
         there.start(ReplicationService(there.deps))
         await there.settle(10.0)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: there.ready(2))
         found = (await there.client.list(AUDITRECORD)).items
         told = {m.pod: [n.pod for n in one.spec.members] for one in found for m in one.spec.added}
@@ -525,11 +525,11 @@ async def test_an_entry_that_only_a_late_cache_shows_is_not_recorded(
         await start(there, "a", replicas=1)
         await there.settle(5.0)
         (failed,) = (await there.controller()).status.outbox
-        there.deaf.add("/apis/grange.dev/v1alpha1/replicationcontrollers")
+        there.held_watches.add("/apis/grange.dev/v1alpha1/replicationcontrollers")
         there.gate = lambda request: None
         await there.until(lambda: recorded(there, 1), limit_s=90)
         await there.settle(60.0)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.settle(60.0)
         (only,) = await records(there)
         assert names(only.spec.added) == ["web-a"]

@@ -29,8 +29,8 @@ class Unanswered(World):
 
     unanswered = ""
 
-    async def _handle(self, request: Request) -> Response:
-        answer = await super()._handle(request)
+    async def handle(self, request: Request) -> Response:
+        answer = await super().handle(request)
         if request.method == "PATCH" and request.path.endswith(f"/pods/{self.unanswered}"):
             self.unanswered = ""
             await self.clock.sleep(5.0)
@@ -59,7 +59,7 @@ async def made_again(there: World, placement: str) -> list[str]:
     await started(there, "a", "b", replicas=2, placement=placement)
     await there.until(lambda: there.ready(2))
     names = await there.names()
-    there.deaf.add(PODS)
+    there.held_watches.add(PODS)
     await orphaned(there)
     return names
 
@@ -78,7 +78,7 @@ async def test_pods_cached_under_an_earlier_controller_are_not_doubled(
             await there.change(paused=False)
         await there.settle(10.0)
         assert await there.names() == names
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: there.ready(2))
         assert await there.names() == names
 
@@ -89,7 +89,7 @@ async def test_a_pod_that_could_not_be_adopted_is_not_doubled(
 ) -> None:
     async with world(clock, rng, log) as there:
         names = await made_again(there, placement)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.settle()
         there.gate = refuse("PATCH", "/pods/", ServiceUnavailable("not now"))
         await there.add_controller(replicas=2, placement=placement)
@@ -114,7 +114,7 @@ async def test_a_pod_that_was_adopted_without_an_answer_is_not_doubled(
     async with world(clock, rng, log, kind=Unanswered) as there:
         assert isinstance(there, Unanswered)
         names = await made_again(there, placement)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.settle()
         there.unanswered = names[-1]
         await there.add_controller(replicas=2, placement=placement)
@@ -138,7 +138,7 @@ async def test_node_is_not_taken_twice_while_an_unseen_pod_leaves(
         await there.settle(10.0)
         assert [pod.metadata.name for pod in await there.pods()] == names
         there.silent.clear()
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: there.ready(2))
         assert await there.names() == names
 

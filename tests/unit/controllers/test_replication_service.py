@@ -563,14 +563,14 @@ async def test_a_cache_that_lags_never_doubles_pods(clock: Clock, rng: Stream, l
     """Expectations: what this controller created counts before the watch has shown it."""
     async with world(clock, rng, log) as there:
         service = await started(there, replicas=3, placement="Packed")
-        there.deaf.add("/api/v1/pods")
+        there.held_watches.add("/api/v1/pods")
         key = (await there.controller()).key
         for _ in range(20):
             service.loop.enqueue(key)
             await there.settle(1.0)
         assert len(await there.pods()) == 3
         assert service.loop.statistics().failed == 0
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.add_node("a")
         await there.until(lambda: there.ready(3))
 
@@ -581,7 +581,7 @@ async def test_a_cache_that_lags_never_removes_too_much(
     async with world(clock, rng, log) as there:
         service = await started(there, "a", replicas=5, placement="Packed")
         await there.until(lambda: there.ready(5))
-        there.deaf.add("/api/v1/pods")
+        there.held_watches.add("/api/v1/pods")
         await there.change(replicas=3)
         key = (await there.controller()).key
         for _ in range(20):

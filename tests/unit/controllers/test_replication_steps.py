@@ -102,7 +102,7 @@ async def test_check_t3_a_second_commit_does_nothing(tools: Tools) -> None:
             await journal.publish(web, [done], await there.pods())
         assert [names(item.spec.added) for item in await records(there)].count(["web-c"]) == 1
 
-        there.deaf.add("/apis/grange.dev/v1alpha1/replicationcontrollers")
+        there.held_watches.add("/apis/grange.dev/v1alpha1/replicationcontrollers")
         await there.change(paused=True)
         writes = Writes(there)
         await there.add_node("c")
@@ -211,14 +211,14 @@ async def test_check_u13_no_step_is_taken_on_what_is_not_so_any_more(tools: Tool
         await roll(there)
         await there.settle(10.0)
         assert await counts(there) == (2, 1)
-        there.deaf.add("/apis/grange.dev/v1alpha1/rollingupdates")
+        there.held_watches.add("/apis/grange.dev/v1alpha1/rollingupdates")
         await change(there, paused=True)
         for number in range(3):
             await there.let_ready(f"n{number}")
         await there.until(lambda: there.ready(1, "two"))
         await there.settle(30.0)
         assert await counts(there) == (2, 1), "it has not heard, and must not act all the same"
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: phase(there, "Paused"))
         assert await counts(there) == (2, 1)
         await change(there, paused=False)

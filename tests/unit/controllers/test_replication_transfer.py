@@ -566,10 +566,10 @@ async def test_y10_a_pod_that_is_there_already_is_no_trouble(
     """The owner before made it, and died before its cache could tell."""
     async with world(clock, rng, log) as there:
         service = await started(there, "a", "b", replicas=1)
-        there.deaf.add("/api/v1/pods")
+        there.held_watches.add("/api/v1/pods")
         await label(there, "a", fits=False)
         await there.settle(3.0)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: moved(there, "b"), limit_s=400)
         assert service.loop.statistics().failed == 0
 

@@ -137,13 +137,13 @@ async def test_w14_stalled_watch_takes_no_replica_for_dead_pods(tools: Tools) ->
         await roll(there)
         await there.until(lambda: there.ready(1, "two"))
         before = await counts(there)
-        there.deaf.add(POD.path())
+        there.held_watches.add(POD.path())
         for pod in await there.pods():
             if pod.metadata.name.startswith("two"):
                 await there.set_phase(pod, "Failed")
         await there.settle(40.0)
         assert await counts(there) == before == (2, 1)
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: phase(there, "Complete"), limit_s=300.0)
 
 

@@ -380,14 +380,14 @@ async def test_w14_a_watch_that_hangs_does_not_make_dead_pods_count(tools: Tools
     """What was ready when it was last heard of is asked about before another one goes."""
     async with world(*tools) as there:
         await begun(there, 2, 4, PACKED, maxUnavailable=1, maxSurge=0)
-        there.deaf.add(POD.path())
+        there.held_watches.add(POD.path())
         for pod in (await there.pods())[:2]:
             await there.set_phase(pod, "Failed")
         before = {pod.metadata.uid for pod in await there.pods()}
         await there.change(template=version(2))
         await there.settle(20.0)
         assert {pod.metadata.uid for pod in await there.pods()} == before
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: phase_is(there, "Complete"), limit_s=300.0)
         assert await versions(there) == ["2"] * 4
 
@@ -395,14 +395,14 @@ async def test_w14_a_watch_that_hangs_does_not_make_dead_pods_count(tools: Tools
 async def test_pod_kept_because_of_a_silent_one_is_reported(tools: Tools) -> None:
     async with world(*tools) as there:
         await begun(there, 1, 3, PACKED, maxUnavailable=0)
-        there.deaf.add(POD.path())
+        there.held_watches.add(POD.path())
         await there.set_phase((await there.pods())[0], "Failed")
         await there.change(replicas=2)
         await there.settle(20.0)
         assert len(await there.names()) == 3
         said = await there.said("Reconciled")
         assert (said.reason, said.message) == ("Budget", "1 pod stays for now: 2 must be available")
-        there.deaf.clear()
+        there.held_watches.clear()
         await there.until(lambda: there.ready(2))
 
 

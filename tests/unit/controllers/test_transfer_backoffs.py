@@ -28,8 +28,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def take_over(there: World, owner: Nursery) -> None:
     """Start a process that knows nothing but what the server has."""
-    informers = InformerFactory(there.watched, clock=there.clock, rng=there.rng, log=there.log)
-    deps = Deps(there.watched, informers, there.clock, there.rng, there.log, registry())
+    informers = InformerFactory(there.deps.client, clock=there.clock, rng=there.rng, log=there.log)
+    deps = Deps(there.deps.client, informers, there.clock, there.rng, there.log, registry())
     owner.start(ReplicationService(deps).run())
     owner.start(informers.run())
 

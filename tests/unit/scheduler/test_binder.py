@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from tests.support.scheduler_world import Handler, World, binding_answers, refusal, world
+from tests.support.scheduler_world import World, binding_answers, refusal, world
 
 from grange.api import bindings, codec
 from grange.api.http import Request, Response
@@ -19,6 +19,7 @@ from grange.base.rng import Stream
 from grange.client.errors import Unreachable
 from grange.scheduler.service import SchedulerConfig
 from grange.sim import builders
+from grange.sim.api_fixture import Handler
 
 COUNT = 30
 PODS = [f"p{number}" for number in range(COUNT)]
@@ -35,7 +36,7 @@ async def test_waiting_pods_share_requests(
 ) -> None:
     async with world(clock, rng, log) as made:
         await prepare(made)
-        await made.start(SchedulerConfig(binding_group=group))
+        await made.start_scheduler(SchedulerConfig(binding_group=group))
         await made.settle()
         assert all((await made.pods()).values())
         assert (made.writes("/bindings"), made.writes("/binding")) == (requests, 0)
@@ -59,9 +60,9 @@ async def test_a_refused_pod_in_a_group_holds_up_nobody(
             answers.extend(binding_answers(request, response))
             return response
 
-        made.gate = gate
+        made.intercept = gate
         await prepare(made)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle(30.0)
         assert dict(answers[:COUNT]) == {
             **dict.fromkeys(PODS, 201),
@@ -90,9 +91,9 @@ async def test_nobody_is_bound_to_a_node_that_is_known_to_be_gone(
                     await clock.sleep(1.0)
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await prepare(made)
-        scheduler = await made.start(SchedulerConfig(binders=1, binding_group=10))
+        scheduler = await made.start_scheduler(SchedulerConfig(binders=1, binding_group=10))
         await made.settle(30.0)
         first = codec.decode_document(sent[0].body)["items"]
         lost = {item["metadata"]["name"] for item in first if item["target"]["name"] == "a"}
@@ -123,9 +124,9 @@ async def test_a_group_without_an_answer_is_read_back_pod_by_pod(
             accepted.extend(name for name, code in answers if code == 201)
             return response
 
-        made.gate = gate
+        made.intercept = gate
         await prepare(made, capacity="15")  # full to the last CPU: a second decision would show
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle(30.0)
         asked = codec.decode_document(lost[0].body)["items"]
         wanted = {item["metadata"]["name"]: item["target"]["name"] for item in asked}
@@ -147,9 +148,9 @@ async def test_a_group_that_is_refused_as_a_whole_is_decided_anew(
                 return refusal(answer, "")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await prepare(made)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle(60.0)
         assert refused
         assert all((await made.pods()).values())
@@ -183,13 +184,13 @@ async def test_a_server_error_is_not_believed_before_the_pod_was_read(
                 return replace(response, chunks=late(response.chunks))
             return response
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity={"cpu": "2", "memory": "4Gi", "pods": "10"})
         first = ["p0", "p1"] if grouped else ["p0"]
         cpu = "1" if grouped else "2"
         await made.add_pods(*first, requests={"cpu": cpu}, priority=5)
         await made.add_pods("late", requests={"cpu": cpu})
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle(3.0)
         assert refused
         assert await made.pods() == {**dict.fromkeys(first, "a"), "late": ""}
@@ -216,11 +217,11 @@ async def test_node_filled_by_another_scheduler_is_found_by_refusal(
             return await handle(request)
 
         other = builders.pod_document("other", requests={"cpu": "800m"}, schedulerName="theirs")
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity={"cpu": "1", "memory": "1Gi", "pods": "10"})
         mine = ["p", "q"] if grouped else ["p"]
         await made.add_pods(*mine, requests={"cpu": "500m"})
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle(0.3)
         assert await made.pods() == {**dict.fromkeys(mine, ""), "other": "a"}
         assert (scheduler.cache.assumed_count, scheduler.cache.pod_count) == (0, 1)
@@ -260,9 +261,9 @@ async def test_what_was_never_sent_gives_its_room_away_at_once(
                 reads.append(request.path)
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a")
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(0.5)
         assert made.writes("/binding") == 1
@@ -279,9 +280,9 @@ async def test_a_server_without_groups_gets_the_bindings_one_by_one(
                 raise Forbidden("cannot create resource bindings at the cluster scope")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await prepare(made)
-        await made.start(SchedulerConfig(binding_group=10))
+        await made.start_scheduler(SchedulerConfig(binding_group=10))
         await made.settle()
         assert all((await made.pods()).values())
         assert made.writes("/binding") == COUNT
@@ -301,9 +302,9 @@ async def test_deciding_pauses_while_too_many_bindings_are_under_way(
                 raise ServiceUnavailable("away")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await prepare(made)
-        scheduler = await made.start(SchedulerConfig(backlog=12, binding_group=4))
+        scheduler = await made.start_scheduler(SchedulerConfig(backlog=12, binding_group=4))
         await made.settle(300.0)
         assert scheduler.cache.assumed_count == 12
         assert scheduler.engine_decisions() == 12

@@ -365,7 +365,7 @@ async def test_pods_pick_their_profile_by_scheduler_name(
     """One packs, the other spreads, on the same nodes; pods of a third are not ours."""
     found = load(WHOLE)
     async with world(clock, rng, log) as made:
-        await made.start(found.config, profile=found.profiles)
+        await made.start_scheduler(found.config, profile=found.profiles)
         await made.add_nodes("one", "two", capacity={"cpu": "4", "memory": "4Gi", "pods": 50})
         for number in range(4):
             name = f"p{number}"
@@ -397,7 +397,7 @@ async def test_a_profile_has_spread_defaults_of_its_own(
         "spec": {"selector": {"app": "s"}, "ports": [{"port": 1}]},
     }
     async with world(clock, rng, log) as made:
-        await made.start(found.config, profile=found.profiles)
+        await made.start_scheduler(found.config, profile=found.profiles)
         await made.client.create(SERVICE, service, "default")
         await made.add_nodes("one", capacity={"cpu": "8", "memory": "8Gi", "pods": 9})
         await made.add_nodes("two", capacity={"cpu": "1", "memory": "8Gi", "pods": 9})

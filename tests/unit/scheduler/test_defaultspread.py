@@ -214,7 +214,7 @@ async def test_changed_service_changes_preferences_of_waiting_pods(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", labels={"app": "web"})
         document = {
             "metadata": {"name": "web"},

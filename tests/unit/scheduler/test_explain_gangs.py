@@ -29,7 +29,7 @@ async def test_a_gang_that_does_not_fit(clock: Clock, rng: Stream, log: Logger) 
         await made.add_nodes("a", capacity=SMALL)
         group = {"metadata": {"name": "g"}, "spec": {"minMember": 3}}
         await made.client.create(PODGROUP, group, "default")
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         options: dict[str, Any] = {"labels": {GROUP_LABEL: "g"}, "requests": {"cpu": "1"}}
         await made.add_pods("one", "two", **options)
         await made.settle()
@@ -53,7 +53,7 @@ async def test_a_queue_that_is_used_up(clock: Clock, rng: Stream, log: Logger) -
         await made.client.create(
             QUEUE, {"metadata": {"name": "q"}, "spec": {"capacity": {"cpu": "1"}}}
         )
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         options: dict[str, Any] = {"labels": {QUEUE_LABEL: "q"}, "requests": {"cpu": "1"}}
         await made.add_pods("one", **options)
         await made.settle()

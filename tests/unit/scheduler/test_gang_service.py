@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.gang_cluster import names
-from tests.support.scheduler_world import Handler, World, refusal, world
+from tests.support.scheduler_world import World, refusal, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, PODGROUP, QUEUE
@@ -22,6 +22,7 @@ from grange.scheduler import plugins
 from grange.scheduler.framework import Code, CycleState, Plugin, Profile, Status
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.waiting_pods import WaitingPods
+from grange.sim.api_fixture import Handler
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 CPU = {"cpu": "1"}
@@ -65,7 +66,7 @@ async def test_gang_that_is_completed_soon_has_no_warning(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         await members(made, "g", "p0")
         await made.settle()
         assert await made.message("p0") == "pod group default/g does not exist"
@@ -83,7 +84,7 @@ async def test_gang_that_stays_incomplete_is_warned_about(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         await add_group(made, "g", 3)
         await members(made, "g", "p0")
         await made.settle(5.0)
@@ -101,7 +102,7 @@ async def test_gang_without_room_is_warned_about_at_once(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         await add_group(made, "g", 2)
         await members(made, "g", "p0", "p1")
         await made.settle(3.0)
@@ -112,7 +113,7 @@ async def test_groups_that_come_and_go_leave_nothing_behind(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         for number in range(3):
             await add_group(made, f"g{number}", 2)
             await members(made, f"g{number}", f"p{number}")
@@ -128,7 +129,7 @@ async def test_the_status_of_a_group_tells_its_whole_life(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         await add_group(made, "g", 2)
         await members(made, "g", "p0")
         await made.settle()
@@ -173,7 +174,7 @@ async def test_a_gang_of_many_costs_few_writes_of_status(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity={"cpu": "64", "memory": "64Gi", "pods": "110"})
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await add_group(made, "g", 40)
         await members(made, "g", *names("p", 40))
         await made.settle()
@@ -187,7 +188,7 @@ async def test_the_status_of_a_queue_tells_what_is_used_and_who_waits(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity={"cpu": "64", "memory": "64Gi", "pods": "110"})
-        await made.start()
+        await made.start_scheduler()
         document: Document = {
             "apiVersion": QUEUE.api_version,
             "kind": "Queue",
@@ -230,8 +231,8 @@ async def test_member_whose_binding_fails_is_retried_and_others_stay(
                 return refusal(422, "Invalid")
             return await server(request)
 
-        made.gate = gate
-        scheduler = await made.start()
+        made.intercept = gate
+        scheduler = await made.start_scheduler()
         await add_group(made, "g", 4)
         await members(made, "g", *names("p", 4))
         await made.settle(30.0)
@@ -253,7 +254,7 @@ async def test_gang_left_half_bound_is_completed_by_the_successor(
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p1"}}
         await made.client.post(POD, "p1", "default", "binding", {**binding, "target": target})
         await made.add_pods("x", requests=CPU, priority=9)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle()
         placed = await made.pods()
         assert (placed["p1"], placed["p0"], placed["p2"]) == ("b", "", "")
@@ -286,7 +287,7 @@ async def test_119_gang_with_held_member_binds_nobody_until_timeout(
         gate = Gatekeeper("p1")
         await made.add_nodes("a", "b", "c", capacity=SMALL)
         profile = Profile((*plugins.DEFAULT, Plugin("Gatekeeper", permit=gate)))
-        scheduler = await made.start(profile=profile)
+        scheduler = await made.start_scheduler(profile=profile)
         await add_group(made, "g", 3)
         await members(made, "g", *names("p", 3))
         await made.settle(30.0)
@@ -314,7 +315,7 @@ async def test_books_are_right_after_the_cache_was_built_anew(
             "spec": {"capacity": {"cpu": "3"}},
         }
         await made.client.create(QUEUE, document)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         held = asyncio.Event()
 
         async def gate(request: Request, server: Handler) -> Response:
@@ -323,7 +324,7 @@ async def test_books_are_right_after_the_cache_was_built_anew(
                 raise Timeout("the connection broke")
             return await server(request)
 
-        made.gate = gate
+        made.intercept = gate
         await add_group(made, "g", 3, queue="q")
         await members(made, "g", *names("p", 3))
         await made.settle()
@@ -331,7 +332,7 @@ async def test_books_are_right_after_the_cache_was_built_anew(
         scheduler._handlers.rebuild()
         assert scheduler.gangs.quotas.used("q")["cpu"] == 3_000
         assert scheduler.cache.assumed_count == 3
-        made.gate = None
+        made.intercept = None
         held.set()
         await made.settle(20.0)
         assert all((await made.pods()).values())
@@ -352,7 +353,7 @@ async def test_status_keeps_conditions_of_others(
     namespace = "default" if kind.namespaced else ""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         queue: Document = {"metadata": {"name": "q"}, "spec": {"capacity": {"cpu": "1"}}}
         await made.client.create(QUEUE, queue)
         written: list[str] = []
@@ -364,7 +365,7 @@ async def test_status_keeps_conditions_of_others(
                 await made.client.patch(kind, name, namespace, patch=patch, subresource="status")
             return await server(request)
 
-        made.gate = gate
+        made.intercept = gate
         await add_group(made, "g", 2, queue="q")
         await members(made, "g", "p0", "p1")
         await made.settle(10.0)

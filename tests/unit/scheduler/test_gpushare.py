@@ -34,7 +34,7 @@ async def test_shares_fill_a_device_and_whole_devices_stay_whole(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
-        await made.start()
+        await made.start_scheduler()
         await gpu_nodes(made, "n")
         for name, amount in (("a", 600), ("b", 300), ("c", 1000)):
             await made.add_pods(name, **milli(amount))
@@ -54,7 +54,7 @@ async def test_what_is_left_of_two_devices_is_no_share_of_one(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
-        await made.start()
+        await made.start_scheduler()
         await gpu_nodes(made, "n")
         await made.add_pods("a", **milli(600))
         await made.add_pods("b", **milli(600))
@@ -74,7 +74,7 @@ async def test_a_share_above_a_device_is_told_that_it_cannot_be(
 ) -> None:
     """Whatever the nodes have: more of them would be of no use, so that is not what is missing."""
     async with world(clock, rng, log) as made:
-        await made.start()
+        await made.start_scheduler()
         await gpu_nodes(made, "n", each=each)
         await made.add_nodes("plain")
         await made.add_pods("odd", **milli(1500))
@@ -89,12 +89,12 @@ async def test_a_successor_knows_the_devices_from_the_pods(
     clock: Clock, rng: Stream, log: Logger
 ) -> None:
     async with world(clock, rng, log) as made:
-        first = await made.start()
+        first = await made.start_scheduler()
         await gpu_nodes(made, "n")
         await made.add_pods("a", **milli(700))
         await made.add_pods("whole", **milli(1000))
         await made.settle()
-        second = await made.start()
+        second = await made.start_scheduler()
         await made.settle()
         usages = [one.cache.snapshot().nodes["n"].usage for one in (first, second)]
         assert usages[0].devices == usages[1].devices
@@ -118,7 +118,7 @@ async def test_fgd_chooses_the_device_too(clock: Clock, rng: Stream, log: Logger
         }
     )
     async with world(clock, rng, log) as made:
-        await made.start(found.config, profile=found.profiles)
+        await made.start_scheduler(found.config, profile=found.profiles)
         await gpu_nodes(made, "n")
         for name, amount in (("a", 300), ("b", 200)):
             await made.add_pods(name, **milli(amount))

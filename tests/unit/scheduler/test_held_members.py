@@ -21,7 +21,7 @@ CPU = {"cpu": "1"}
 
 async def start(made: World, gate: Gatekeeper) -> Scheduler:
     profile = Profile((*plugins.DEFAULT, Plugin("Gatekeeper", permit=gate)))
-    return await made.start(profile=profile)
+    return await made.start_scheduler(profile=profile)
 
 
 async def add_queue(made: World, name: str, cohort: str = "", **capacity: str) -> None:
@@ -159,7 +159,7 @@ async def test_victims_are_told_why_it_is_them(clock: Clock, rng: Stream, log: L
     """One is in the way; the other, elsewhere, is of no use without it."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         await add_group(made, "g", 2)
         await members(made, "g", "p0", "p1")
         await made.settle()
@@ -187,7 +187,7 @@ async def test_borrowers_are_told_that_their_quota_is_wanted_back(
         await made.add_nodes("a", "b", "c", capacity=SMALL)
         await add_queue(made, "lender", "all", cpu="1")
         await add_queue(made, "borrower", "all", cpu="1")
-        await made.start()
+        await made.start_scheduler()
         labels = {QUEUE_LABEL: "borrower"}
         await made.add_pods("p0", "p1", priority=10, labels=labels, requests=CPU)
         await made.settle()
@@ -210,7 +210,7 @@ async def test_a_pod_that_its_queue_stops_is_promised_nothing(
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
         await add_queue(made, "q", cpu="1")
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("low", requests=CPU)
         await made.settle()
         await made.add_pods("high", priority=10, labels={QUEUE_LABEL: "q"}, requests=CPU)
@@ -232,7 +232,7 @@ async def test_a_gang_that_its_queue_stops_is_promised_nothing(
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
         await add_queue(made, "q", cpu="2")
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("low0", "low1", requests=CPU)
         await made.settle()
         await add_group(made, "g", 2, queue="q")

@@ -1,11 +1,12 @@
 """What pods are told while they wait, on a server that does not always take it."""
 
-from tests.support.scheduler_world import Handler, refusal, world
+from tests.support.scheduler_world import refusal, world
 
 from grange.api.http import Request, Response
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
+from grange.sim.api_fixture import Handler
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 
@@ -21,9 +22,9 @@ async def test_the_newest_word_is_the_last(clock: Clock, rng: Stream, log: Logge
             return await serve(request)
 
         await made.add_nodes("a", capacity=SMALL)
-        made.gate = gate
+        made.intercept = gate
         await made.add_pods("big", requests={"cpu": "8"})
-        await made.start()
+        await made.start_scheduler()
         await made.settle(8.0)  # by now the first word waits for long between its tries
         taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
         await made.add_nodes("b", capacity={**SMALL, "cpu": "10"}, taints=[taint])
@@ -48,7 +49,7 @@ async def test_conditions_and_events_stay_bounded(clock: Clock, rng: Stream, log
             taint = {"key": f"team-{number:03}", "value": "x" * 60, "effect": "NoSchedule"}
             await made.add_nodes(f"n{number}", taints=[taint])
         await made.add_pods("p")
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle()
         message = await made.message("p")
         assert "300 node(s) had untolerated taint(s)" in message

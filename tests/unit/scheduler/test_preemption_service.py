@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.scheduler_world import Handler, World, refusal, world
+from tests.support.scheduler_world import World, refusal, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, NODE, POD, PODDISRUPTIONBUDGET, PODGROUP, PRIORITYCLASS
@@ -13,6 +13,7 @@ from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.scheduler.service import Scheduler
+from grange.sim.api_fixture import Handler
 
 SMALL = {"cpu": "2", "memory": "8Gi", "pods": "10"}
 CPU = {"cpu": "1"}
@@ -22,7 +23,7 @@ async def full(made: World, **options: Any) -> Scheduler:
     """One node with room for two, and two unimportant pods that run there."""
     await made.add_nodes("a", capacity=SMALL)
     await made.add_pods("low1", "low2", requests=CPU, **options)
-    scheduler = await made.start()
+    scheduler = await made.start_scheduler()
     await made.settle()
     for name in ("low1", "low2"):
         status = {"status": {"phase": "Running"}}
@@ -161,7 +162,7 @@ async def test_a_node_whose_victims_break_no_budget_is_preferred(
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
         }
         await made.client.create(PODDISRUPTIONBUDGET, document, "default")
-        await made.start()
+        await made.start_scheduler()
         await made.settle()
         await made.add_pods("high", requests=CPU, priority=10)
         await made.settle()
@@ -208,7 +209,7 @@ async def test_a_server_that_refuses_for_a_while_only_delays_it(
                 return refusal(503, "ServiceUnavailable")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         scheduler = await full(made)
         broken = True
         await made.add_pods("high", requests=CPU, priority=10)
@@ -233,7 +234,7 @@ async def test_late_deletion_of_a_victim_that_changed_since_is_refused(
             return refusal(504, "Timeout")
 
         await full(made)
-        made.gate = gate
+        made.intercept = gate
         await made.add_pods("high", requests=CPU, priority=10)
         await made.settle()
         assert held
@@ -254,7 +255,7 @@ async def test_nominations_survive_the_scheduler(clock: Clock, rng: Stream, log:
         await made.add_pods("high", requests=CPU, priority=10)
         await made.settle()
         before = await leaving(made)
-        successor = await made.start()
+        successor = await made.start_scheduler()
         high = await made.pod("high")
         assert [*successor.cycle.nominator] == [(high.metadata.uid, "a")]
         await made.settle(20.0)

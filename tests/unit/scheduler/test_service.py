@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
-from tests.support.scheduler_world import Handler, binding_answers, refusal, world
+from tests.support.scheduler_world import binding_answers, refusal, world
 
 from grange.api.http import Request, Response
 from grange.api.kinds import NAMESPACE, NODE, POD
@@ -23,6 +23,7 @@ from grange.scheduler.framework import SUCCESS, Code, CycleState, Plugin, Profil
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.service import Scheduler, SchedulerConfig
 from grange.sim import builders
+from grange.sim.api_fixture import Handler
 
 SMALL = {"cpu": "1", "memory": "1Gi", "pods": "10"}
 
@@ -37,7 +38,7 @@ async def test_waiting_pods_are_bound_and_said_to_be(
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b")
         await made.add_pods(*names("p", 6), requests={"cpu": "500m"})
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.settle()
         placed = await made.pods()
         assert sorted(placed.values()) == ["a"] * 3 + ["b"] * 3
@@ -55,7 +56,7 @@ async def test_a_pod_that_fits_nowhere_says_why_once(
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", "c", capacity=SMALL)
         await made.add_pods("big", requests={"cpu": "8"})
-        await made.start()
+        await made.start_scheduler()
         await made.settle()
         assert await made.message("big") == (
             "0/3 nodes are available: 3 Insufficient cpu."
@@ -80,7 +81,7 @@ async def test_a_pod_that_fits_nowhere_says_why_once(
 async def test_capacity_that_appears_is_used(clock: Clock, rng: Stream, log: Logger) -> None:
     """A new node, a deleted pod, a removed taint and a new label each bring a waiting pod in."""
     async with world(clock, rng, log) as made:
-        await made.start()
+        await made.start_scheduler()
         await made.add_pods("first", requests={"cpu": "1"})
         await made.settle()
         assert await made.message("first") == "no nodes available to schedule pods"
@@ -122,7 +123,7 @@ async def test_urgent_pods_go_first(clock: Clock, rng: Stream, log: Logger) -> N
         await made.add_nodes("a", capacity=SMALL)
         await made.add_pods("low1", "low2", requests={"cpu": "1"})
         await made.add_pods("high", requests={"cpu": "1"}, priority=10)
-        await made.start()
+        await made.start_scheduler()
         await made.settle()
         assert await made.pods() == {"high": "a", "low1": "", "low2": ""}
 
@@ -133,7 +134,7 @@ async def test_only_our_pods_are_placed(clock: Clock, rng: Stream, log: Logger) 
         await made.add_pods("theirs", schedulerName="somebody-else")
         await made.add_pods("ours", schedulerName="grange")
         await made.add_pods("gated", schedulingGates=[{"name": "quota"}])
-        await made.start()
+        await made.start_scheduler()
         await made.settle()
         assert await made.pods() == {"theirs": "", "ours": "a", "gated": ""}
         assert await made.message("gated") == "Scheduling is blocked by gates: quota"
@@ -156,9 +157,9 @@ async def test_check_104_a_refused_binding_frees_its_capacity_at_once(
                 return refusal(503, "ServiceUnavailable")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("unlucky", requests={"cpu": "1"})
         await made.settle(0.5)
         assert len(refused) == 1
@@ -181,9 +182,9 @@ async def test_check_105_pod_deleted_while_binding_leaves_no_charge(
                 await clock.sleep(5.0)
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(1.0)
         assert scheduler.cache.assumed_count == 1
@@ -211,9 +212,9 @@ async def test_unknown_outcome_is_read_back_and_not_bound_elsewhere(
                 raise Timeout("no answer")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", "b", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle()
         assert (await made.pods())["p"] == "a"
@@ -239,9 +240,9 @@ async def test_a_server_error_is_settled_by_what_the_server_holds(
                 return refusal(500, "InternalError")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(10.0)
         assert (await made.pods())["p"] == "a"
@@ -264,9 +265,9 @@ async def test_a_pod_that_another_scheduler_bound_is_let_go(
                 await made.client.post(POD, "p", "default", "binding", body)
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", "b", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle()
         assert (await made.pods())["p"] == "b"
@@ -288,9 +289,9 @@ async def test_while_the_server_is_silent_nothing_is_given_away(
                 raise Timeout("no answer")
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(1.0)
         await made.add_pods("q", requests={"cpu": "1"}, priority=5)
@@ -315,10 +316,10 @@ async def test_two_schedulers_never_bind_a_pod_twice(
             answers.extend(binding_answers(request, response))
             return response
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes(*names("n", 4))
-        one = await made.start(SchedulerConfig(binding_group=group))
-        other = await made.start(SchedulerConfig(binding_group=group))
+        one = await made.start_scheduler(SchedulerConfig(binding_group=group))
+        other = await made.start_scheduler(SchedulerConfig(binding_group=group))
         await made.add_pods(*names("p", 40), requests={"cpu": "100m"})
         await made.settle(40.0)
         placed = await made.pods()
@@ -344,14 +345,14 @@ async def test_a_scheduler_that_starts_again_finds_everything(
                 await clock.sleep(1e6)
             return await handle(request)
 
-        made.gate = stuck
+        made.intercept = stuck
         await made.add_nodes("a", "b", capacity=SMALL)
         await made.add_pods(*names("p", 8), requests={"cpu": "250m"})
-        await made.start(SchedulerConfig(binders=1, binding_group=1))
+        await made.start_scheduler(SchedulerConfig(binders=1, binding_group=1))
         await made.settle()
         assert sum(1 for node in (await made.pods()).values() if node) == 3
-        made.gate = None
-        successor = await made.start()
+        made.intercept = None
+        successor = await made.start_scheduler()
         await made.settle()
         placed = await made.pods()
         assert sorted(placed.values()) == ["a"] * 4 + ["b"] * 4
@@ -363,7 +364,7 @@ async def test_a_node_that_disappears_takes_no_more_pods(
 ) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
-        await made.start()
+        await made.start_scheduler()
         await made.add_pods("p", "q", requests={"cpu": "1"})
         await made.settle()
         await made.client.delete(NODE, "a")
@@ -385,7 +386,7 @@ async def test_a_node_that_disappears_takes_no_more_pods(
 async def test_finished_pods_hold_nothing(clock: Clock, rng: Stream, log: Logger) -> None:
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("job", requests={"cpu": "1"})
         await made.settle()
         await made.add_pods("next", requests={"cpu": "1"})
@@ -401,7 +402,7 @@ async def test_pods_bound_by_others_are_respected(clock: Clock, rng: Stream, log
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
         await made.add_pods("taken", requests={"cpu": "900m"}, nodeName="a")
-        await made.start()
+        await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "200m"})
         await made.settle()
         assert await made.message("p") == (
@@ -414,7 +415,7 @@ async def test_a_corrupted_cache_is_rebuilt(clock: Clock, rng: Stream, log: Logg
     """A pod whose cached node is not its node can only be a bug or a lost history: start over."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", "b", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle()
         pod = await made.pod("p")
@@ -440,9 +441,9 @@ async def test_expired_assumptions_are_queued_again(clock: Clock, rng: Stream, l
                 return Response(201, b"{}")  # says yes and does nothing
             return await handle(request)
 
-        made.gate = gate
+        made.intercept = gate
         await made.add_nodes("a", capacity=SMALL)
-        await made.start(SchedulerConfig(assume_ttl_s=30.0))
+        await made.start_scheduler(SchedulerConfig(assume_ttl_s=30.0))
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(20.0)
         assert (await made.pods())["p"] == ""
@@ -477,7 +478,7 @@ async def test_check_114_a_refused_permit_takes_the_reservation_back(
         plugin = Plugin("Ledger", reserve=ledger, permit=ledger)
         profile = Profile([*plugins.DEFAULT, plugin])
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start(profile=profile)
+        scheduler = await made.start_scheduler(profile=profile)
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle()
         assert ledger.told == ["reserve a", "unreserve a"]
@@ -518,7 +519,7 @@ async def test_an_error_in_reserve_or_permit_is_no_refusal(
         failing = _Failing(reserves, permits)
         plugin = Plugin("Failing", reserve=failing, permit=failing)
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start(profile=Profile([*plugins.DEFAULT, plugin]))
+        scheduler = await made.start_scheduler(profile=Profile([*plugins.DEFAULT, plugin]))
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(0.5)
         found = condition(await made.pod("p"), "PodScheduled")
@@ -552,8 +553,8 @@ async def test_what_was_reserved_is_given_up_with_the_pod(
             raise Timeout("the answer is lost")
 
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start(profile=profile)
-        made.gate = gate
+        scheduler = await made.start_scheduler(profile=profile)
+        made.intercept = gate
         await made.add_pods("p", requests={"cpu": "1"})
         await made.settle(5.0)
         assert ledger.told == (["reserve a"] if written else ["reserve a", "unreserve a"])
@@ -565,7 +566,9 @@ async def test_many_pods_are_decided_in_slices(clock: Clock, rng: Stream, log: L
     async with world(clock, rng, log) as made:
         await made.add_nodes(*names("n", 5))
         await made.add_pods(*names("p", 200), requests={"cpu": "10m"})
-        scheduler = await made.start(SchedulerConfig(slice_pods=10, backlog=50, binders=8))
+        scheduler = await made.start_scheduler(
+            SchedulerConfig(slice_pods=10, backlog=50, binders=8)
+        )
         largest = 0
         while scheduler.cache.pod_count < 200:
             before = scheduler.engine_decisions()
@@ -614,7 +617,7 @@ async def test_a_bug_that_one_pod_meets_stops_nobody_else(
         plugin = Plugin("Buggy", reserve=buggy, permit=buggy)
         await made.add_nodes("a", capacity=SMALL)
         await made.add_pods("poison", requests={"cpu": "1"}, priority=9)
-        scheduler = await made.start(profile=Profile([*plugins.DEFAULT, plugin]))
+        scheduler = await made.start_scheduler(profile=Profile([*plugins.DEFAULT, plugin]))
         await made.settle(0.5)
         found = condition(await made.pod("poison"), "PodScheduled")
         assert found is not None
@@ -646,7 +649,7 @@ async def test_only_when_pod_after_pod_meets_a_bug_the_service_crashes(
         async with world(clock, rng, log) as made:
             await made.add_nodes("a")
             await made.add_pods(*names("poison", count))
-            await made.start(profile=profile)
+            await made.start_scheduler(profile=profile)
             await made.settle(10.0)
             assert all((await made.pods()).values())
     assert buggy.left == 0
@@ -667,9 +670,9 @@ async def test_after_a_crash_the_service_starts_from_what_is_true(
                 await clock.sleep(2.0)
             return await handle(request)
 
-        made.gate = slow
+        made.intercept = slow
         await made.add_nodes("a", "b", capacity=SMALL)
-        scheduler = await made.start(supervised=True)
+        scheduler = await made.start_scheduler(supervised=True)
         await made.add_pods("p", "q", requests={"cpu": "400m"})
         await made.settle(1.0)
         assert scheduler.cache.assumed_count == 2
@@ -708,7 +711,7 @@ async def test_affinity_holds_and_a_leaving_pod_wakes_the_next(
             }
         ]
         rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": alone}}
-        await made.start()
+        await made.start_scheduler()
         await made.add_pods("p0", "p1", "p2", labels={"app": "db"}, affinity=rules)
         await made.settle()
         placed = await made.pods()
@@ -737,7 +740,7 @@ async def test_a_label_of_a_namespace_can_bring_company(
             }
         ]
         rules = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": near}}
-        await made.start()
+        await made.start_scheduler()
         await made.add_pods("db", labels={"app": "db"}, nodeName="b")
         await made.add_pods("web", affinity=rules)
         await made.settle()
@@ -752,7 +755,7 @@ async def test_attempts_are_kept_and_explained(clock: Clock, rng: Stream, log: L
     """From the first refusal to the node, and gone with the pod."""
     async with world(clock, rng, log) as made:
         await made.add_nodes("a", capacity=SMALL)
-        scheduler = await made.start()
+        scheduler = await made.start_scheduler()
         await made.add_pods("big", requests={"cpu": "2"})
         await made.settle()
         answer = scheduler.explain(await made.pod("big"))

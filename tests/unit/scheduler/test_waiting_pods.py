@@ -136,7 +136,7 @@ class Gatekeeper:
 
 async def held(made: World, gate: Gatekeeper) -> Scheduler:
     await made.add_nodes("n", capacity=SMALL)
-    scheduler = await made.start(profile=gate.profile())
+    scheduler = await made.start_scheduler(profile=gate.profile())
     await made.add_pods("a", requests={"cpu": "1"})
     await made.settle()
     assert scheduler.cache.assumed_count == 1
