@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 GRANGE = [sys.executable, "-m", "grange"]
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Plane:
             capture_output=True,
             text=True,
             input=stdin,
-            timeout=90,
+            timeout=120,
         )
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr

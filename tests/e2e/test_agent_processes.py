@@ -48,7 +48,7 @@ from grange.store.memory import MemoryStore
 
 pytestmark = pytest.mark.e2e
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 ENV = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 SERVER = """
 import http.server, os

@@ -134,7 +134,7 @@ def test_a_stale_write_and_a_duplicate_are_conflicts(plane: Plane, tmp_path: Pat
             capture_output=True,
             text=True,
             input=f"---\n{text}",  # some kubectl take what begins with a brace for JSON
-            timeout=30,
+            timeout=120,
         )
 
     manifest = CONFIGMAP % ("twice", "{a: '1'}")
@@ -165,7 +165,7 @@ def test_a_wrong_token_is_unauthorized_and_not_repeated(plane: Plane, tmp_path: 
         check=False,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert done.returncode == 1
     assert "Unauthorized" in done.stderr

@@ -58,7 +58,7 @@ def test_operator_of_kopf_comes_to_rest(running: Any) -> None:
         running.wait_gone("configmaps", "settings")
     finally:
         operator.send_signal(signal.SIGTERM)
-        output, _ = operator.communicate(timeout=30)
+        output, _ = operator.communicate(timeout=120)
     assert operator.returncode == 0, output
     for line in ("created settings", "updated settings", "deleted settings"):
         assert output.count(line) == 1, output
@@ -92,7 +92,7 @@ def test_helm_installs_upgrades_and_uninstalls(
             check=False,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -100,7 +100,7 @@ def test_helm_installs_upgrades_and_uninstalls(
     def message() -> str:
         return str(running.get("configmaps", "web")["data"]["message"])
 
-    waiting = ("--wait", "--timeout=40s")
+    waiting = ("--wait", "--timeout=100s")
     assert re.match(rf"v{helm[-1]}\.", run("version", "--short"))
     assert "STATUS: deployed" in run("install", "web", chart, *waiting, *values, *more)
     assert running.get("pods", "web-lone")["status"]["phase"] == "Running"

@@ -121,7 +121,7 @@ def run_client(name: str, *words: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -18,7 +18,7 @@ from tests.e2e.planes import GRANGE, Plane, eventually
 
 from grange.alerts.webhook import Post, post_to
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 TTL_S = 15
 NOBODY = json.dumps(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.planes import Plane, eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GROUP = """
@@ -62,7 +62,7 @@ def test_a_gang_from_kubectl_starts_with_its_last_member(plane: Plane, binary: s
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env={**os.environ, "HOME": str(plane.directory)},
         )
         assert (done.returncode == 0) is ok, done.stdout + done.stderr

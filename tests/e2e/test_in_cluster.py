@@ -42,7 +42,7 @@ def test_program_in_a_pod_uses_its_service_account() -> None:
             (("create", "token", "robot"), "ey"),
         ):
             command = [str(find()), f"--kubeconfig={running.kubeconfig}", *words]
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
             assert expected in done.stdout, done
         settings = running.get("configmaps", "kube-root-ca.crt", "kube-system")
         assert settings["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----")

@@ -66,7 +66,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
             text=True,
             input=stdin if isinstance(stdin, str) else json.dumps(stdin),
             env=environment,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr

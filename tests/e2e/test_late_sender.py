@@ -31,7 +31,7 @@ from grange.client.transports.http_transport import HTTP
 from grange.controllers.replication import pending_deletions
 from grange.sim import builders
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT, SERVER, PORT = "10.213.7.1", "10.213.7.2", 8443

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.e2e import kubectl
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -160,7 +160,7 @@ def desk(tmp_path: Path) -> Iterator[Path]:
             check=False,
             env=environment(tmp_path),
             capture_output=True,
-            timeout=60,
+            timeout=120,
         )
 
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.e2e
 UID = "8a1c2f0e-0000-4000-8000-000000000001"
 POD = PodSetup(UID, "default", "web", "node-1")
 ENV = {"PATH": os.environ["PATH"]}
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 OWNER = Path(__file__).with_name("runtime_owner.py")
 
 

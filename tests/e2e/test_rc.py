@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.kubectl import find
 from tests.e2e.planes import GRANGE, Plane, eventually, pod
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 class Rc(Plane):
@@ -22,7 +22,7 @@ class Rc(Plane):
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         assert done.returncode == code, (verb, words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
@@ -89,11 +89,11 @@ def test_kubectl_is_held_to_the_protection(shared: Rc) -> None:
     shared.rc("create", "held", "--placement", "Packed", "--", "sleep", "1000")
     shared.grange("rc", "scale", "held", "--replicas", "1")
     words = [str(find()), "--kubeconfig", str(shared.kubeconfig), "delete", "grc", "held"]
-    refused = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+    refused = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
     assert refused.returncode == 1
     assert "it is protected and asks for 1 replica:" in refused.stderr
     shared.grange("rc", "scale", "held", "--replicas", "0", "--yes")
-    assert subprocess.run(words, check=False, capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run(words, check=False, capture_output=True, timeout=120).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ class Observer:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_store_keeps_its_promises_when_killed(
     tmp_path: Path, rng: Stream, log: Logger
 ) -> None:

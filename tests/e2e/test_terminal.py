@@ -55,7 +55,7 @@ def on_terminal(
             stdout=theirs,
             stderr=theirs,
             env={**kept, "TERM": "xterm-256color", **(environment or {})},
-            timeout=30,
+            timeout=120,
         )
     finally:
         os.close(theirs)

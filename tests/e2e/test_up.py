@@ -35,7 +35,7 @@ def up(*words: str, env: dict[str, str] | None = None) -> "subprocess.CompletedP
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env=env,
     )
 
@@ -89,7 +89,7 @@ def test_interrupting_the_start_in_the_background_leaves_nothing(tmp_path: Path)
             starting = subprocess.Popen([*GRANGE, "up", *words])
         eventually((data / "up.log").exists, "the start of the server")
         starting.send_signal(signal.SIGINT)
-        code = starting.wait(timeout=30)
+        code = starting.wait(timeout=120)
         if code:
             break
         subprocess.run([*GRANGE, "down", "--data-dir", str(data)], check=True, capture_output=True)
@@ -135,7 +135,7 @@ def test_children_import_nothing_from_the_current_directory(tmp_path: Path) -> N
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         cwd=tmp_path / "here",
     )
     subprocess.run([*GRANGE, "down", "--data-dir", data], check=False, capture_output=True)

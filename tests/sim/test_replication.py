@@ -4,7 +4,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
@@ -107,7 +106,6 @@ def crashes(records: Records) -> list[dict[str, object]]:
     return [facts for event, facts in records if event == "service crashed"]
 
 
-@pytest.mark.timeout(240)  # three worlds in one, on a disk that others may be using
 async def test_services_survive_on_the_store_with_a_disk(
     log: Logger, records: Records, tmp_path: Path
 ) -> None:
