@@ -8,7 +8,7 @@ has a client that nothing disturbs.
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from grange.api import codec
 from grange.api.http import ADMIN, Request, Response, User
@@ -24,18 +24,12 @@ from grange.base.tasks import Child, Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
+from grange.reconcile.farm.leader_election import Service
 from grange.reconcile.informer import InformerFactory
 from grange.store.memory import MemoryStore
 
 Handler = Callable[[Request], Awaitable[Response]]
 Gate = Callable[[Request], ApiError | None]
-
-
-class Service(Protocol):
-    """Something that works until it is cancelled."""
-
-    async def run(self) -> None:
-        """Work; returns only by cancellation."""
 
 
 class ApiFixture:
