@@ -16,7 +16,7 @@ from bench.scheduler import shape
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
 from grange.app import gc_tuning
-from grange.reconcile.sharding import Sharing
+from grange.reconcile.interning import Sharing
 from grange.scheduler import plugins
 from grange.scheduler.cache import Cache
 from grange.scheduler.cycle import Assumed, Cycle

@@ -35,8 +35,8 @@ from grange.base.tasks import Nursery, supervise
 from grange.client.client import Client, WatchEvent
 from grange.client.errors import StreamBroken
 from grange.reconcile.indexer import Indexer
+from grange.reconcile.interning import Sharing
 from grange.reconcile.outage import OUTAGE_CAP_S, is_outage
-from grange.reconcile.sharding import Sharing
 
 R = TypeVar("R", bound=Resource)
 

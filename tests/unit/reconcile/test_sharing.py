@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod, PodStatus
-from grange.reconcile.sharding import Sharing
+from grange.reconcile.interning import Sharing
 from grange.sim import builders
 
 
