@@ -538,7 +538,7 @@ async def test_command_probes(prober: SystemProber) -> None:
 
 async def test_questions_that_make_no_sense_are_answered(prober: SystemProber) -> None:
     for odd, says in (
-        ({}, "neither"),
+        ({}, "none of exec, httpGet, tcpSocket, grpc"),
         ({"exec": {"command": []}}, "no command"),
         ({"httpGet": {"port": "nameless"}}, 'no port named "nameless"'),
         ({"tcpSocket": {"port": "nameless"}}, 'no port named "nameless"'),
