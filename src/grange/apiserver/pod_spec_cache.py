@@ -18,6 +18,7 @@ from grange.api.meta import Document
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_metadata
 from grange.apiserver.admission import Mutation
+from grange.base.bounded import SecondUseCache
 
 Mutations = tuple[Mutation | None, ...]
 
@@ -91,8 +92,7 @@ class PodSpecCache:
 
     def __init__(self) -> None:
         self.reused = 0
-        self._entries: dict[bytes, AcceptedSpec | None] = {}  # None: sent once
-        self._size_bytes = 0
+        self._entries: SecondUseCache[AcceptedSpec] = SecondUseCache(SPECS_MAX_BYTES)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -100,7 +100,7 @@ class PodSpecCache:
     @property
     def size_bytes(self) -> int:
         """The size of all keys."""
-        return self._size_bytes
+        return self._entries.size_bytes
 
     def split(self, body: bytes) -> SentPod | None:
         """The parts of a JSON body; None if it is malformed, has unknown fields or a large spec."""
@@ -166,20 +166,12 @@ class PodSpecCache:
             The bytes of the stored spec if an entry was made.
         """
         key = sent.spec
-        if key not in self._entries:
-            self._add_key(key)
+        if not self._entries.is_used_again(key):
             return None
         encoded = msgspec.Raw(codec.encode(pod["spec"]))
         given = codec.decode_trusted(key)
-        self._entries[key] = AcceptedSpec(
+        accepted = AcceptedSpec(
             given, mutations, pod["spec"], encoded, pod["status"], tuple(warnings)
         )
+        self._entries.set(key, accepted)
         return encoded
-
-    def _add_key(self, key: bytes) -> None:
-        self._entries[key] = None
-        self._size_bytes += len(key)
-        while self._size_bytes > SPECS_MAX_BYTES:
-            oldest = next(iter(self._entries))
-            del self._entries[oldest]
-            self._size_bytes -= len(oldest)

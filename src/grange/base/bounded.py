@@ -1,6 +1,6 @@
-"""A cache that cannot grow without bound."""
+"""Caches that cannot grow without bound."""
 
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -27,3 +27,44 @@ class BoundedDict(dict[K, V]):
         if len(self) >= self.limit and key not in self:
             self.clear()
         super().__setitem__(key, value)
+
+
+class SecondUseCache(Generic[V]):
+    """Values by keys of bytes, kept from the second use of a key on: many keys are used once.
+
+    Keys that were used once are remembered without a value. The oldest keys go when all together are
+    larger than the limit.
+
+    Args:
+        max_bytes: the largest size of all keys.
+    """
+
+    __slots__ = ("_entries", "max_bytes", "size_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.size_bytes = 0
+        self._entries: dict[bytes, V | None] = {}  # None: used once
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: bytes) -> V | None:
+        """The value; None if there is none yet."""
+        return self._entries.get(key)
+
+    def is_used_again(self, key: bytes) -> bool:
+        """Whether the key was used before; it is remembered as used."""
+        if key in self._entries:
+            return True
+        self._entries[key] = None
+        self.size_bytes += len(key)
+        while self.size_bytes > self.max_bytes:
+            oldest = next(iter(self._entries))
+            del self._entries[oldest]
+            self.size_bytes -= len(oldest)
+        return False
+
+    def set(self, key: bytes, value: V | None) -> None:
+        """Keep the value of a key that was used before; None keeps no value."""
+        self._entries[key] = value

@@ -15,6 +15,7 @@ import msgspec
 
 from grange.api.kinds.pod import Pod, PodSpec, PodStatus
 from grange.api.meta import ObjectMeta
+from grange.base.bounded import SecondUseCache
 
 SPEC_MAX_BYTES = 8_192
 SPECS_MAX_BYTES = 1024 * 1024
@@ -48,8 +49,7 @@ class PodViews:
 
     def __init__(self) -> None:
         self.decodes = 0
-        self._entries: dict[bytes, PodSpec | None] = {}  # None: seen once
-        self._size_bytes = 0
+        self._entries: SecondUseCache[PodSpec] = SecondUseCache(SPECS_MAX_BYTES)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -57,7 +57,7 @@ class PodViews:
     @property
     def size_bytes(self) -> int:
         """The size of all keys."""
-        return self._size_bytes
+        return self._entries.size_bytes
 
     def decode(self, body: bytes | msgspec.Raw) -> Pod:
         """The view of a pod.
@@ -116,19 +116,9 @@ class PodViews:
         spec = _specs.decode(body)
         if len(key) > SPEC_MAX_BYTES:
             return spec
-        if key not in self._entries:
-            self._add_key(key)
-        else:
-            self._entries[key] = spec if node_at < 0 else _without_node(key, node_at)
+        if self._entries.is_used_again(key):
+            self._entries.set(key, spec if node_at < 0 else _without_node(key, node_at))
         return spec
-
-    def _add_key(self, key: bytes) -> None:
-        self._entries[key] = None
-        self._size_bytes += len(key)
-        while self._size_bytes > SPECS_MAX_BYTES:
-            oldest = next(iter(self._entries))
-            del self._entries[oldest]
-            self._size_bytes -= len(oldest)
 
 
 def _without_node(key: bytes, node_at: int) -> PodSpec | None:

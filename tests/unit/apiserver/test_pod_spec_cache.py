@@ -109,7 +109,7 @@ def cache_of(server: Server) -> PodSpecCache:
 
 def assert_unchanged(cache: PodSpecCache) -> None:
     """No pod changed what pods with its spec share."""
-    for key, accepted in cache._entries.items():
+    for key, accepted in cache._entries._entries.items():
         if accepted is not None:
             assert accepted.sent == json.loads(key)
             assert codec.encode(accepted.spec) == bytes(accepted.encoded)
