@@ -1,17 +1,20 @@
 """Making and removing what a controller owns: one write each, with the checks that precede it."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from grange.api.meta import Document, OwnerReference, Resource
 from grange.api.scheme import KindInfo
-from grange.api.status import Conflict, NotFound
+from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
+from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.reconcile.owners import check_reference
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 
 
 class NoLabels(GrangeError):
@@ -101,3 +104,29 @@ def _copy(value: object) -> object:
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value
+
+
+async def slow_start(items: Sequence[T], act: Callable[[T], Awaitable[None]]) -> ApiError | None:
+    """Act on all items in order, in batches that double, until a batch has an error.
+
+    Returns:
+        The first error in the order of the items; items of later batches were not touched.
+    """
+    start, size = 0, 1
+    while start < len(items):
+        errors: dict[int, ApiError] = {}
+
+        async def attempt(index: int, errors: dict[int, ApiError] = errors) -> None:
+            try:
+                await act(items[index])
+            except ApiError as error:
+                errors[index] = error
+
+        end = min(start + size, len(items))
+        async with Nursery("slow start") as nursery:
+            for index in range(start, end):
+                nursery.start(attempt(index))
+        if errors:
+            return errors[min(errors)]
+        start, size = end, size * 2
+    return None

@@ -16,10 +16,10 @@ from grange.base.clock import Clock
 from grange.base.metrics import Counter
 from grange.client.client import Client
 from grange.controllers.replication import status_conditions
-from grange.controllers.replication.observed_versions import WriteTracker
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile.controller import Terminal
 from grange.reconcile.recorder import WARNING, Recorder
+from grange.reconcile.write_tracker import WriteTracker
 
 
 class ControllerStatusWriter:

@@ -18,7 +18,7 @@ from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.status import Conflict, NotFound
 from grange.client.client import Client
 from grange.controllers.replication.plan import Plan
-from grange.controllers.replication.pod_control import slow_start
+from grange.reconcile.control import slow_start
 
 KEPT_ANNOTATION = "grange.dev/deletion-revoked-at"
 """Pod annotation: the version of the pod that a revoked deletion named."""

@@ -6,9 +6,8 @@ deletion and a repair carry the pod's uid and the version at which it was seen t
 has a name that collides when somebody did the same.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
@@ -24,7 +23,6 @@ from grange.api.status import (
 )
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.base.tasks import Nursery
 from grange.client.client import Client
 from grange.controllers.replication import evictions, podtemplate
 from grange.controllers.replication.inputs import Claim
@@ -32,40 +30,13 @@ from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
+from grange.reconcile.control import slow_start
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
-
-T = TypeVar("T")
 
 
 class StaleCache(GrangeError):
     """The server has what the cache has not shown yet: look again shortly, this is no failure."""
-
-
-async def slow_start(items: Sequence[T], act: Callable[[T], Awaitable[None]]) -> ApiError | None:
-    """Act on all items in order, in batches that double, until a batch has an error.
-
-    Returns:
-        The first error in the order of the items; items of later batches were not touched.
-    """
-    start, size = 0, 1
-    while start < len(items):
-        errors: dict[int, ApiError] = {}
-
-        async def attempt(index: int, errors: dict[int, ApiError] = errors) -> None:
-            try:
-                await act(items[index])
-            except ApiError as error:
-                errors[index] = error
-
-        end = min(start + size, len(items))
-        async with Nursery("slow start") as nursery:
-            for index in range(start, end):
-                nursery.start(attempt(index))
-        if errors:
-            return errors[min(errors)]
-        start, size = end, size * 2
-    return None
 
 
 class PodControl:

@@ -10,11 +10,11 @@ from grange.base.log import Logger
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.node_eligibility import Places
 from grange.controllers.replication.node_transfer_service import Transfers
-from grange.controllers.replication.observed_versions import WriteTracker
 from grange.controllers.replication.pod_backoff import PodBackoff
 from grange.controllers.shared.audit_failures import Patience
 from grange.controllers.shared.availability import Readiness
 from grange.reconcile.expectations import Expectations
+from grange.reconcile.write_tracker import WriteTracker
 
 
 class State:

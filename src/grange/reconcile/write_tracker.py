@@ -1,8 +1,8 @@
-"""Whether the cache has seen our last write of a controller.
+"""Whether the cache has the last write of an object.
 
-A pass that starts from an older version would decide anew what was decided already, and lose the
-compare-and-set at its end. Versions are compared as numbers, which Kubernetes promises since 1.35
-(KEP-5504) and our server has always done; where they are not, nothing is waited for.
+A reconcile that starts from an older version repeats decisions, and its status write conflicts.
+Versions are compared as numbers, which Kubernetes promises since 1.35 (KEP-5504) and our server has
+always done; where they are not, nothing is waited for.
 """
 
 from grange.api.meta import Resource
