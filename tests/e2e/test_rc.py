@@ -55,7 +55,7 @@ def test_a_service_from_create_to_delete(plane: Rc, tmp_path: Path) -> None:
     assert names(plane) == []
     assert "3/3 ready" in plane.grange("rc", "scale", "web", "--replicas", "3", "--wait")
     status = " ".join(plane.grange("rc", "status", "web").split())
-    for words in ("3 wanted, 3 there, 3 ready", "Owner: up-", "AsWanted", "web-2 1/1"):
+    for words in ("3 wanted, 3 there, 3 ready", "Owner: up-", "ReplicasReady", "web-2 1/1"):
         assert words in status
     assert json.loads(plane.grange("rc", "status", "web", "-o", "json"))["owner"].startswith("up-")
     assert "team=a" not in plane.grange("rc", "list")
@@ -225,7 +225,7 @@ def test_a_node_is_drained_and_the_history_tells(tmp_path: Path) -> None:
             assert words in told
         records = json.loads(plane.grange("history", "web", "-o", "json"))["items"]
         events = [item["spec"]["event"] for item in records]
-        assert events[0] in {"RolloutStarted", "Retarget"}
+        assert events[0] in {"RolloutStarted", "MembershipChanged"}
         assert [len(item["spec"].get("members", ())) for item in records][-1] == 1
         assert "no other kind has a history" in plane.grange(
             "history", f"pod/web-{second}", code=64

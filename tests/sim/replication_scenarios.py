@@ -27,7 +27,7 @@ from grange.api.kinds import (
     ROLLINGUPDATE,
     pod as pods,
 )
-from grange.api.kinds.auditevents import RETARGET
+from grange.api.kinds.auditevents import MEMBERSHIP_CHANGED
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.transfer_status import DRAINED_NODES
 from grange.api.meta import Document, controller_of
@@ -517,7 +517,7 @@ async def audited(world: World) -> Audited:
         found.removed.update(item.pod for item in one.removed)
         found.came[one.controller] += len(one.added)
         found.went[one.controller] += len(one.removed)
-        if one.event != RETARGET:
+        if one.event != MEMBERSHIP_CHANGED:
             found.events[f"{one.controller} {one.event}"] += 1
     return found
 

@@ -104,7 +104,7 @@ async def test_rollout_waits_for_a_budget_that_allows_nothing(rng: Stream, log: 
         assert before == {pod.metadata.uid for pod in (await world.client.list(POD)).items}
         found = await world.client.get(REPLICATIONCONTROLLER, "web", "default")
         said = {item.type: item for item in found.status.conditions}["Reconciled"]
-        assert said.reason == "Budget"
+        assert said.reason == "DisruptionBudget"
         assert "PodDisruptionBudget web" in said.message
         less: Document = {"spec": {"minAvailable": MINIMUM}}
         await world.client.patch(PODDISRUPTIONBUDGET, "web", "default", patch=less)

@@ -296,7 +296,7 @@ async def expire_records(cluster: Cluster) -> None:
     """A record is older than records are kept."""
     ancient: Document = {
         "metadata": {"name": "ancient"},
-        "spec": {"event": "Retarget", "controller": "web", "time": "2000-01-01T00:00:00Z"},
+        "spec": {"event": "MembershipChanged", "controller": "web", "time": "2000-01-01T00:00:00Z"},
     }
     await cluster.client.create(AUDITRECORD, ancient, "default")
 

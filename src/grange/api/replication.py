@@ -31,16 +31,26 @@ RECEIVED_ANNOTATION = "grange.dev/replicas-received"
 """JSON, on the receiver: ids of transfers whose replicas it has, and their givers' names."""
 
 
-GIVEN_ANNOTATION = "grange.dev/replicas-left"
-"""The replicas that its owner was left with when some were given to another controller.
+AFTER_TRANSFER_ANNOTATION = "grange.dev/replicas-after-transfer"
+"""The replicas that the giver kept when some were transferred to another controller.
 
-As long as it asks for so many, those who serve nobody go first: whoever took them counted on that.
+While the spec asks for this number, unavailable pods are deleted first: the transfer was counted so.
 """
 
+OLD_AFTER_TRANSFER_ANNOTATION = "grange.dev/replicas-left"
+"""The name in earlier versions; it is read, and removed by the next transfer."""
 
-def has_given(controller: Resource, replicas: int) -> bool:
-    """Whether the number of replicas is what a transfer left."""
-    return controller.metadata.annotations.get(GIVEN_ANNOTATION) == str(replicas)
+
+def after_transfer(replicas: int) -> dict[str, str | None]:
+    """The annotations of a giver that keeps a number of replicas, as a merge patch."""
+    return {AFTER_TRANSFER_ANNOTATION: str(replicas), OLD_AFTER_TRANSFER_ANNOTATION: None}
+
+
+def is_count_after_transfer(controller: Resource, replicas: int) -> bool:
+    """Whether a transfer set this number of replicas."""
+    found = controller.metadata.annotations
+    names = (AFTER_TRANSFER_ANNOTATION, OLD_AFTER_TRANSFER_ANNOTATION)
+    return str(replicas) in {found.get(name) for name in names}
 
 
 class BadIntent(GrangeError):

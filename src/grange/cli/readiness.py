@@ -198,7 +198,7 @@ def rolling_update(document: Document) -> WaitState:
 
 def _stands_still(document: Document) -> bool:
     """Whether a malformed annotation blocks it, which its phase does not show."""
-    return (condition(document, "Progressing") or {}).get("reason") == "OrderUnreadable"
+    return (condition(document, "Progressing") or {}).get("reason") == "InvalidAnnotation"
 
 
 def at_canaries(field: str) -> str:

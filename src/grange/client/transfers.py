@@ -19,11 +19,11 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, preconditions
 from grange.api.replication import (
-    GIVEN_ANNOTATION,
     GIVEN_UP_ANNOTATION,
     RECEIVED_ANNOTATION,
     TRANSFER_ANNOTATION,
     Transfer,
+    after_transfer,
     given_up,
     received,
     transfer_of,
@@ -218,7 +218,7 @@ async def _advance(client: Client, namespace: str, giver: str, order: Transfer) 
         target = await _write(client, target, note, replicas=target.spec.replicas + order.add)
     # Somebody may have scaled the giver meanwhile: it is the difference that was ordered.
     left = max(0, source.spec.replicas - order.remove)
-    done = {TRANSFER_ANNOTATION: None, GIVEN_ANNOTATION: str(left)}
+    done = {TRANSFER_ANNOTATION: None, **after_transfer(left)}
     await _write(client, source, done, replicas=left)
     rest = {key: name for key, name in received(target).items() if key != order.id}
     with suppress(Conflict, NotFound):  # the note does no harm; the next transfer takes it away

@@ -305,7 +305,7 @@ def test_definition_accepts_and_refuses_what_our_schema_does(
 MINIMAL: dict[str, Document] = {
     "ReplicationController": controller()["spec"],
     "RollingUpdate": {"new": "web", "old": "was", "desired": 2, "minimum": 1},
-    "AuditRecord": {"event": "Retarget", "controller": "web"},
+    "AuditRecord": {"event": "MembershipChanged", "controller": "web"},
     "PodGroup": {"minMember": 1},
     "Queue": {"capacity": {"cpu": "1"}},
 }

@@ -40,7 +40,11 @@ async def test_what_the_limit_leaves_out_is_counted(
     async with world(clock, rng, log, hands=False) as there:
         await there.add_controller(replicas=0)
         for at in range(3):
-            spec = {"time": f"2026-01-01T00:00:0{at}Z", "controller": "web", "event": "Retarget"}
+            spec = {
+                "time": f"2026-01-01T00:00:0{at}Z",
+                "controller": "web",
+                "event": "MembershipChanged",
+            }
             meta = {"name": f"r{at}", "labels": {NAME_LABEL: "web"}}
             document = {
                 "metadata": meta,

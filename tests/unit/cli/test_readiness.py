@@ -161,7 +161,7 @@ def test_a_move_of_replicas_is_ready_when_it_is_complete(
 
 
 def test_rollout_names_its_obstacle_unlike_its_phase() -> None:
-    said = {"type": "Progressing", "status": "False", "reason": "OrderUnreadable"}
+    said = {"type": "Progressing", "status": "False", "reason": "InvalidAnnotation"}
     state = readiness.ready(
         {
             "kind": "RollingUpdate",

@@ -195,8 +195,11 @@ async def test_pod_ordered_to_go_waits_for_the_minimum(
     await there.settle(20.0)
     assert await there.names() == ["web-a", "web-b", "web-c"]
     said = await there.said("Reconciled")
-    assert (said.reason, said.message) == ("Budget", "1 pod stays for now: 2 must be available")
-    counted = {"reason": "Budget"}
+    assert (said.reason, said.message) == (
+        "DisruptionBudget",
+        "1 pod stays for now: 2 must be available",
+    )
+    counted = {"reason": "DisruptionBudget"}
     assert there.deps.metrics.get_sample_value("grange_replication_skips_total", counted) == 1.0
     there.unready.discard("b")
     await there.until(lambda: there.ready(2))

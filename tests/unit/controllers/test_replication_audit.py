@@ -21,7 +21,7 @@ from grange.api.http import Request
 from grange.api.kinds import AUDITRECORD, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.auditevents import (
     EVENTS,
-    RETARGET,
+    MEMBERSHIP_CHANGED,
     ROLLOUT_COMPLETED,
     ROLLOUT_STARTED,
 )
@@ -84,10 +84,10 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
     web = builders.controller(replicas=2)
     one, two = (builders.pod(web, node=node) for node in ("1", "2"))
     plan = Plan(create=(Addition("web-3", "3"),), delete=(Removal(two, "Surplus"),))
-    done = outbox.entry(web, RETARGET, NOW, plan=plan)
+    done = outbox.entry(web, MEMBERSHIP_CHANGED, NOW, plan=plan)
     document = outbox.record(web, done, audit_records.members_after([one, two], [done]))
     spec = msgspec.convert(document["spec"], AuditSpec)
-    assert spec.event == RETARGET
+    assert spec.event == MEMBERSHIP_CHANGED
     assert [(item.pod, item.node) for item in spec.members] == [("web-1", "1"), ("web-3", "3")]
     assert (names(spec.added), names(spec.removed)) == (["web-3"], ["web-2"])
     assert (spec.controller, spec.controller_uid, spec.replicas) == ("web", "rc-uid", 2)
@@ -125,7 +125,7 @@ async def test_a6_the_version_of_the_form_is_the_servers(
     async with world(clock, rng, log, hands=False) as there:
         document: Document = {
             "metadata": {"name": "x"},
-            "spec": {"event": RETARGET, "controller": "web", "schemaVersion": 77},
+            "spec": {"event": MEMBERSHIP_CHANGED, "controller": "web", "schemaVersion": 77},
         }
         made = await there.client.create(AUDITRECORD, document, "default")
         assert made.spec.schema_version == SCHEMA_VERSION
@@ -137,13 +137,13 @@ async def test_a_record_is_written_once_and_never_changed(
     async with world(clock, rng, log, hands=False) as there:
         document: Document = {
             "metadata": {"name": "x"},
-            "spec": {"event": RETARGET, "controller": "web"},
+            "spec": {"event": MEMBERSHIP_CHANGED, "controller": "web"},
         }
         await there.client.create(AUDITRECORD, document, "default")
         change = {"spec": {"message": "it was somebody else"}}
         with pytest.raises(Invalid, match="written once and never changed"):
             await there.client.patch(AUDITRECORD, "x", "default", patch=change)
-        for spec in ({"event": "Party", "controller": "web"}, {"event": RETARGET}):
+        for spec in ({"event": "Party", "controller": "web"}, {"event": MEMBERSHIP_CHANGED}):
             with pytest.raises((Invalid, Forbidden)):
                 await there.client.create(
                     AUDITRECORD, {"metadata": {"name": "y"}, "spec": spec}, "default"
@@ -156,7 +156,7 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
     going = builders.pod(web, node="3", deleted=True)
     entry = OutboxEntry(
         "e",
-        RETARGET,
+        MEMBERSHIP_CHANGED,
         added=(Member("web-1"), Member("web-9")),
         removed=(Member("web-2", uid="uid-web-2"), Member("web-3", uid="uid-web-3")),
         message="Surplus",
@@ -169,7 +169,7 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
     came = outbox.settled(entry, [one, two, three])
     assert came is not None
     assert (names(came.removed), came.message) == ([], ""), "not why those go who stay"
-    nothing = OutboxEntry("e", RETARGET, added=(Member("web-9"),))
+    nothing = OutboxEntry("e", MEMBERSHIP_CHANGED, added=(Member("web-9"),))
     assert outbox.settled(nothing, [one]) is None
     of_transfer = OutboxEntry("e", "NodeTransferStarted", transfer=TRANSFER)
     assert outbox.settled(of_transfer, []) is of_transfer, "it came true with its announcement"
@@ -336,7 +336,11 @@ async def test_of_records_of_one_time_those_written_last_stay(
     """Entries of one decision bear its time; what their names are says nothing of their order."""
     async with world(clock, rng, log, hands=False) as there:
         written = [f"r{number}" for number in (3, 9, 1, 7, 0, 8, 2, 6, 5, 4, 10)]
-        spec = {"event": RETARGET, "controller": "web", "time": timestamps.rfc3339_micro(NOW)}
+        spec = {
+            "event": MEMBERSHIP_CHANGED,
+            "controller": "web",
+            "time": timestamps.rfc3339_micro(NOW),
+        }
         for name in written:
             document: Document = {"metadata": {"name": name}, "spec": spec}
             await there.client.create(AUDITRECORD, document, "default")
@@ -373,7 +377,7 @@ async def test_what_the_cache_does_not_show_is_not_recorded_again(
 def test_terminating_pod_is_not_the_announced_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     plan = Plan(create=(Addition("web-a", "a"),))
-    announced = outbox.entry(owner, RETARGET, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
+    announced = outbox.entry(owner, MEMBERSHIP_CHANGED, datetime(2026, 1, 1, tzinfo=UTC), plan=plan)
     leaving = builders.pod(owner, node="a", deleted=True)
     assert outbox.settled(announced, [leaving]) is None
 
@@ -382,7 +386,7 @@ def test_pod_announced_to_go_is_not_the_new_one_of_its_name() -> None:
     owner = builders.controller(replicas=1)
     before = builders.pod(owner, node="a", bound=False)
     plan = Plan(create=(Addition("web-a", "a"),), delete=(Removal(before, "Outdated"),))
-    announced = outbox.entry(owner, RETARGET, NOW, plan=plan)
+    announced = outbox.entry(owner, MEMBERSHIP_CHANGED, NOW, plan=plan)
     assert outbox.settled(announced, [before]) is None, "nothing was done"
     gone = outbox.settled(announced, [])
     assert gone is not None

@@ -92,7 +92,7 @@ async def test_record_refused_for_good_takes_no_other_along(
         await there.until(lambda: gone(there), limit_s=120)
         await there.settle(5.0)  # events come later
         told = [one.spec.event for one in await records(there)]
-        assert sorted(told) == ["Retarget", "RolloutStarted"]
+        assert sorted(told) == ["MembershipChanged", "RolloutStarted"]
         assert "Party" in (await there.events("FailedAudit"))[-1].message
 
 

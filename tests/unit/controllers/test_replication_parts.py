@@ -93,7 +93,7 @@ def test_complete_controller_status_is_available_and_reconciled() -> None:
     result = outcome(Inputs(owner, owned, ["a", "b"]))
     assert said(result) == {
         "Available": ("True", "MinimumReplicasAvailable"),
-        "Reconciled": ("True", "AsWanted"),
+        "Reconciled": ("True", "ReplicasReady"),
         "InsufficientNodes": ("False", "EnoughEligibleNodes"),
         "Misplaced": ("False", "AllOnEligibleNodes"),
         "Paused": ("False", "NotPaused"),

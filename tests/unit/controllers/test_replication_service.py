@@ -256,7 +256,7 @@ async def test_failing_pod_is_replaced_with_growing_delays(
             await clock.sleep(0.05)
         assert 5 <= len(seen) <= 8
         said = await there.said("Reconciled")
-        assert (said.status, said.reason) == ("False", "PodsKeepEnding")
+        assert (said.status, said.reason) == ("False", "CrashLoopBackOff")
         assert await there.until(lambda: there.ready(1), limit_s=120.0) <= 61.0
 
 

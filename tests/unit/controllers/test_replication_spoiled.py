@@ -53,7 +53,7 @@ async def test_malformed_order_is_a_condition_until_it_is_gone(
         await annotate(there, "web", **{note: "{"})
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1))
-        await there.until(lambda: says(there, "OrderUnreadable"))
+        await there.until(lambda: says(there, "InvalidAnnotation"))
         said = await there.said("Reconciled")
         name = TRANSFER_ANNOTATION if note == "order" else RECEIVED_ANNOTATION
         assert said.status == "False"
@@ -61,10 +61,10 @@ async def test_malformed_order_is_a_condition_until_it_is_gone(
         await there.settle(1.0)
         logged = [event for event, _ in records].count("order ignored")
         await there.settle(14.0)
-        assert skipped(there, "OrderUnreadable") == 1.0
+        assert skipped(there, "InvalidAnnotation") == 1.0
         assert [event for event, _ in records].count("order ignored") == logged > 0
         await annotate(there, "web", **{note: None})
-        await there.until(lambda: says(there, "AsWanted"), limit_s=5.0)
+        await there.until(lambda: says(there, "ReplicasReady"), limit_s=5.0)
 
 
 async def test_source_is_healed_while_target_annotation_is_malformed(
@@ -82,11 +82,11 @@ async def test_source_is_healed_while_target_annotation_is_malformed(
         there.start(ReplicationService(there.deps))
         await there.until(lambda: there.ready(1, "one"))
         for name in ("one", "two"):
-            await there.until(partial(says, there, "OrderUnreadable", name))
+            await there.until(partial(says, there, "InvalidAnnotation", name))
             assert "grc/two" in (await there.said("Reconciled", name)).message
         await annotate(there, "two", received=None)
         await there.until(lambda: there.ready(1, "two"), limit_s=20.0)
-        await there.until(lambda: says(there, "AsWanted", "one"), limit_s=5.0)
+        await there.until(lambda: says(there, "ReplicasReady", "one"), limit_s=5.0)
 
 
 @pytest.mark.parametrize("note", ["order", "received", "given_up"])
@@ -104,12 +104,12 @@ async def test_rollout_names_the_malformed_order_and_goes_on(
         await there.until(lambda: held_up(there))
         said = conditions.find((await update(there)).status.conditions, "Progressing")
         assert said is not None
-        assert (said.status, said.reason) == ("False", "OrderUnreadable")
+        assert (said.status, said.reason) == ("False", "InvalidAnnotation")
         assert f"kubectl annotate -n default grc/{spoiled}" in said.message
         before = (await update(there)).metadata.resource_version
         await there.settle(15.0)
         assert (await update(there)).metadata.resource_version == before, "told once"
-        assert skipped(there, "OrderUnreadable") >= 1.0
+        assert skipped(there, "InvalidAnnotation") >= 1.0
         await annotate(there, spoiled, **{note: None})
         await there.until(lambda: phase(there, "Complete"), limit_s=30.0)
         assert not await held_up(there)
@@ -117,7 +117,7 @@ async def test_rollout_names_the_malformed_order_and_goes_on(
 
 async def held_up(there: World) -> bool:
     said = conditions.find((await update(there)).status.conditions, "Progressing")
-    return said is not None and said.reason == "OrderUnreadable"
+    return said is not None and said.reason == "InvalidAnnotation"
 
 
 async def test_invalid_controller_reports_it_until_corrected(
@@ -138,4 +138,4 @@ async def test_invalid_controller_reports_it_until_corrected(
         await there.settle(15.0)
         assert skipped(there, "InvalidController") == 1.0
         await there.change(nodeSelector=None)
-        await there.until(lambda: says(there, "AsWanted"), limit_s=5.0)
+        await there.until(lambda: says(there, "ReplicasReady"), limit_s=5.0)

@@ -16,7 +16,7 @@ from tests.unit.controllers.test_rollout_service import Tools, tools, version
 
 from grange.api.http import Request
 from grange.api.kinds import REPLICATIONCONTROLLER
-from grange.api.kinds.auditevents import RETARGET
+from grange.api.kinds.auditevents import MEMBERSHIP_CHANGED
 from grange.api.meta import Document
 from grange.api.status import ApiError, InternalError
 from grange.base.tasks import Nursery
@@ -96,7 +96,7 @@ async def test_check_t3_a_second_commit_does_nothing(tools: Tools) -> None:
         await there.until(lambda: there.ready(2))
         web = await there.controller()
         plan = Plan(create=(Addition("web-c", "c"),))
-        done = outbox.entry(web, RETARGET, there.clock.now(), plan=plan)
+        done = outbox.entry(web, MEMBERSHIP_CHANGED, there.clock.now(), plan=plan)
         journal = outbox.Outbox(there.client, clock=there.clock)
         for _ in range(2):
             await journal.publish(web, [done], await there.pods())

@@ -332,7 +332,7 @@ async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
         await there.settle(60.0)
         assert "a" in await on(there)
         assert await phase(there, Phase.FINISHING)
-        assert (await there.said("Reconciled")).reason == "Budget"
+        assert (await there.said("Reconciled")).reason == "DisruptionBudget"
         bad = await there.client.get(POD, bad.metadata.name, "default")
         await there.set_phase(bad, "Running")
         await there.until(lambda: moved(there, "b", "c"))

@@ -69,7 +69,7 @@ async def test_a_service_goes_on_while_the_server_refuses_its_records(
         told = [event.message for event in await there.events("FailedAudit")]
         assert missing in told
         assert {text.removeprefix(MARK).split(" of ")[0] for text in told} == {
-            "Retarget",
+            "MembershipChanged",
             "RolloutStarted",
             "RolloutCompleted",
         }

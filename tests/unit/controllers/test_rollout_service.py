@@ -401,7 +401,10 @@ async def test_pod_kept_because_of_a_silent_one_is_reported(tools: Tools) -> Non
         await there.settle(20.0)
         assert len(await there.names()) == 3
         said = await there.said("Reconciled")
-        assert (said.reason, said.message) == ("Budget", "1 pod stays for now: 2 must be available")
+        assert (said.reason, said.message) == (
+            "DisruptionBudget",
+            "1 pod stays for now: 2 must be available",
+        )
         there.held_watches.clear()
         await there.until(lambda: there.ready(2))
 

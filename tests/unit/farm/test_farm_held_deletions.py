@@ -78,7 +78,7 @@ async def test_more_than_the_budget_waits_for_a_word(world: World, clock: Clock)
     await world.client.create(CONFIGMAP, {"metadata": word}, "kube-system")
     await clock.sleep(90)
     assert len((await world.client.list(POD)).items) == 1
-    assert (await reconciled(world)).reason == "AsWanted"
+    assert (await reconciled(world)).reason == "ReplicasReady"
     assert memory.active == []
 
 
@@ -98,7 +98,7 @@ async def test_keeping_the_audit_within_its_bounds_alarms_nobody(
     memory = MemorySink()
     most = DeletionGuardConfig().deletions
     for number in range(most + 102):
-        spec = {"event": "Retarget", "controller": "web", "controllerUid": "u"}
+        spec = {"event": "MembershipChanged", "controller": "web", "controllerUid": "u"}
         document = {"metadata": {"name": f"r{number}"}, "spec": spec}
         await world.client.create(AUDITRECORD, document, NAMESPACE)
     world.add("a", lambda deps: Keeper(deps, memory))

@@ -1,6 +1,6 @@
-"""What the audit tells of: the types of its records, as records and outboxes name them."""
+"""Types of audit records, as records and outboxes name them."""
 
-RETARGET = "Retarget"
+MEMBERSHIP_CHANGED = "MembershipChanged"
 TRANSFER_STARTED = "NodeTransferStarted"
 TRANSFER_COMPLETED = "NodeTransferCompleted"
 TRANSFER_ROLLED_BACK = "NodeTransferRolledBack"
@@ -9,7 +9,7 @@ ROLLOUT_COMPLETED = "RolloutCompleted"
 ROLLOUT_ROLLED_BACK = "RolloutRolledBack"
 ROLLOUT_CANCELLED = "RolloutCancelled"
 EVENTS = (
-    RETARGET,
+    MEMBERSHIP_CHANGED,
     TRANSFER_STARTED,
     TRANSFER_COMPLETED,
     TRANSFER_ROLLED_BACK,
@@ -18,3 +18,13 @@ EVENTS = (
     ROLLOUT_ROLLED_BACK,
     ROLLOUT_CANCELLED,
 )
+
+OLD_MEMBERSHIP_CHANGED = "Retarget"
+"""The name in earlier versions. It is accepted, because members of a farm may run such a version."""
+
+ACCEPTED_EVENTS = (*EVENTS, OLD_MEMBERSHIP_CHANGED)
+
+
+def current_name(event: str) -> str:
+    """The name that this version gives to a type of records."""
+    return MEMBERSHIP_CHANGED if event == OLD_MEMBERSHIP_CHANGED else event

@@ -9,7 +9,12 @@ from typing import Any
 import msgspec
 
 from grange.api import schema_builder
-from grange.api.kinds.auditevents import EVENTS, RETARGET
+from grange.api.kinds.auditevents import (
+    ACCEPTED_EVENTS,
+    EVENTS,
+    MEMBERSHIP_CHANGED,
+    current_name,
+)
 from grange.api.kinds.transfer_status import MEMBER_SCHEMA, TRANSFER_SCHEMA, Member, NodeTransfer
 from grange.api.meta import Document, Resource, View
 from grange.api.printing import cells
@@ -49,12 +54,15 @@ class AuditSpec(View, frozen=True):
     transfer: NodeTransfer | None = None
     message: str = ""
 
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "event", current_name(self.event))
+
 
 class AuditRecord(Resource, frozen=True):
     """One change of membership."""
 
     spec: AuditSpec = msgspec.field(
-        default_factory=lambda: AuditSpec(event=RETARGET, controller="")
+        default_factory=lambda: AuditSpec(event=MEMBERSHIP_CHANGED, controller="")
     )
 
 
@@ -71,7 +79,7 @@ def _validate(document: Document, old: Document | None) -> list[Cause]:
             faults.forbidden("spec", "a record is written once and never changed")
         return faults.causes
     event = spec.get("event")
-    if event not in EVENTS:
+    if event not in ACCEPTED_EVENTS:
         faults.not_supported("spec.event", event, EVENTS)
     if not spec.get("controller"):
         faults.required("spec.controller", "say which ReplicationController it is about")
@@ -98,7 +106,7 @@ DEFINITIONS = schema_builder.definitions(
         "schemaVersion": schema_builder.whole(
             "Of the record's form; filled in by the server.", default=SCHEMA_VERSION
         ),
-        "event": schema_builder.text("What kind of change.", enum=[*EVENTS]),
+        "event": schema_builder.text("What kind of change.", enum=[*ACCEPTED_EVENTS]),
         "time": schema_builder.text("When it was decided, RFC 3339."),
         "controller": schema_builder.text(
             "Name of the ReplicationController.", **{schema_builder.RULED: {"minLength": 1}}

@@ -4,8 +4,10 @@ These are parts of its status, kept apart because both outlive the process that 
 owns the controller next reads them and goes on.
 """
 
+import msgspec
+
 from grange.api import schema_builder
-from grange.api.kinds.auditevents import EVENTS
+from grange.api.kinds.auditevents import EVENTS, current_name
 from grange.api.meta import Document, Resource, View
 
 
@@ -97,6 +99,9 @@ class OutboxEntry(View, frozen=True):
     removed: tuple[Member, ...] = ()
     transfer: NodeTransfer | None = None
     message: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "event", current_name(self.event))
 
 
 def _object(

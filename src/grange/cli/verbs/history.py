@@ -7,6 +7,7 @@ import click
 
 from grange.api import names, timestamps
 from grange.api.kinds import AUDITRECORD, REPLICATIONCONTROLLER
+from grange.api.kinds.auditevents import current_name
 from grange.api.kinds.replicationcontroller import NAME_LABEL
 from grange.api.meta import Document
 from grange.api.timestamps import TimestampError
@@ -110,7 +111,7 @@ def row(record: Document, *, now: float, wide: bool) -> list[str]:
     spec = record.get("spec") or {}
     return [
         _age(str(spec.get("time", "")), now),
-        str(spec.get("event", "")),
+        current_name(str(spec.get("event", ""))),
         _pods(spec.get("added") or (), wide=wide),
         _pods(spec.get("removed") or (), wide=wide),
         _pods(spec.get("members") or (), wide=True)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.replication import has_given
+from grange.api.replication import is_count_after_transfer
 from grange.controllers.replication import budget, evictions
 from grange.controllers.replication.constraints import UNCONSTRAINED, Constraints
 from grange.controllers.replication.inputs import Inputs, InvalidController
@@ -297,7 +297,7 @@ class _OnePass:
         group.held = group.held[len(idle) :]
         self._remove(idle, "Finished")
         ranked = deletion_order.victims(group.active, group.eligible, self.inputs.down)
-        given = has_given(self.controller, self.controller.spec.replicas)
+        given = is_count_after_transfer(self.controller, self.controller.spec.replicas)
         if given or self.inputs.sides is not None:  # it is counted on to be unavailable
             ranked.sort(key=self.budget.cost)
         self._remove_granted(ranked, surplus - len(idle), why)

@@ -277,7 +277,10 @@ class Transfers:
             result.due(left_s)
             return "BackingOff", f"pods on {node} wait: a transfer failed lately"
         if len(result.after) >= node_transfer.at_once(controller):
-            return "Budget", f"pods on {node} wait: {len(result.after)} transfers are under way"
+            return (
+                "DisruptionBudget",
+                f"pods on {node} wait: {len(result.after)} transfers are under way",
+            )
         return None
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from grange.api import names, timestamps
 from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
-from grange.api.kinds.auditevents import RETARGET
+from grange.api.kinds.auditevents import MEMBERSHIP_CHANGED
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
@@ -105,7 +105,7 @@ def entries(
         if reason in OF_ROLLOUTS
     ]
     if plan.create or plan.delete:
-        found.append(entry(controller, RETARGET, now, plan=plan))
+        found.append(entry(controller, MEMBERSHIP_CHANGED, now, plan=plan))
     return found
 
 
@@ -116,7 +116,7 @@ def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
         found: what was announced.
         live: the controller's pods as the server has them now.
     """
-    if found.event != RETARGET:
+    if found.event != MEMBERSHIP_CHANGED:
         return found
     # Under a name that was announced, one that is on its way out, or that was announced to go, is the
     # one that held the name before.
@@ -172,7 +172,10 @@ def _documents(
     after: Sequence[Member],
 ) -> list[Document]:
     """Records of what one pass did: what begins or ends in it does so before pods come and go."""
-    return [record(controller, one, after if one.event == RETARGET else before) for one in done]
+    return [
+        record(controller, one, after if one.event == MEMBERSHIP_CHANGED else before)
+        for one in done
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +244,15 @@ class Outbox:
         told = [settled(found, live) for found in controller.status.outbox]
         due = [done for done in told if done is not None]
         now_members = fingerprint(members)
-        recorded = any(done.event == RETARGET for done in due)
+        recorded = any(done.event == MEMBERSHIP_CHANGED for done in due)
         notes = [lacking] if lacking else []
         if not recorded and now_members != controller.status.audited:
             notes.append("pods came or went without this controller")
         if notes:
             message = "; ".join(notes)
-            due.append(entry(controller, RETARGET, self._clock.now(), number=-1, message=message))
+            due.append(
+                entry(controller, MEMBERSHIP_CHANGED, self._clock.now(), number=-1, message=message)
+            )
         if due:
             await self._check_current(controller)
         before = _members_before(members, due, controller.status.audited)

@@ -31,7 +31,7 @@ from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan
 from grange.controllers.shared import audit_failures, availability, pod_identity
 from grange.controllers.shared.availability import Readiness
-from grange.controllers.shared.event_reasons import UNREADABLE, Reason
+from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
 from grange.controllers.shared.rollout_phase import Phase
 
 Verdict = tuple[str, str, str]
@@ -155,13 +155,13 @@ def _reconciled(outcome: Outcome) -> Verdict:
         return "False", "Repairing", f"labels of {_pods(len(outcome.plan.repair))} are put back"
     if outcome.updated < have:
         return _outdated(outcome)
-    return "True", "AsWanted", f"{wanted} replicas exist as wanted"
+    return "True", "ReplicasReady", f"{wanted} replicas exist"
 
 
 def _in_trouble(outcome: Outcome) -> Verdict:
     if outcome.failure:
         return "False", outcome.cause, outcome.failure
-    return "False", UNREADABLE, outcome.unreadable  # nothing but a person ends it
+    return "False", INVALID_ANNOTATION, outcome.unreadable  # nothing but a person ends it
 
 
 def _waits(outcome: Outcome) -> Verdict | None:
@@ -173,10 +173,10 @@ def _waits(outcome: Outcome) -> Verdict | None:
         if plan.budget:
             needed = f"PodDisruptionBudget {plan.budget} allows no more"
         message = f"{_pods(plan.kept)} {verb} for now: {needed}"
-        return "False", "Budget", message
+        return "False", "DisruptionBudget", message
     if plan.held:
         message = f"{_pods(plan.held)} ended again and again: replaced after a while"
-        return "False", "PodsKeepEnding", message
+        return "False", "CrashLoopBackOff", message
     if plan.scaling or have != wanted:
         return "False", "Scaling", _of(have, wanted, one="exists", more="exist")
     return None
@@ -297,13 +297,13 @@ def _tried_again(moves: TransferResult) -> str:
 
 _HELD_UP = frozenset(
     {
-        "Budget",
+        "DisruptionBudget",
         "DeletionsHeld",
         Reason.INVALID.value,
         "NodesUnknown",
-        UNREADABLE,
+        INVALID_ANNOTATION,
         "Paused",
-        "PodsKeepEnding",
+        "CrashLoopBackOff",
         "RolledBack",
         "WriteFailed",
     }

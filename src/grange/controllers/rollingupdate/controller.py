@@ -27,7 +27,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate, RollingUpdateStatus
 from grange.api.meta import Document, ObjectKey, controller_of, preconditions
-from grange.api.replication import GIVEN_ANNOTATION, BadIntent, check_orders
+from grange.api.replication import BadIntent, after_transfer, check_orders
 from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
@@ -38,7 +38,7 @@ from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
 from grange.controllers.rollingupdate.logic import OVER, Census, Decision
 from grange.controllers.shared import deletion_order, live_reads, version_marks
 from grange.controllers.shared.availability import Readiness
-from grange.controllers.shared.event_reasons import FAILURES, UNREADABLE
+from grange.controllers.shared.event_reasons import FAILURES, INVALID_ANNOTATION
 from grange.controllers.shared.pod_identity import controller_key
 from grange.controllers.shared.rollout_metrics import instruments
 from grange.controllers.shared.rollout_phase import Phase
@@ -296,7 +296,7 @@ class RollingUpdateService:
             said = conditions.judged(
                 live.status.conditions,
                 "Progressing",
-                ("False", UNREADABLE, why),
+                ("False", INVALID_ANNOTATION, why),
                 generation=live.metadata.generation,
                 now=self._clock.now(),
             )
@@ -311,7 +311,7 @@ class RollingUpdateService:
                 ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource="status"
             )
             if not _is_held_up(live.status):
-                self._instruments.skips.labels(UNREADABLE).inc()
+                self._instruments.skips.labels(INVALID_ANNOTATION).inc()
 
     async def _move(
         self,
@@ -364,7 +364,7 @@ class RollingUpdateService:
             patch={
                 "metadata": {
                     **preconditions(meta),
-                    "annotations": {GIVEN_ANNOTATION: str(replicas)},
+                    "annotations": after_transfer(replicas),
                 },
                 "spec": {"replicas": replicas},
             },
@@ -436,7 +436,7 @@ class RollingUpdateService:
 def _is_held_up(status: RollingUpdateStatus) -> bool:
     """Whether it was said to stand still because of an order that cannot be read."""
     said = conditions.find(status.conditions, "Progressing")
-    return said is not None and said.reason == UNREADABLE
+    return said is not None and said.reason == INVALID_ANNOTATION
 
 
 def _takes(decision: Decision, pair: Pair) -> bool:

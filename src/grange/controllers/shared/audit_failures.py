@@ -46,7 +46,7 @@ def after(known: str, refused: Sequence[str], *, told_of: bool = False) -> str:
 def verdict(missing: str) -> tuple[str, str, str]:
     """Status, reason and message of the condition."""
     if missing:
-        return "True", "RecordRefused", missing
+        return "True", "AuditWriteFailed", missing
     return "False", "NothingRefused", "the server takes the records of the audit"
 
 

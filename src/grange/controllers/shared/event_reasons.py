@@ -39,5 +39,5 @@ FAILURES = frozenset(
 """Reasons of the rollout that somebody should look at."""
 
 
-UNREADABLE = "OrderUnreadable"
-"""Why something stands still that an order was given for: the order cannot be read."""
+INVALID_ANNOTATION = "InvalidAnnotation"
+"""Reason of a condition: an annotation that carries an operation is malformed, which blocks it."""
