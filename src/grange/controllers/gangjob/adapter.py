@@ -22,6 +22,7 @@ class JobLabels:
         index: key; the value is a decimal number.
         attempt: key; the value is a decimal number.
         leader: key; pods of the leading role have it, with the value ``master``.
+        index_annotation: key of an annotation that repeats the index; empty: none.
     """
 
     operator: tuple[str, str]
@@ -30,6 +31,7 @@ class JobLabels:
     index: str
     attempt: str = "grange.dev/job-attempt"
     leader: str = "grange.dev/job-role"
+    index_annotation: str = ""
 
 
 class JobAdapter(Protocol[R]):

@@ -144,19 +144,60 @@ class FailureRule:
 
 @dataclass(frozen=True, slots=True)
 class SuccessRule:
-    """When the job has succeeded: targeted indexes of the roles, all of them or any.
+    """Targeted indexes of the roles that have to be complete: all of them or any.
 
     Attributes:
         any_of: one targeted index is enough; else all are needed.
         roles: the targeted roles; empty: the leader where there is one, else every role that completes.
         indexes: the targeted indexes; None: all of a role.
         count: so many complete targeted indexes are enough; None: ``any_of`` decides.
+        drain: once the indexes are complete no pod is created any more, and the rule is met when the
+            last one has ended (workers that share a queue); else it is met at once.
     """
 
     any_of: bool = False
     roles: frozenset[str] = frozenset()
     indexes: frozenset[int] | None = None
     count: int | None = None
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """How the members of an elastic PyTorch job find each other; empty values: torchrun's own.
+
+    Attributes:
+        backend: ``c10d``, ``etcd`` or ``etcd-v2``.
+        host: of the endpoint; empty: the first worker.
+        port: of the endpoint; None: the port of the framework's container.
+        identifier: of the rendezvous; empty: the job's name.
+        options: ``key=value`` pairs, in order.
+        standalone: the endpoint is local; for one node.
+        max_restarts: of the worker group by torchrun itself; None: torchrun's default.
+    """
+
+    backend: str = "c10d"
+    host: str = ""
+    port: int | None = None
+    identifier: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    standalone: bool = False
+    max_restarts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Input of a framework's plugin beyond the roles.
+
+    Attributes:
+        processes_per_node: a number, ``auto``, ``cpu`` or ``gpu``; empty: one.
+        sparse: a member knows only those that it needs, so that workers may come and go.
+        rendezvous: of an elastic job; None: the job has a fixed size.
+    """
+
+    processes_per_node: str = ""
+    sparse: bool = False
+    rendezvous: Rendezvous | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +236,8 @@ class JobModel:
         uid: of the job.
         generation: of the job's spec.
         roles: in the order in which they are created.
-        framework: name of the plugin that wires the members together.
+        framework: name of the plugin that wires the members together; empty: none.
+        wiring: options of that plugin.
         clean_pod_policy: which pods go when it is finished.
         ttl_s: seconds from the end to the job's deletion; None: never.
         active_deadline_s: seconds it may run, not counting suspension; None: no limit.
@@ -206,7 +248,7 @@ class JobModel:
         max_restarts: charged restarts of the whole job before it fails; None: no limit.
         blocking_restart: a restart of the job creates nothing before every old pod is gone.
         default_action: for a failure of a pod that its restart policy does not restart.
-        success: when it has succeeded.
+        success: it has succeeded when one of these rules is met.
         scheduling: how its gang is placed.
         services: which Services it has.
         deleting: whether the job has a deletion timestamp.
@@ -219,6 +261,7 @@ class JobModel:
     roles: tuple[JobRole, ...]
     generation: int = 0
     framework: str = "Generic"
+    wiring: Wiring = Wiring()
     clean_pod_policy: CleanPodPolicy = CleanPodPolicy.RUNNING
     ttl_s: int | None = None
     active_deadline_s: int | None = None
@@ -229,7 +272,7 @@ class JobModel:
     max_restarts: int | None = None
     blocking_restart: bool = False
     default_action: FailureAction = FailureAction.FAIL_JOB
-    success: SuccessRule = SuccessRule()
+    success: tuple[SuccessRule, ...] = (SuccessRule(),)
     scheduling: SchedulingPolicy = SchedulingPolicy()
     services: ServiceMode = ServiceMode.JOB
     deleting: bool = False
