@@ -2,10 +2,10 @@
 
 import ast
 import re
-from pathlib import Path
+from functools import cache
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "grange"
+from tests.support.source_tree import ROOT, nodes, sources
+
 PAGE = ROOT / "docs" / "reference" / "events.md"
 
 
@@ -15,11 +15,12 @@ def documented() -> set[str]:
     return {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
 
 
+@cache
 def recorded() -> set[str]:
     """The members of enums called …Reason, and the literal reasons of calls to ``event``."""
     found = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in sources():
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and node.name.endswith("Reason"):
                 values = [item.value for item in node.body if isinstance(item, ast.Assign)]
                 found |= {value.value for value in values if isinstance(value, ast.Constant)}

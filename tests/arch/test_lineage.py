@@ -2,21 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.source_tree import ROOT, listed
+
 PAGE = ROOT / "tests" / "arch" / "lineage.md"
 NAMES = Path(__file__).parent / "lineage_names.txt"
 
 ROW = re.compile(r"^\| `([^`]+)` \| (.+) \| (.+) \|$")
 FILE = re.compile(r"`((?:src|tests)/[^`]+)`")
 PLANNED = re.compile(r"\bissue \d+\b|\blater issue\b")
-
-
-def listed(found: Iterable[object]) -> str:
-    """One a line, so that pytest shows them all."""
-    return "\n" + "\n".join(str(one) for one in found)
 
 
 def rows() -> list[tuple[str, str, str, str]]:

@@ -4,10 +4,9 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-SRC = Path(__file__).parents[2] / "src" / "grange"
+from tests.support.source_tree import SRC, nodes, parsed, sources
 
 # Names that every reader expects in several packages.
 CONVENTIONAL_MODULES = {
@@ -111,10 +110,8 @@ REMAINING_IDENTIFIERS: dict[str, frozenset[str]] = {
 }
 
 
-@cache
-def modules() -> tuple[tuple[str, ast.Module], ...]:
-    paths = sorted(SRC.rglob("*.py"))
-    return tuple((path.relative_to(SRC).as_posix(), ast.parse(path.read_text())) for path in paths)
+def inside(path: Path) -> str:
+    return path.relative_to(SRC).as_posix()
 
 
 def repeated(names: Iterator[str], allowed: dict[str, int]) -> dict[str, int]:
@@ -123,22 +120,22 @@ def repeated(names: Iterator[str], allowed: dict[str, int]) -> dict[str, int]:
 
 
 def public_classes() -> Iterator[str]:
-    for _, tree in modules():
-        for node in tree.body:
+    for path in sources():
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 yield node.name
 
 
 def module_names() -> Iterator[str]:
-    for path, _ in modules():
-        folder, _, name = path.removesuffix(".py").rpartition("/")
+    for path in sources():
+        folder, _, name = inside(path).removesuffix(".py").rpartition("/")
         if name not in CONVENTIONAL_MODULES and not folder.startswith(tuple(NAMED_AFTER_SUBJECT)):
             yield name
 
 
-def identifiers(tree: ast.Module) -> Iterator[str]:
+def identifiers(path: Path) -> Iterator[str]:
     """The names that a module defines: classes, functions, parameters, variables, attributes."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 yield name
@@ -167,10 +164,10 @@ def test_module_names_are_unique() -> None:
 def test_identifiers_avoid_forbidden_words() -> None:
     """Names say what a thing is or does; see the glossary for the words of the field."""
     found = {
-        f"{path}: {name}"
-        for path, tree in modules()
-        for name in identifiers(tree)
+        f"{inside(path)}: {name}"
+        for path in sources()
+        for name in identifiers(path)
         if words(name) & FORBIDDEN_WORDS
-        and name not in REMAINING_IDENTIFIERS.get(path.split("/")[0], frozenset())
+        and name not in REMAINING_IDENTIFIERS.get(inside(path).split("/")[0], frozenset())
     }
     assert sorted(found) == []

@@ -1,24 +1,18 @@
 """What the repository promises: documents that resolve, and nothing of the machine it was made on."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.support.source_tree import ROOT, listed, text
 
 from grange.api.kinds import BUILT_IN
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = ("src", "tests", "docs", "bench", "scripts", "examples", ".ci")
 BINARY = {".png", ".gz", ".db", ".pyc"}
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+\s+(.*)$", re.MULTILINE)
-
-
-def listed(found: Iterable[object]) -> str:
-    """One a line, so that pytest shows them all."""
-    return "\n" + "\n".join(str(one) for one in found)
 
 
 def tree() -> list[Path]:
@@ -55,7 +49,7 @@ def test_the_documents_of_the_house_exist() -> None:
 def test_links_between_documents_resolve() -> None:
     broken = []
     for document in documents():
-        for target in LINK.findall(document.read_text()):
+        for target in LINK.findall(text(document)):
             if re.match(r"[a-z]+:", target):
                 continue
             name, _, fragment = target.partition("#")
@@ -119,7 +113,7 @@ def test_nothing_tells_of_the_machine_or_the_index_it_came_from() -> None:
         f"{path.relative_to(ROOT)}: {mark}"
         for path in tree()
         for mark in marks
-        if mark in path.read_text(errors="replace")
+        if mark in text(path)
     ]
     assert not found, listed(found)
 

@@ -2,16 +2,16 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-SRC = ROOT / "src" / "grange"
+from tests.support.source_tree import ROOT, SRC, listed, nodes, parsed, sources, text
 
 HARD_LIMIT_LINES = 600
 TEST_LIMIT_LINES = 800
 TEST_NAME = re.compile(r"test(_[a-z0-9]+){2,}")  # test_<thing>_<behaviour>
 TEST_NAME_LIMIT = 60
+DEFINED_TEST = re.compile(r"^\s*(?:async )?def (test\w*)\(", re.MULTILINE)
+OPENING_DOCSTRING = re.compile(r'(#!.*\n)?r?"""\S')
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "misc", "consts", "core"}
 HEADINGS = ("Owns:", "Never:", "Flow:", "Concurrency:", "Start reading at:")
 MAY_START_TASKS = (
@@ -21,15 +21,6 @@ MAY_START_TASKS = (
     "testing/",
     "store/sqlite.py",  # its writer lives between open() and close(), which are no block
 )
-
-
-def listed(found: Iterable[object]) -> str:
-    """One a line, so that pytest shows them all."""
-    return "\n" + "\n".join(str(one) for one in found)
-
-
-def sources(top: Path = SRC) -> Iterator[Path]:
-    return iter(sorted(path for path in top.rglob("*.py") if "__pycache__" not in path.parts))
 
 
 def inside(path: Path) -> str:
@@ -45,7 +36,7 @@ def test_modules_stay_small_enough_to_hold_in_mind() -> None:
     too_long = {
         inside(path): lines
         for path in all_python()
-        if (lines := len(path.read_text().splitlines()))
+        if (lines := len(text(path).splitlines()))
         > (HARD_LIMIT_LINES if path.is_relative_to(SRC) else TEST_LIMIT_LINES)
     }
     assert not too_long, listed(too_long)
@@ -56,27 +47,33 @@ def test_modules_are_named_after_what_they_hold() -> None:
     assert not named, listed(named)
 
 
+def is_test_name(name: str) -> bool:
+    return len(name) <= TEST_NAME_LIMIT and TEST_NAME.fullmatch(name) is not None
+
+
 def test_names_of_tests_are_short_identifiers() -> None:
     wrong = [
         f"{inside(path)}:{node.lineno}: {node.name} ({len(node.name)} characters)"
         for path in sources(ROOT / "tests")
-        for node in ast.walk(ast.parse(path.read_text()))
+        # Parsing all the tests costs seconds; the text also finds what stands in a string.
+        if not all(is_test_name(name) for name in DEFINED_TEST.findall(text(path)))
+        for node in nodes(path)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name.startswith("test")
-        and (len(node.name) > TEST_NAME_LIMIT or not TEST_NAME.fullmatch(node.name))
+        and not is_test_name(node.name)
     ]
     assert not wrong, listed(wrong)
 
 
 def test_every_module_opens_with_what_it_owns() -> None:
-    silent = [inside(p) for p in all_python() if not ast.get_docstring(ast.parse(p.read_text()))]
+    silent = [inside(p) for p in all_python() if not OPENING_DOCSTRING.match(text(p))]
     assert not silent, listed(silent)
 
 
 def test_every_room_says_what_it_owns_and_where_to_start() -> None:
     missing = {}
     for folder in sorted(path.parent for path in SRC.glob("*/__init__.py")):
-        tree = ast.parse((folder / "__init__.py").read_text())
+        tree = parsed(folder / "__init__.py")
         text = ast.get_docstring(tree) or ""
         lacking = [
             heading for heading in HEADINGS if not re.search(f"^{heading}", text, re.MULTILINE)
@@ -90,7 +87,7 @@ def test_room_packages_hold_no_code() -> None:
     """What a package exports must be found in a module that is named after it."""
     loud = []
     for path in SRC.glob("*/__init__.py"):
-        body = ast.parse(path.read_text()).body[1:]
+        body = parsed(path).body[1:]
         if any(
             isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
             and node.name != "__getattr__"  # imports on use
@@ -108,7 +105,7 @@ def test_tasks_are_started_in_nurseries_only() -> None:
             continue
         started += [
             f"{inside(path)}:{node.lineno}"
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in nodes(path)
             if isinstance(node, (ast.Attribute, ast.Name))
             and (node.attr if isinstance(node, ast.Attribute) else node.id)
             in {"create_task", "ensure_future"}
@@ -122,7 +119,7 @@ def test_nothing_in_the_product_is_there_for_tests() -> None:
         f"{inside(path)}:{number}: {line.strip()}"
         for path in sources()
         if path.relative_to(SRC).parts[0] not in {"sim", "testing"}
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text(path).splitlines(), 1)
         if pattern.search(line)
     ]
     assert not found, listed(found)
@@ -136,14 +133,14 @@ def test_every_waiver_gives_its_reason_on_its_line() -> None:
         f"{inside(path)}:{number}: {line.strip()}"
         for path in all_python()
         if path != Path(__file__)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for number, line in enumerate(text(path).splitlines(), 1)
         if bare.search(line) or blanket.search(line) or untold.search(line)
     ]
     assert not found, listed(found)
 
 
 def test_no_dependency_hides_behind_type_checking() -> None:
-    missing = [inside(p) for p in sources() if "TYPE_CHECKING" in p.read_text()]
+    missing = [inside(p) for p in sources() if "TYPE_CHECKING" in text(p)]
     assert not missing, listed(missing)
 
 
@@ -151,7 +148,7 @@ def test_cancellation_is_never_caught_without_being_raised_again() -> None:
     """``except CancelledError`` must raise, or hand the error to whoever will."""
     swallowed = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if not isinstance(node, ast.ExceptHandler) or node.type is None:
                 continue
             if "CancelledError" not in ast.unparse(node.type):
@@ -170,7 +167,6 @@ def test_engine_is_imported_by_its_package_only() -> None:
     wrong = [
         inside(path)
         for path in sources()
-        if not path.is_relative_to(engine)
-        and re.search(r"grange\.scheduler\.engine\.", path.read_text())
+        if not path.is_relative_to(engine) and re.search(r"grange\.scheduler\.engine\.", text(path))
     ]
     assert not wrong, listed(wrong)
