@@ -11,7 +11,7 @@ from grange.api.status import ApiError, Conflict, NotFound
 from grange.base.errors import GrangeError
 from grange.base.tasks import Nursery
 from grange.client.client import Client
-from grange.reconcile.owners import check_reference
+from grange.reconcile.owners import check_reference, is_controlled_by
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
@@ -70,6 +70,27 @@ async def create_owned(
     ]
     complete = {**document, "metadata": {**meta, "ownerReferences": [*references, reference]}}
     return await client.create(kind, complete)
+
+
+async def find_owned(client: Client, kind: KindInfo[R], name: str, owner: Resource) -> R | None:
+    """Read who has a name that ``create`` found taken.
+
+    Returns:
+        The object if the owner controls it, which its cache will show; None if it is another's.
+
+    Raises:
+        Conflict: one of the owner's had it, and is gone or being deleted: the name is free soon.
+    """
+    leaving = f"the name {name} is held by an object that is being deleted"
+    try:
+        live = await client.get(kind, name, owner.metadata.namespace)
+    except NotFound as error:
+        raise Conflict(leaving) from error
+    if not is_controlled_by(live, owner):
+        return None
+    if live.metadata.deletion_timestamp:
+        raise Conflict(leaving)
+    return live
 
 
 async def delete_object(

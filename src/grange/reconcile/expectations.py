@@ -15,7 +15,7 @@ some seconds. The time limit is a net for what that misses, not a means of flow 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from grange.api.status import ApiError, InsufficientStorage
@@ -147,17 +147,12 @@ class Expectations:
 
     def doubtful(self, owner_uid: str) -> tuple[Doubtful, ...]:
         """The writes about which the server is to be asked now."""
-        record = self._records.get(owner_uid)
-        if record is None:
-            return ()
         now = self._clock.monotonic() + _RESOLUTION_S
-        creations = [Doubtful(*key) for key, at in record.creations.items() if at <= now]
-        deletions = [
-            Doubtful(item.kind, item.name, uid)
-            for uid, item in record.deletions.items()
-            if item.read_at <= now
-        ]
-        return (*creations, *deletions)
+        return tuple(write for write, at in self._writes(owner_uid) if at <= now)
+
+    def unsettled(self, owner_uid: str) -> tuple[Doubtful, ...]:
+        """All writes that the owner waits for, oldest first, creations before deletions."""
+        return tuple(write for write, _ in self._writes(owner_uid))
 
     def confirmed(self, owner_uid: str, write: Doubtful) -> None:
         """The server has what was written, so the cache will show it."""
@@ -218,6 +213,16 @@ class Expectations:
     def __len__(self) -> int:
         """Owners that wait for something."""
         return len(self._records)
+
+    def _writes(self, owner_uid: str) -> Iterator[tuple[Doubtful, float]]:
+        """What is awaited, and when the server is to be asked about it."""
+        record = self._records.get(owner_uid)
+        if record is None:
+            return
+        for key, at in record.creations.items():
+            yield Doubtful(*key), at
+        for uid, item in record.deletions.items():
+            yield Doubtful(item.kind, item.name, uid), item.read_at
 
     def _record(self, owner_uid: str) -> _Record:
         now = self._clock.monotonic()

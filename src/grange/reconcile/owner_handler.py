@@ -6,16 +6,33 @@ and only once.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from grange.api.meta import ObjectKey, ObjectMeta, OwnerReference, Resource, controller_of
 from grange.api.scheme import AnyKind
+from grange.base.log import Logger
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.indexer import Indexer
 from grange.reconcile.informer import Informer
 
 R = TypeVar("R", bound=Resource)
 O = TypeVar("O", bound=Resource)  # noqa: E741  the owner's kind
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedFinalStateUnknown(Generic[R]):
+    """An object whose deletion was missed: a list shows that it is gone.
+
+    Our informers hand over the last known object itself; this is for those who watch by other means.
+
+    Attributes:
+        key: of the object.
+        obj: the last state that was seen, which may be older than its last.
+    """
+
+    key: ObjectKey
+    obj: R | None = None
 
 
 def _ours(obj: Resource) -> bool:
@@ -34,18 +51,20 @@ class Dependents(Generic[R, O]):
         owners: the owners that are known.
         expectations: what they wait for; names are noted under ``kind``.
         enqueue: wakes an owner.
+        log: where deletions go that cannot be read.
         kind: the qualifier that ``expect_creations`` is called with, if any.
         accepts: whether an object counts at all, e.g. by a label that says which role it plays.
         candidates: who might adopt an orphan.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it watches, for whom, and where it reports
         self,
         *,
         owner_kind: AnyKind,
         owners: Indexer[O],
         expectations: Expectations,
         enqueue: Callable[[ObjectKey], object],
+        log: Logger,
         kind: str = "",
         accepts: Callable[[R], bool] = _ours,
         candidates: Callable[[R], Iterable[ObjectKey]] = _nobody,
@@ -54,6 +73,7 @@ class Dependents(Generic[R, O]):
         self._owners = owners
         self._expectations = expectations
         self._enqueue = enqueue
+        self._log = log
         self._kind = kind
         self._accepts = accepts
         self._candidates = candidates
@@ -108,8 +128,14 @@ class Dependents(Generic[R, O]):
         elif after is None and (before is not None or old.metadata.labels != new.metadata.labels):
             self._wake_candidates(new)
 
-    def deleted(self, obj: R) -> None:
+    def deleted(self, obj: R | DeletedFinalStateUnknown[R]) -> None:
         """An object went, or is going; ``obj`` may be an older state than its last."""
+        if isinstance(obj, DeletedFinalStateUnknown):
+            if not isinstance(obj.obj, Resource):
+                found = type(obj.obj).__name__
+                self._log.error("deletion ignored: no last state", key=str(obj.key), found=found)
+                return
+            obj = obj.obj
         if not self._accepts(obj):
             return
         owner = self._owner(obj.metadata)

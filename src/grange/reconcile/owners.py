@@ -68,24 +68,48 @@ def is_controlled_by(obj: Resource, owner: Resource) -> bool:
     return reference is not None and reference.uid == owner.metadata.uid
 
 
-def live_check(client: Client, kind: KindInfo[O], owner: O) -> Callable[[], Awaitable[None]]:
-    """A check against the server, not the cache, that the owner may adopt.
+def recheck_deletion_timestamp(
+    get_object: Callable[[], Awaitable[Resource]],
+) -> Callable[[], Awaitable[None]]:
+    """A check that an owner may adopt: it can be read and is not being deleted.
 
-    The returned function raises ``CannotAdopt`` if the owner is being deleted or is another object
-    of the same name, and the ``ApiError`` if it cannot be read.
+    Args:
+        get_object: reads the owner from the server; raises ``CannotAdopt`` for another object.
+
+    Returns:
+        The check; it raises ``CannotAdopt``. It remembers nothing, ``RefManager`` does.
     """
 
     async def check() -> None:
+        try:
+            live = await get_object()
+        except ApiError as error:
+            raise CannotAdopt(f"cannot recheck the deletion timestamp: {error}") from error
+        if live.metadata.deletion_timestamp:
+            raise CannotAdopt(
+                f"{live.key}: is being deleted since {live.metadata.deletion_timestamp}"
+            )
+
+    return check
+
+
+def live_check(client: Client, kind: KindInfo[O], owner: O) -> Callable[[], Awaitable[None]]:
+    """A check against the server, not the cache, that the owner may adopt.
+
+    The returned function raises ``CannotAdopt`` if the owner cannot be read, is being deleted or is
+    another object of the same name.
+    """
+
+    async def get() -> O:
         live = await client.get(kind, owner.metadata.name, owner.metadata.namespace)
         if live.metadata.uid != owner.metadata.uid:
             raise CannotAdopt(
                 f"{kind.qualified} {owner.key}: is another object now "
                 f"(uid {live.metadata.uid}, was {owner.metadata.uid})"
             )
-        if live.metadata.deletion_timestamp:
-            raise CannotAdopt(f"{kind.qualified} {owner.key}: is being deleted")
+        return live
 
-    return check
+    return recheck_deletion_timestamp(get)
 
 
 @dataclass(frozen=True, slots=True)

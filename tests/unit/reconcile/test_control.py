@@ -4,12 +4,19 @@ import copy
 
 import pytest
 from tests.support.request_log import RequestLog
-from tests.unit.reconcile.builders import create_pod, pod, reference
+from tests.unit.reconcile.builders import create_owner, create_pod, pod, reference
 
-from grange.api.kinds import POD
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.status import Conflict
 from grange.client.client import Client
-from grange.reconcile.control import NoLabels, create_owned, delete_object, from_template
-from grange.reconcile.owners import InvalidReference, check_reference
+from grange.reconcile.control import (
+    NoLabels,
+    create_owned,
+    delete_object,
+    find_owned,
+    from_template,
+)
+from grange.reconcile.owners import InvalidReference, check_reference, owner_reference
 
 
 async def test_check_16_create_is_one_post_with_labels_name_and_owner(
@@ -107,3 +114,17 @@ def test_template_is_copied_deeply_and_left_alone() -> None:
     assert made["metadata"]["finalizers"] == ["f"]
     assert made["metadata"]["ownerReferences"][0]["uid"] == "u"
     assert "status" not in made
+
+
+async def test_taken_name_is_ours_another_s_or_free_soon(client: Client) -> None:
+    owner = await create_owner(client)
+    document = pod("a", app="web")
+    document["metadata"]["finalizers"] = ["example.com/hold"]
+    ours = await create_owned(client, POD, document, owner_reference(REPLICATIONCONTROLLER, owner))
+    await create_pod(client, "b", app="web")
+    assert await find_owned(client, POD, "a", owner) == ours
+    assert await find_owned(client, POD, "b", owner) is None
+    await client.delete(POD, "a", "default", grace_period_s=0)
+    for name in ("a", "none"):
+        with pytest.raises(Conflict, match=f"the name {name} is held"):
+            await find_owned(client, POD, name, owner)

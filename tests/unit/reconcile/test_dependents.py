@@ -1,6 +1,7 @@
 """What happens to owned objects reaches their owners, and nobody else."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,10 +11,11 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey, ObjectMeta, OwnerReference
 from grange.base.clock import LoopClock
+from grange.base.log import Logger
 from grange.reconcile import owners
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.indexer import Indexer
-from grange.reconcile.owner_handler import Dependents
+from grange.reconcile.owner_handler import DeletedFinalStateUnknown, Dependents
 
 GRC = REPLICATIONCONTROLLER
 
@@ -63,6 +65,7 @@ class Scene:
             owners=known,
             expectations=self.expectations,
             enqueue=lambda key: self.woken.append(key.name),
+            log=Logger("dependents"),
             kind="pods",
             accepts=lambda obj: bool(obj.metadata.labels.get("role")),
             candidates=lambda _: found,
@@ -166,6 +169,21 @@ def test_check_22_delete_lowers_deletions_and_wakes_the_owner() -> None:
     scene.dependents.deleted(pod())
     assert scene.woken == ["web"]
     assert scene.awaited(WEB) == (1, 1), "what is gone will not appear either"
+
+
+def test_check_22_tombstone_counts_as_deletion() -> None:
+    scene = Scene()
+    scene.dependents.deleted(DeletedFinalStateUnknown(ObjectKey("ns", "p"), pod()))
+    assert (scene.woken, scene.awaited(WEB)) == (["web"], (1, 1))
+
+
+def test_check_22_tombstone_without_an_object_is_reported(records: Any) -> None:
+    scene = Scene()
+    scene.dependents.deleted(DeletedFinalStateUnknown(ObjectKey("ns", "p")))
+    assert (scene.woken, scene.awaited(WEB)) == ([], (2, 2))
+    assert [(event, facts["key"]) for event, facts in records] == [
+        ("deletion ignored: no last state", "ns/p")
+    ]
 
 
 def test_check_23_terminating_counts_once_per_uid() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from grange.api.status import Invalid, Timeout
 from grange.base.clock import Clock, LoopClock
-from grange.reconcile.expectations import Expectations
+from grange.reconcile.expectations import OVERDUE_S, Doubtful, Expectations
 
 
 async def test_check_25_surplus_observations_do_not_satisfy_the_rest(
@@ -123,3 +123,15 @@ async def test_who_asks_after_the_remaining_time_is_free(clock: Clock) -> None:
         await clock.sleep(fraction / 3)
         await clock.sleep(expectations.remaining_s("owner"))
         assert expectations.satisfied("owner")
+
+
+async def test_unsettled_writes_are_doubtful_when_overdue(clock: Clock) -> None:
+    expectations = Expectations(clock)
+    expectations.expect_creations("owner", ["a"], kind="pods")
+    expectations.expect_deletions("owner", {"u": "b"}, kind="services")
+    writes = (Doubtful("pods", "a"), Doubtful("services", "b", "u"))
+    assert expectations.unsettled("owner") == writes
+    assert expectations.doubtful("owner") == ()
+    await clock.sleep(OVERDUE_S)
+    assert expectations.doubtful("owner") == writes
+    assert expectations.unsettled("other") == ()

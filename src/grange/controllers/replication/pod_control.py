@@ -30,7 +30,7 @@ from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import owners
-from grange.reconcile.control import slow_start
+from grange.reconcile.control import find_owned, slow_start
 from grange.reconcile.expectations import Expectations
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 
@@ -146,30 +146,14 @@ class PodControl:
             self._expectations.creation_failed(uid, item.name, error)
             if not isinstance(error, ApiError):
                 raise
-            if isinstance(error, AlreadyExists) and await self._is_there(controller, item.name):
+            taken = isinstance(error, AlreadyExists)
+            if taken and await find_owned(self._client, POD, item.name, controller):
                 return False
             if not is_namespace_terminating(error):
                 message = f"Error creating pod {item.name}: {error.message}"
                 self._tell(controller, Reason.CREATE_FAILED, message, WARNING)
             raise
         self._tell(controller, Reason.CREATED, f"Created pod {item.name}")
-        return True
-
-    async def _is_there(self, controller: ReplicationController, name: str) -> bool:
-        """Whether a pod of ours has the name; False if it is somebody else's.
-
-        Raises:
-            Conflict: one of ours had it, and is gone or on its way: the name will be free soon.
-        """
-        leaving = f"the name {name} is held by a pod on its way out"
-        try:
-            live = await self._client.get(POD, name, controller.metadata.namespace)
-        except NotFound as error:
-            raise Conflict(leaving) from error
-        if not owners.is_controlled_by(live, controller):
-            return False
-        if live.metadata.deletion_timestamp:
-            raise Conflict(leaving)
         return True
 
     async def _delete(self, controller: ReplicationController, item: Removal) -> None:
