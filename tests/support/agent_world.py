@@ -83,7 +83,12 @@ class World(ApiFixture):
         # Every agent draws other names for its Events, as every process does.
         self._started += 1
         deps = replace(self.new_deps(), rng=self.rng.fork(f"agent-{self._started}"))
-        config = NodeConfig(builders.NODE, capacity, timing=timing or Timing())
+        config = NodeConfig(
+            builders.NODE,
+            capacity,
+            pod_network=str(self.runtime.pod_network),
+            timing=timing or Timing(),
+        )
         agent = NodeAgent(deps, config, self.runtime, prober=self.prober)
 
         async def both() -> None:

@@ -5,16 +5,20 @@ without privileges: two copies of a server on one port coexist when each binds i
 """
 
 import hashlib
+import itertools
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
+from grange.api.pod_addresses import LOOPBACK, MACHINE_ADDRESSES, fixed_addresses
 from grange.base.errors import GrangeError
-
-_LOOPBACK = IPv4Network("127.0.0.0/8")
-_TAKEN = frozenset({IPv4Address("127.0.0.1"), IPv4Address("127.0.0.53"), IPv4Address("127.0.1.1")})
 
 
 class NoAddressLeftError(GrangeError):
     """Every address of the range belongs to a pod: delete pods or choose a wider range."""
+
+
+class AddressTakenError(GrangeError):
+    """The address that a pod needs belongs to another pod; it is free when that one is gone."""
 
 
 def default_range(identity: str) -> IPv4Network:
@@ -37,6 +41,8 @@ def _octet(identity: str) -> int:
 class AddressPool:
     """Who has which address. The same pod asks first for the same address, run after run.
 
+    Pods that need a certain address ask for one of ``fixed_addresses``; the others get those last.
+
     Args:
         network: the range; inside 127.0.0.0/8. Its first and last address are never given out, nor
             are those that machines commonly use themselves (127.0.0.1, 127.0.0.53, 127.0.1.1).
@@ -46,32 +52,55 @@ class AddressPool:
     """
 
     def __init__(self, network: IPv4Network) -> None:
-        if not network.subnet_of(_LOOPBACK):
-            raise ValueError(f"{network} is not inside {_LOOPBACK}")
+        if not network.subnet_of(LOOPBACK):
+            raise ValueError(f"{network} is not inside {LOOPBACK}")
         self._first = int(network.network_address) + 1
         self._count = network.num_addresses - 2
-        taken = [int(item) for item in _TAKEN if item in network]
+        self._fixed = fixed_addresses(network)
+        taken = [int(item) for item in MACHINE_ADDRESSES if item in network]
         if self._count - len(taken) < 1:
             raise ValueError(f"{network} has no usable address")
         self._owners: dict[int, str] = dict.fromkeys(taken, "")
         self._addresses: dict[str, int] = {}
 
-    def allocate(self, uid: str) -> str:
+    def allocate(self, uid: str, wanted: str = "") -> str:
         """The pod's address; the one it has, if it has one.
+
+        Args:
+            uid: of the pod.
+            wanted: the address that it needs; without effect where the range does not contain it.
 
         Raises:
             NoAddressLeftError: all are taken.
+            AddressTakenError: another pod has the wanted one.
         """
         if uid in self._addresses:
             return str(IPv4Address(self._addresses[uid]))
-        start = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % self._count
-        for step in range(self._count):
-            candidate = self._first + (start + step) % self._count
-            if candidate not in self._owners:
-                self._owners[candidate] = uid
-                self._addresses[uid] = candidate
-                return str(IPv4Address(candidate))
+        if wanted and self._first <= int(IPv4Address(wanted)) < self._first + self._count:
+            number = int(IPv4Address(wanted))
+            if number in self._owners:
+                owner = self._owners[number]
+                what = f"pod {owner} has it" if owner else "the machine uses it itself"
+                raise AddressTakenError(f"address {wanted}: {what}; waiting until it is free")
+            return self._give(uid, number)
+        for number in self._candidates(uid):
+            if number not in self._owners:
+                return self._give(uid, number)
         raise NoAddressLeftError(f"all {self._count} pod addresses are taken: delete some pods")
+
+    def _candidates(self, uid: str) -> Iterator[int]:
+        """Addresses in the order in which the pod asks for them: all, those for fixed ones last."""
+        start = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8])
+        plain = range(self._first, self._fixed.start)
+        for part in (plain, self._fixed):
+            if part:
+                turn = start % len(part)
+                yield from itertools.chain(part[turn:], part[:turn])
+
+    def _give(self, uid: str, number: int) -> str:
+        self._owners[number] = uid
+        self._addresses[uid] = number
+        return str(IPv4Address(number))
 
     def adopt(self, uid: str, address: str) -> bool:
         """Note that a pod already has an address; False when another pod has it."""

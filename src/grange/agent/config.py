@@ -65,6 +65,8 @@ class NodeConfig:
         name: of the Node object.
         capacity: resource name to quantity, e.g. ``{"cpu": "2", "memory": "4Gi", "pods": "110"}``.
         labels: in addition to ``kubernetes.io/hostname``, ``kubernetes.io/os`` and ``kubernetes.io/arch``.
+        pod_network: range of the pods' addresses in CIDR notation, for ``spec.podCIDR`` of the Node;
+            empty: it is not known.
         host_ip: the machine's address, as ``status.hostIP`` and the node's InternalIP.
         environment: what every container starts with; the server's own environment, which may
             hold tokens, is never passed on.
@@ -78,6 +80,7 @@ class NodeConfig:
     name: str
     capacity: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)
+    pod_network: str = ""
     host_ip: str = "127.0.0.1"
     environment: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_ENVIRONMENT))
     own_pods_only: bool = True

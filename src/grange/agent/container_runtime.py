@@ -86,6 +86,7 @@ class PodSetup:
         uid, namespace, name, node_name: of the pod.
         volumes: every volume of the pod.
         shared: programs of other users than the runtime's own have to reach its directories.
+        address: that the pod needs; without effect where it is not in the runtime's range.
     """
 
     uid: str
@@ -94,6 +95,7 @@ class PodSetup:
     node_name: str
     volumes: tuple[VolumePlan, ...] = ()
     shared: bool = False
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Creating a container: fetch what it refers to, prepare the pod, build its environment, start it."""
 
 import pwd
+from ipaddress import IPv4Address
 
 from grange.agent import container_env, lifecycle, service_account, users, volumes
 from grange.agent.config import NodeConfig
@@ -18,6 +19,7 @@ from grange.agent.lifecycle import ManagedContainer
 from grange.agent.references import Fetcher
 from grange.agent.users import RunAsUser
 from grange.api.kinds.pod import Pod
+from grange.api.pod_addresses import POD_IP
 from grange.api.status import ApiError
 from grange.client.client import Client
 
@@ -68,6 +70,7 @@ class ContainerStarter:
                     config.name,
                     plans,
                     shared=config.user == 0 and users.asks_for_users(pod),
+                    address=_wanted_address(pod),
                 )
             )
             root = sandbox.root(container.name)
@@ -104,3 +107,14 @@ class ContainerStarter:
             base=self._config.environment,
             own=own or {},
         )
+
+
+def _wanted_address(pod: Pod) -> str:
+    text = pod.metadata.annotations.get(POD_IP, "")
+    try:
+        return str(IPv4Address(text)) if text else ""
+    except ValueError as error:
+        raise NotCreatableError(
+            f'metadata.annotations["{POD_IP}"]: "{text}" is not an IPv4 address; '
+            "create the pod with one, or without the annotation"
+        ) from error

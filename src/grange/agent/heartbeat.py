@@ -51,6 +51,11 @@ def metadata(config: NodeConfig) -> Document:
     }
 
 
+def _spec(config: NodeConfig) -> Document:
+    network = config.pod_network
+    return {"podCIDR": network, "podCIDRs": [network]} if network else {}
+
+
 def status(config: NodeConfig, known: Node | None, now: datetime) -> Document:
     """The Node's status, heartbeat times included.
 
@@ -166,13 +171,16 @@ class Heartbeat:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": metadata(self._config),
-            "spec": {},
+            "spec": _spec(self._config),
         }
         try:
             node = await self._client.create(NODE, document)
         except AlreadyExists:
-            labels = {"metadata": {"labels": document["metadata"]["labels"]}}
-            node = await self._client.patch(NODE, self._config.name, patch=labels)
+            patch = {
+                "metadata": {"labels": document["metadata"]["labels"]},
+                "spec": document["spec"],
+            }
+            node = await self._client.patch(NODE, self._config.name, patch=patch)
         await self._write_status(node)
         await self._renew()
         self._recorder.event(

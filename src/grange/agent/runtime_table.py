@@ -1,5 +1,6 @@
 """The runtimes that an agent can use: one package in ``runtimes`` and one line of ``RUNTIMES`` each."""
 
+from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,6 +14,10 @@ from grange.base.offload import Offload
 
 class NodeRuntime(PodRuntime, Protocol):
     """A runtime that a program opens for its nodes."""
+
+    @property
+    def pod_network(self) -> IPv4Network | None:
+        """The range of the pods' addresses, for the Nodes' ``podCIDR``; None: it is not known."""
 
     async def __aenter__(self) -> Self:
         """Take over what an earlier runtime on the same data left running.

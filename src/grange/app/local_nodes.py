@@ -102,6 +102,7 @@ class LocalNodes(AbstractAsyncContextManager["LocalNodes"]):
                 name=share.name,
                 capacity=share.capacity(),
                 labels={MACHINE_LABEL: self._settings.identity},
+                pod_network=str(self._runtime.pod_network or ""),
                 environment={**self._settings.environment, **variables},
                 runtime=self._settings.runtime,
             )

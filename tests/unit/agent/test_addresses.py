@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range, service_range
+from grange.agent.addresses import (
+    AddressPool,
+    AddressTakenError,
+    NoAddressLeftError,
+    default_range,
+    service_range,
+)
+from grange.api.pod_addresses import fixed_addresses
 
 UIDS = st.sampled_from([f"pod-{number}" for number in range(12)])
 
@@ -36,6 +43,37 @@ def test_no_pod_gets_an_address_of_a_service(one: str, other: str) -> None:
 def test_a_pod_asks_first_for_the_same_address() -> None:
     network = IPv4Network("127.5.0.0/16")
     assert AddressPool(network).allocate("a") == AddressPool(network).allocate("a")
+
+
+def test_wanted_address_is_given_while_it_is_free() -> None:
+    pool = AddressPool(IPv4Network("127.5.0.0/17"))
+    assert pool.allocate("a", "127.5.64.7") == "127.5.64.7"
+    assert pool.allocate("a", "127.5.64.8") == "127.5.64.7"  # it keeps the one that it has
+    with pytest.raises(AddressTakenError, match=r"127\.5\.64\.7: pod a has it"):
+        pool.allocate("b", "127.5.64.7")
+    pool.release("a")
+    assert pool.allocate("b", "127.5.64.7") == "127.5.64.7"
+
+
+def test_wanted_address_outside_the_range_has_no_effect() -> None:
+    pool = AddressPool(IPv4Network("127.5.0.0/17"))
+    plain = AddressPool(IPv4Network("127.5.0.0/17")).allocate("a")
+    for wanted in ("10.0.0.7", "127.6.0.7", "127.5.0.0", "127.5.127.255"):
+        assert pool.allocate("a", wanted) == plain
+        pool.release("a")
+    machine = AddressPool(IPv4Network("127.0.0.0/24"))
+    with pytest.raises(AddressTakenError, match="the machine uses it itself"):
+        machine.allocate("a", "127.0.0.53")
+
+
+def test_other_pods_get_fixed_addresses_last() -> None:
+    network = IPv4Network("127.5.0.0/27")
+    fixed = {str(IPv4Address(number)) for number in fixed_addresses(network)}
+    pool = AddressPool(network)
+    given = [pool.allocate(str(number)) for number in range(30)]
+    assert len(set(given)) == 30
+    assert set(given[:15]).isdisjoint(fixed)
+    assert set(given[15:]) == fixed
 
 
 def test_addresses_that_machines_use_are_not_given_out() -> None:

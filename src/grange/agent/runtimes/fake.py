@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
 
 from grange.agent import logs
-from grange.agent.addresses import AddressPool
+from grange.agent.addresses import AddressPool, AddressTakenError
 from grange.agent.container_runtime import (
     COMPLETED,
     ERROR,
@@ -34,6 +34,8 @@ from grange.agent.container_runtime import (
 from grange.base.clock import Clock
 
 _FOLLOW_INTERVAL_S = 0.1
+
+POD_NETWORK = IPv4Network("127.9.0.0/16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class FakeMachine:
         self.scripts = dict(scripts or {})
         self.commands = dict(commands or {})
         self.pods: dict[str, _Pod] = {}
-        self.addresses = AddressPool(IPv4Network("127.9.0.0/16"))
+        self.addresses = AddressPool(POD_NETWORK)
         self.watchers: dict[object, tuple[str, Callable[[], None]]] = {}
         self.refusal = ""
         self.starts: list[ContainerID] = []
@@ -179,6 +181,11 @@ class FakeRuntime:
         self._logs = _FakeLogs(machine, clock)
 
     @property
+    def pod_network(self) -> IPv4Network:
+        """The range of the pods' addresses."""
+        return POD_NETWORK
+
+    @property
     def logs(self) -> _FakeLogs:
         """What the scripts wrote."""
         return self._logs
@@ -189,9 +196,11 @@ class FakeRuntime:
             raise RuntimeFailedError(self._machine.refusal)
         pod = self._machine.pods.get(setup.uid)
         volumes = {plan.name: f"/fake/{setup.uid}/volumes/{plan.name}" for plan in setup.volumes}
-        sandbox = Sandbox(
-            setup.uid, self._machine.addresses.allocate(setup.uid), f"/fake/{setup.uid}", volumes
-        )
+        try:
+            address = self._machine.addresses.allocate(setup.uid, setup.address)
+        except AddressTakenError as error:
+            raise RuntimeFailedError(str(error)) from error
+        sandbox = Sandbox(setup.uid, address, f"/fake/{setup.uid}", volumes)
         if pod is None:
             self._machine.pods[setup.uid] = _Pod(setup, sandbox)
         else:

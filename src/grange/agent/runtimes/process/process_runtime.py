@@ -17,7 +17,12 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self
 
-from grange.agent.addresses import AddressPool, NoAddressLeftError, default_range
+from grange.agent.addresses import (
+    AddressPool,
+    AddressTakenError,
+    NoAddressLeftError,
+    default_range,
+)
 from grange.agent.container_runtime import (
     EXIT_NOT_FOUND,
     CommandResult,
@@ -111,7 +116,8 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         self._log = log
         self._offload = offload
         self._layout = Layout(config.data_dir)
-        self._addresses = AddressPool(config.network or default_range(str(config.data_dir)))
+        self._network = config.network or default_range(str(config.data_dir))
+        self._addresses = AddressPool(self._network)
         self._pods: dict[str, _Pod] = {}
         self._undertaker = Undertaker(self._layout, clock=clock, log=log)
         self._lock_fd = -1
@@ -285,12 +291,17 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         """What the containers wrote."""
         return self._logs
 
+    @property
+    def pod_network(self) -> IPv4Network:
+        """The range of the pods' addresses."""
+        return self._network
+
     async def prepare(self, setup: PodSetup) -> Sandbox:
         """Give the pod its address and directories; see ``PodRuntime``."""
         known = self._pods.get(setup.uid)
         try:
-            address = self._addresses.allocate(setup.uid)
-        except NoAddressLeftError as error:
+            address = self._addresses.allocate(setup.uid, setup.address)
+        except (NoAddressLeftError, AddressTakenError) as error:
             raise RuntimeFailedError(str(error)) from error
         try:
             record = await self._offload.run(lambda: self._layout.make_pod(setup, address))
