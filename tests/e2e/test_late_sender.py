@@ -28,7 +28,7 @@ from grange.api.meta import Document
 from grange.base.clock import LoopClock
 from grange.client.client import Client
 from grange.client.transports.http_transport import HTTP
-from grange.controllers.replication import pending_deletions
+from grange.controllers.replication import pod_control
 from grange.sim import builders
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -287,6 +287,6 @@ async def taken_over(transport: HTTP) -> None:
     client = Client(transport, clock=LoopClock())
     try:
         controller = await client.get(REPLICATIONCONTROLLER, "web", "default")
-        await pending_deletions.revoke(client, controller)
+        await pod_control.revoke_deletions(client, controller)
     finally:
         await transport.close()

@@ -5,6 +5,8 @@ Versions are compared as numbers, which Kubernetes promises since 1.35 (KEP-5504
 always done; where they are not, nothing is waited for.
 """
 
+from msgspec import structs
+
 from grange.api.meta import Resource
 from grange.base.clock import Clock
 
@@ -57,3 +59,21 @@ class WriteTracker:
         """The object is gone."""
         self._written.pop(uid, None)
         self._waiting.discard(uid)
+
+
+def is_only_annotated(old: Resource, new: Resource, annotation: str) -> bool:
+    """Whether an object differs in nothing but one annotation that only makes a new version.
+
+    A write that names an earlier version fails from then on, however late it arrives (ADR 10). The
+    annotation is our own write, of a reconcile that may have failed since: it must not cause the next
+    one before its backoff has passed.
+    """
+    before, after = old.metadata, new.metadata
+    if before.annotations.get(annotation) == after.annotations.get(annotation):
+        return False
+    blank = {annotation: ""}
+    if {**before.annotations, **blank} != {**after.annotations, **blank}:
+        return False
+    version = before.resource_version
+    same = structs.replace(after, annotations=before.annotations, resource_version=version)
+    return structs.replace(new, metadata=same) == old

@@ -16,7 +16,7 @@ from grange.base.rng import Stream
 from grange.controllers.replication import live_check
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Plan, Removal
-from grange.controllers.shared import live_reads
+from grange.controllers.shared import availability
 from grange.controllers.shared.availability import Readiness
 
 
@@ -43,27 +43,28 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
             await there.beat(pod.spec.node_name)
         few = pods[:2]
         assert (
-            await live_reads.reported_ready(there.deps.client, owner, few, readiness) == frozenset()
+            await availability.reported_ready(there.deps.client, owner, few, readiness)
+            == frozenset()
         )
         assert asked == ["/n0", "/n1"], "too early"
         await clock.sleep(11.0)
         for name in names:
             await there.beat(name)
         asked.clear()
-        assert await live_reads.reported_ready(there.deps.client, owner, few, readiness) == {
+        assert await availability.reported_ready(there.deps.client, owner, few, readiness) == {
             "n0",
             "n1",
         }
-        assert await live_reads.reported_ready(there.deps.client, owner, few, readiness) == {
+        assert await availability.reported_ready(there.deps.client, owner, few, readiness) == {
             "n0",
             "n1",
         }
         assert asked == ["/n0", "/n1"]
         asked.clear()
-        assert await live_reads.reported_ready(there.deps.client, owner, pods, readiness) == set(
+        assert await availability.reported_ready(there.deps.client, owner, pods, readiness) == set(
             names
         )
-        assert await live_reads.reported_ready(there.deps.client, owner, pods, readiness) == set(
+        assert await availability.reported_ready(there.deps.client, owner, pods, readiness) == set(
             names
         )
         assert asked == [""]
@@ -72,13 +73,15 @@ async def test_each_lease_is_read_once_and_many_in_one_list(
         later = timestamps.rfc3339(clock.now() + timedelta(seconds=1))
         again = builders.pod(owner, node="n0", uid="n0", ready_since=later)
         assert (
-            await live_reads.reported_ready(there.deps.client, owner, [again], readiness)
+            await availability.reported_ready(there.deps.client, owner, [again], readiness)
             == frozenset()
         )
         fresh = Readiness(clock)
         fresh.appeared(pods[2])
         fresh.appeared(pods[3])
-        assert await live_reads.reported_ready(there.deps.client, owner, pods[2:4], fresh) == {"n3"}
+        assert await availability.reported_ready(there.deps.client, owner, pods[2:4], fresh) == {
+            "n3"
+        }
 
 
 async def test_plan_that_takes_no_available_pod_reads_nothing(

@@ -20,8 +20,7 @@ from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, NodeSelectorScheduler
 from grange.controllers.replication.node_transfer_service import TransferResult
-from grange.controllers.replication.pod_backoff import PodBackoff
-from grange.controllers.replication.state import State
+from grange.controllers.replication.state import PodBackoff, State
 from grange.reconcile.control import slow_start
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -16,7 +16,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.status import ApiError, BadRequest, Forbidden, Invalid, NotFound, TooLarge
 from grange.base.tasks import Nursery
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.shared.audit_failures import PATIENCE_S
+from grange.controllers.shared.audit_records import AUDIT_RETRY_S
 
 __all__ = ["tools"]
 
@@ -86,11 +86,11 @@ async def test_missing_records_are_named_by_the_next_accepted_one(tools: Tools) 
             ("AuditRefused", "low")
         ]
         there.requests.clear()
-        await there.settle(3 * PATIENCE_S + 10.0)
+        await there.settle(3 * AUDIT_RETRY_S + 10.0)
         tries = [path for method, path in there.requests if path.endswith("/auditrecords")]
         assert len(tries) == 3, "it is tried again, and not more often than that"
         missing, there.gate = await refused(there), nothing
-        await there.settle(PATIENCE_S)
+        await there.settle(AUDIT_RETRY_S)
         assert not await refused(there)
         [note] = await records(there)
         assert note.spec.message == missing
@@ -118,7 +118,7 @@ async def test_one_record_that_is_refused_is_named_by_the_audit_itself(tools: To
         assert missing.endswith(": never")
         # The note names the event, too, so that this gate would refuse it.
         there.gate = nothing
-        await there.settle(PATIENCE_S + 5.0)
+        await there.settle(AUDIT_RETRY_S + 5.0)
         told = await records(there)
         assert [one.spec.message for one in told if MARK in one.spec.message] == [missing]
         assert "RolloutCompleted" in [one.spec.event for one in told]

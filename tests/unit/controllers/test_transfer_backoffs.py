@@ -18,7 +18,7 @@ from grange.base.log import Logger
 from grange.base.metrics import registry
 from grange.base.rng import Stream
 from grange.base.tasks import Nursery
-from grange.controllers.replication import transfer_backoff
+from grange.controllers.replication import node_transfer
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.deps import Deps
 from grange.reconcile.informer import InformerFactory
@@ -108,24 +108,26 @@ def test_backoff_doubles_to_ten_minutes_despite_a_wrong_clock() -> None:
     found: tuple[TransferBackoff, ...] = ()
     waits = []
     for _ in range(7):
-        found = transfer_backoff.failed(found, "a", "b", NOW)
-        waits.append(transfer_backoff.left_s(transfer_backoff.of(found, "a"), NOW))
+        found = node_transfer.backed_off(found, "a", "b", NOW)
+        waits.append(node_transfer.backoff_left_s(node_transfer.backoff_of(found, "a"), NOW))
     assert waits == [30, 60, 120, 240, 480, 600, 600]
     early = NOW - timedelta(hours=5)
-    assert transfer_backoff.left_s(transfer_backoff.of(found, "a"), early) == 600
-    assert transfer_backoff.left_s(TransferBackoff("a", until="soon"), NOW) == 0.0
-    assert transfer_backoff.left_s(transfer_backoff.of(found, "other"), NOW) == 0.0
+    assert node_transfer.backoff_left_s(node_transfer.backoff_of(found, "a"), early) == 600
+    assert node_transfer.backoff_left_s(TransferBackoff("a", until="soon"), NOW) == 0.0
+    assert node_transfer.backoff_left_s(node_transfer.backoff_of(found, "other"), NOW) == 0.0
 
 
 def test_what_is_kept_is_bounded() -> None:
     found: tuple[TransferBackoff, ...] = ()
     for number in range(100):
-        found = transfer_backoff.failed(found, "a", f"n{number}", NOW)
-    assert transfer_backoff.of(found, "a").avoid == tuple(f"n{number}" for number in range(92, 100))
+        found = node_transfer.backed_off(found, "a", f"n{number}", NOW)
+    assert node_transfer.backoff_of(found, "a").avoid == tuple(
+        f"n{number}" for number in range(92, 100)
+    )
     for number in range(100):
-        found = transfer_backoff.failed(found, f"old{number}", "", NOW)
+        found = node_transfer.backed_off(found, f"old{number}", "", NOW)
     assert len(found) == 32
     assert found[-1] == TransferBackoff("old99", 1, "2026-01-01T00:00:30Z")
-    assert [item.node for item in transfer_backoff.kept(found, {"old99"})] == ["old99"]
-    assert transfer_backoff.kept(found, ()) == ()
-    assert transfer_backoff.without(found, "old99") == found[:-1]
+    assert [item.node for item in node_transfer.kept_backoffs(found, {"old99"})] == ["old99"]
+    assert node_transfer.kept_backoffs(found, ()) == ()
+    assert node_transfer.without_backoff(found, "old99") == found[:-1]

@@ -6,14 +6,14 @@ from grange.alerts.alerts import HIGH, LOW
 from grange.api import conditions
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
-from grange.controllers.shared import audit_failures
+from grange.controllers.shared import audit_records
 from grange.controllers.shared.rollout_phase import Phase
 from grange.reconcile.condition_alerts import ConditionAlert
 
 URGENCY: Mapping[str, str] = {
     "InsufficientNodes": LOW,
     "RolloutFailed": HIGH,
-    audit_failures.CONDITION: LOW,
+    audit_records.CONDITION: LOW,
 }
 """Conditions that alert while they are true; the alert has the condition's type as reason."""
 
@@ -72,6 +72,6 @@ def of_rollout(update: RollingUpdate) -> Iterator[ConditionAlert]:
         if phase is not None and not undone:
             reason, urgency = ROLLOUTS[phase]
             yield ConditionAlert(reason, urgency, failed)
-    refused = conditions.find(update.status.conditions, audit_failures.CONDITION)
+    refused = conditions.find(update.status.conditions, audit_records.CONDITION)
     if refused is not None and refused.status == "True":
-        yield ConditionAlert(audit_failures.CONDITION, LOW, refused)
+        yield ConditionAlert(audit_records.CONDITION, LOW, refused)

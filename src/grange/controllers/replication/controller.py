@@ -14,8 +14,10 @@ from grange.controllers.replication import node_eligibility
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.event_handlers import EventHandlers
 from grange.controllers.replication.listers import Listers
-from grange.controllers.replication.machine_gc import MachineCollector
-from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
+from grange.controllers.replication.machine_pool_scheduler import (
+    MachineCollector,
+    MachinePoolScheduler,
+)
 from grange.controllers.replication.reconciler import Reconciler
 from grange.controllers.replication.state import State
 from grange.reconcile.controller import Controller, Result

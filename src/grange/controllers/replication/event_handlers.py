@@ -13,12 +13,12 @@ from grange.api.meta import ObjectKey
 from grange.api.selectors import SelectorError
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
-from grange.controllers.replication import node_eligibility, pending_deletions
+from grange.controllers.replication import node_eligibility, pod_control
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.state import State
-from grange.controllers.shared import version_marks
 from grange.controllers.shared.pod_identity import controller_key
 from grange.reconcile.controller import Controller
+from grange.reconcile.write_tracker import is_only_annotated
 
 _SETTLE_S = 0.02  # nodes change in bursts; one look at the controllers serves many changes
 _SETTLE_SHARE = 10  # looking at the controllers takes at most a tenth of the time
@@ -116,8 +116,8 @@ class EventHandlers:
             return
         if new.metadata.deletion_timestamp:
             self._state.expectations.deletion_observed(owner[1], new.metadata.uid)
-        note = pending_deletions.KEPT_ANNOTATION
-        if before == owner and version_marks.is_only_noted(old, new, note):
+        note = pod_control.REVOKED_ANNOTATION
+        if before == owner and is_only_annotated(old, new, note):
             return
         self._enqueue_owner(*owner)
 

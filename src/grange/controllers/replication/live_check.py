@@ -1,16 +1,23 @@
-"""Reads pods live before deleting an available one.
+"""Reads pods live where the listers may be late: before an available pod is deleted and before pods are created.
 
-A watch that hangs shows pods as they were; see ``shared.live_reads``.
+A watch that hangs shows pods as they were (see ``shared.availability``). Pod names collide on purpose, so that
+two owners that decide the same make one pod; but names that pods of an earlier controller of the same name
+hold are avoided, and nothing collides there. So these pods are listed before others are created.
 """
 
-from grange.api.kinds import pod as pods
+from collections.abc import Iterable
+
+from grange.api.kinds import POD, pod as pods
+from grange.api.kinds.pod import Pod
+from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.base.errors import GrangeError
 from grange.client.client import Client
 from grange.controllers.replication import budget
-from grange.controllers.replication.inputs import Inputs
+from grange.controllers.replication.inputs import Inputs, sort_by_owner
 from grange.controllers.replication.plan import Plan
-from grange.controllers.shared import deletion_order
-from grange.controllers.shared.availability import Readiness
-from grange.controllers.shared.live_reads import active_pods, reported_ready
+from grange.controllers.replication.pod_control import is_quiet
+from grange.controllers.shared import deletion_order, pod_identity
+from grange.controllers.shared.availability import Readiness, active_pods, reported_ready
 
 
 async def confirm(client: Client, inputs: Inputs, plan: Plan, readiness: Readiness) -> bool:
@@ -40,3 +47,55 @@ async def confirm(client: Client, inputs: Inputs, plan: Plan, readiness: Readine
     sure = len(await reported_ready(client, inputs.controller, staying, readiness))
     limits = inputs.limits or budget.limits(inputs.controller)
     return sure >= min(limits.minimum, len(available - going))
+
+
+_NAMED = 3
+
+
+class NotAdopted(GrangeError):
+    """Pods that are to be adopted are not, and hold up those that are to be made."""
+
+
+async def unseen(client: Client, controller: ReplicationController, seen: Iterable[Pod]) -> bool:
+    """Whether the controller has pods, or has orphans to adopt, besides those that a pass counts with.
+
+    Args:
+        client: to the API.
+        controller: whose.
+        seen: the pods that the pass takes for the controller's.
+
+    Raises:
+        ApiError: the server cannot be asked.
+    """
+    meta = controller.metadata
+    mark = f"{pod_identity.RC_NAME_LABEL}={pod_identity.label_value(meta.name)}"
+    live = sort_by_owner(controller, (await client.list(POD, meta.namespace, labels=mark)).items)
+    known = {pod.metadata.uid for pod in seen}
+    return any(pod.metadata.uid not in known for pod in (*live.owned, *live.adopt))
+
+
+def not_adopted(wanted: Iterable[Pod], adopted: Iterable[Pod], failure: Exception) -> Exception:
+    """What to say where pods could not be adopted and none is made beside them.
+
+    Args:
+        wanted: the pods that were to be adopted.
+        adopted: those that were.
+        failure: the first error; what is no more than a race stays as it is.
+    """
+    ours = {pod.metadata.uid for pod in adopted}
+    left = [pod.metadata.name for pod in wanted if pod.metadata.uid not in ours]
+    if is_quiet(failure) or not left:
+        return failure
+    names = ", ".join(left[:_NAMED])
+    if len(left) == 1:
+        text = (
+            f"pod {names} could not be adopted ({failure}), and none is made beside it: delete it"
+        )
+        its = "its"
+    else:
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        text = f"pods {names}{more} could not be adopted ({failure}), and none is made beside them"
+        text, its = f"{text}: delete them", "their"
+    error = NotAdopted(f"{text}, or take {its} label {pod_identity.RC_NAME_LABEL} off")
+    error.__cause__ = failure
+    return error

@@ -1,11 +1,21 @@
-"""Eligibility of nodes by node selectors, and further nodes from a pool of machines."""
+"""Eligibility of nodes by node selectors, and further nodes from a pool of machines.
 
-from collections.abc import Awaitable, Mapping, Sequence
+A controller releases machines that it does not need; one that was deleted during a transfer cannot. So every
+process that runs the replication controller looks now and then for machines whose holders are gone. Releasing
+is idempotent and names the holder, so several processes may do it.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds import POD, REPLICATIONCONTROLLER
+from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.base.clock import Clock
 from grange.base.errors import GrangeError
+from grange.base.log import Logger
+from grange.base.rng import Stream
+from grange.client.client import Client
 from grange.controllers.replication.node_eligibility import AllocationRefused, Look, Scheduler
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
@@ -137,3 +147,60 @@ class MachinePoolScheduler:
                 return await asked
         except TimeoutError as error:
             raise PoolSilent(f"the pool of machines did not answer in {_PATIENCE_S:g} s") from error
+
+
+class MachineCollector:
+    """Finds machines whose holders are gone, and gives them back when no replica runs there.
+
+    Args:
+        pool: who lent them.
+        client: what is there now, when a cache says that a holder is not.
+        clock: for the time between two looks.
+        log: what was given back.
+    """
+
+    def __init__(
+        self, pool: MachinePoolScheduler, client: Client, *, clock: Clock, log: Logger
+    ) -> None:
+        self._pool = pool
+        self._client = client
+        self._clock = clock
+        self._log = log
+        self._missed: set[str] = set()
+
+    async def run(self, rng: Stream, every_s: float, present: Callable[[], set[str]]) -> None:
+        """Look every so often until cancelled.
+
+        Args:
+            rng: spreads the looks of several processes.
+            every_s: seconds between two looks, give or take a tenth.
+            present: uids of the controllers that the cache shows.
+        """
+        while True:
+            await self._clock.sleep(rng.uniform(0.9, 1.1) * every_s)
+            with suppress(GrangeError):  # it is asked again in the next round
+                await self.sweep(present())
+
+    async def sweep(self, present: Collection[str]) -> None:
+        """Look once. A holder has to be missing twice in a row: views empty by mistake, too.
+
+        Args:
+            present: uids of the controllers that the cache shows.
+
+        Raises:
+            GrangeError: pool or server do not answer; look again later.
+        """
+        holders = await self._pool.holders()
+        missing = {uid for uid in holders.values() if uid and uid not in present}
+        before, self._missed = self._missed, missing
+        gone = missing & before
+        if not gone:
+            return
+        listed = await self._client.list(REPLICATIONCONTROLLER)
+        gone -= {item.metadata.uid for item in listed.items}
+        pods = (await self._client.list(POD, labels=ID_LABEL)).items
+        used = {pod.spec.node_name for pod in pods}
+        for name, holder in holders.items():
+            if holder in gone and name not in used:
+                await self._pool.release([name], holder=holder, version=listed.resource_version)
+                self._log.warning("released orphaned machine", node=name, holder=holder)

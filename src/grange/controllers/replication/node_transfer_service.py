@@ -22,7 +22,7 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.client import locks
-from grange.controllers.replication import node_transfer, transfer_backoff
+from grange.controllers.replication import node_transfer
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_eligibility import AllocationRefused, Scheduler
 from grange.controllers.replication.node_transfer import Event, Phase
@@ -116,7 +116,7 @@ class Transfers:
         self._begin(inputs, now, result)
         leaving = {pod.spec.node_name for pod in node_transfer.misplaced(inputs)}
         leaving |= {item.old for item in result.after}
-        result.backoffs = transfer_backoff.kept(result.backoffs, leaving)
+        result.backoffs = node_transfer.kept_backoffs(result.backoffs, leaving)
         if not current and not result.after:
             await self._release_idle(inputs, scheduler, result)
         return result
@@ -156,7 +156,7 @@ class Transfers:
         event = node_transfer.happened(item, inputs, drained_nodes(controller), now)
         if event is not None:
             if event in {Event.EXPIRED, Event.NEW_LOST, Event.RELAPSED}:
-                result.backoffs = transfer_backoff.failed(result.backoffs, item.old, item.new, now)
+                result.backoffs = node_transfer.backed_off(result.backoffs, item.old, item.new, now)
             return node_transfer.step(item, event)
         match phase:
             case Phase.ALLOCATING:
@@ -164,7 +164,7 @@ class Transfers:
             case Phase.FINISHING:
                 old = node_transfer.old_pod(item, inputs.owned)
                 if old is None and await self._finalize(item.old, inputs, scheduler, result):
-                    result.backoffs = transfer_backoff.without(result.backoffs, item.old)
+                    result.backoffs = node_transfer.without_backoff(result.backoffs, item.old)
                     return node_transfer.step(item, Event.RELEASED)
             case Phase.ROLLING_BACK:
                 new = node_transfer.new_pod(item, inputs.owned)
@@ -189,7 +189,7 @@ class Transfers:
         packed = controller.spec.placement == "Packed"
         if packed and inputs.nodes_for(old):  # full or not: that is the scheduler's to know
             return node_transfer.found(item, "", inputs, current, allocated=False)
-        avoid = transfer_backoff.of(result.backoffs, item.old).avoid
+        avoid = node_transfer.backoff_of(result.backoffs, item.old).avoid
         spare = node_transfer.spare_node(inputs, current, avoid, old)
         if spare is not None:
             return node_transfer.found(item, spare, inputs, current, allocated=False)
@@ -270,8 +270,8 @@ class Transfers:
         if held is not None:
             result.due(_LOCKED_S)
             return "Locked", f"pods on {node} wait: transfers are locked by {held}"
-        left_s = transfer_backoff.left_s(
-            transfer_backoff.of(result.backoffs, node), self._clock.now()
+        left_s = node_transfer.backoff_left_s(
+            node_transfer.backoff_of(result.backoffs, node), self._clock.now()
         )
         if left_s > 0:
             result.due(left_s)

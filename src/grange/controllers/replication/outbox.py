@@ -33,10 +33,10 @@ from grange.controllers.replication import rollout
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan
-from grange.controllers.shared import audit_failures, audit_records
-from grange.controllers.shared.audit_failures import Patience
+from grange.controllers.shared import audit_records
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,
+    AuditRetries,
     Subject,
     fingerprint,
     member,
@@ -315,7 +315,7 @@ class AuditTrail:
         retries: when to try again to record what is missing.
     """
 
-    def __init__(self, box: Outbox, recorder: Recorder, retries: Patience) -> None:
+    def __init__(self, box: Outbox, recorder: Recorder, retries: AuditRetries) -> None:
         self._outbox = box
         self._recorder = recorder
         self._retries = retries
@@ -328,7 +328,7 @@ class AuditTrail:
         """
         controller, owned = inputs.controller, inputs.owned
         found = audit_records.fingerprint(audit_records.members(owned))
-        missing = audit_failures.lacking(controller.status.conditions)
+        missing = audit_records.missing_of(controller.status.conditions)
         due = bool(missing) and not self._retries.left_s(controller.metadata.uid)
         if not (controller.status.outbox or due) and found == controller.status.audited:
             return Recorded(found, lacking=missing)
@@ -358,14 +358,14 @@ class AuditTrail:
         Returns:
             The fingerprint of the members that are recorded then.
         """
-        missing = audit_failures.lacking(controller.status.conditions)
+        missing = audit_records.missing_of(controller.status.conditions)
         try:
             recorded = await self._outbox.settle(controller, owned, lacking=missing)
         except ApiError as error:
             self._report_audit_failure(controller, f"Error writing audit records: {error.message}")
             raise
         for refusal in recorded.refused:
-            self._report_audit_failure(controller, audit_failures.told(refusal))
+            self._report_audit_failure(controller, audit_records.refusal_message(refusal))
         return recorded.members
 
     def _given_up(
@@ -379,9 +379,9 @@ class AuditTrail:
         """Report what the server refuses for good, and note what the audit lacks then."""
         uid = controller.metadata.uid
         for refusal in recorded.refused:
-            self._report_audit_failure(controller, audit_failures.told(refusal))
+            self._report_audit_failure(controller, audit_records.refusal_message(refusal))
             self._retries.refused(uid)
-        missing = audit_failures.after(missing, recorded.refused, told_of=told_of)
+        missing = audit_records.still_missing(missing, recorded.refused, told_of=told_of)
         if not missing:
             self._retries.forget(uid)
         return replace_recorded(recorded, lacking=missing)

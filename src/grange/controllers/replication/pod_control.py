@@ -1,17 +1,23 @@
-"""Carrying out a plan: every write of the replication controller to a pod is here.
+"""Carries out a plan: every write of the replication controller to a pod.
 
 Creations and deletions go in batches of 1, 2, 4, … that stop at the first error (slow start), so a
 template that the server refuses costs one request and not a thousand. Every write is fenced: a
 deletion and a repair carry the pod's uid and the version at which it was seen to be ours, a creation
-has a name that collides when somebody did the same.
+has a name that collides if another process did the same.
+
+A request that has left the machine cannot be called back: a proxy or a kernel may deliver it long after its
+sender has lost the controller or changed its plan. So each deletion is recorded in the controller's status
+before it is sent, with the version of the pod that it names. Before a reconcile deletes anything else, a write
+on the pod makes every recorded deletion fail, unless the pod has changed or is gone (ADR 10).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from grange.api.kinds import POD, REPLICATIONCONTROLLER
 from grange.api.kinds.pod import QUOTA_LABELS, Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Document, preconditions
 from grange.api.status import (
     AlreadyExists,
@@ -40,12 +46,12 @@ class StaleCache(GrangeError):
 
 
 class PodControl:
-    """PodControl pods on behalf of controllers.
+    """Writes pods on behalf of controllers.
 
     Args:
         client: where to.
         expectations: what each controller waits to see in the cache.
-        recorder: tells the user.
+        recorder: records events for users.
         clock: for timestamps.
         zoned: whether every node says in which zone it is.
     """
@@ -88,10 +94,10 @@ class PodControl:
         )
         claims = await manager.claim([*claim.adopt, *claim.release])
         for pod in claims.objects:
-            self._tell(controller, Reason.ADOPTED, f"Adopted pod {pod.metadata.name}")
+            self._record(controller, Reason.ADOPTED, f"Adopted pod {pod.metadata.name}")
         if not claims.errors:
             for pod in claim.release:
-                self._tell(controller, Reason.RELEASED, f"Released pod {pod.metadata.name}")
+                self._record(controller, Reason.RELEASED, f"Released pod {pod.metadata.name}")
         return claims.objects, claims.errors[0] if claims.errors else None
 
     async def carry_out(self, controller: ReplicationController, plan: Plan) -> GrangeError | None:
@@ -151,9 +157,9 @@ class PodControl:
                 return False
             if not is_namespace_terminating(error):
                 message = f"Error creating pod {item.name}: {error.message}"
-                self._tell(controller, Reason.CREATE_FAILED, message, WARNING)
+                self._record(controller, Reason.CREATE_FAILED, message, WARNING)
             raise
-        self._tell(controller, Reason.CREATED, f"Created pod {item.name}")
+        self._record(controller, Reason.CREATED, f"Created pod {item.name}")
         return True
 
     async def _delete(self, controller: ReplicationController, item: Removal) -> None:
@@ -166,12 +172,12 @@ class PodControl:
             if not isinstance(error, ApiError) or is_over_budget(error):
                 raise
             message = f"Error deleting pod {meta.name}: {error.message}"
-            self._tell(controller, Reason.DELETE_FAILED, message, WARNING)
+            self._record(controller, Reason.DELETE_FAILED, message, WARNING)
             raise
         if not deleted:
             self._expectations.deletion_observed(uid, meta.uid)
             return
-        self._tell(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
+        self._record(controller, Reason.DELETED, f"Deleted pod {meta.name} ({item.why})")
 
     async def _delete_version(self, controller: ReplicationController, item: Removal) -> bool:
         """Delete the pod at the version that is recorded; False if it is gone or not ours any more.
@@ -219,12 +225,12 @@ class PodControl:
             return  # gone, or changed: the news of it is on its way
         except ApiError as error:
             message = f"Error putting labels back on pod {meta.name}: {error.message}"
-            self._tell(controller, Reason.REPAIR_FAILED, message, WARNING)
+            self._record(controller, Reason.REPAIR_FAILED, message, WARNING)
             raise
         keys = ", ".join(sorted(item.labels))
-        self._tell(controller, Reason.REPAIRED, f"Put labels back on pod {meta.name}: {keys}")
+        self._record(controller, Reason.REPAIRED, f"Put labels back on pod {meta.name}: {keys}")
 
-    def _tell(
+    def _record(
         self, controller: ReplicationController, reason: Reason, message: str, kind: str = NORMAL
     ) -> None:
         self._recorder.event(controller, kind, reason, message, kind=REPLICATIONCONTROLLER)
@@ -254,3 +260,55 @@ def is_quiet(error: Exception) -> bool:
     return isinstance(error, (StaleCache, Conflict)) or (
         isinstance(error, ApiError) and (is_namespace_terminating(error) or is_over_budget(error))
     )
+
+
+REVOKED_ANNOTATION = "grange.dev/deletion-revoked-at"
+"""Pod annotation: the version of the pod that a revoked deletion named."""
+
+
+def deletions_of(plan: Plan) -> tuple[PendingDeletion, ...]:
+    """The deletions of a plan."""
+    metas = [item.pod.metadata for item in plan.delete]
+    return tuple(PendingDeletion(meta.name, meta.uid, meta.resource_version) for meta in metas)
+
+
+def uncertain_deletions(plan: Plan, doubtful: Collection[str]) -> tuple[PendingDeletion, ...]:
+    """Those deletions of a plan whose outcome is not certain.
+
+    Args:
+        plan: which was carried out.
+        doubtful: uids of the pods for which no answer came.
+    """
+    return tuple(item for item in deletions_of(plan) if item.uid in doubtful)
+
+
+async def revoke_deletions(client: Client, controller: ReplicationController) -> dict[str, Pod]:
+    """Make every recorded deletion fail that has not taken effect.
+
+    Afterwards each of the pods is gone, on its way out, or has another version than the one that
+    its deletion names.
+
+    Returns:
+        The pods that were changed for that, by uid, as they are now.
+
+    Raises:
+        ApiError: not all of them are certain; nothing else may be taken away, try again.
+    """
+    changed: dict[str, Pod] = {}
+
+    async def change(item: PendingDeletion) -> None:
+        # The value is new at each version, so this is never a write that changes nothing.
+        note = {REVOKED_ANNOTATION: item.resource_version}
+        fence = {"uid": item.uid, "resourceVersion": item.resource_version}
+        with suppress(NotFound, Conflict):  # gone, or another version already
+            changed[item.uid] = await client.patch(
+                POD,
+                item.pod,
+                controller.metadata.namespace,
+                patch={"metadata": {**fence, "annotations": note}},
+            )
+
+    error = await slow_start(controller.status.pending_deletions, change)
+    if error is not None:
+        raise error
+    return changed

@@ -19,7 +19,6 @@ from grange.api.meta import ObjectKey
 from grange.api.status import NotFound
 from grange.base.errors import GrangeError
 from grange.controllers.replication import (
-    adoption_check,
     budget,
     evictions,
     live_check,
@@ -27,8 +26,8 @@ from grange.controllers.replication import (
     node_eligibility,
     node_transfer,
     outbox,
-    pending_deletions,
     pending_operations,
+    pod_control,
     rollout,
     status_conditions,
 )
@@ -41,7 +40,7 @@ from grange.controllers.replication.observer import Observer
 from grange.controllers.replication.plan import Plan
 from grange.controllers.replication.pod_control import PodControl, StaleCache, is_quiet
 from grange.controllers.replication.state import State
-from grange.controllers.shared import audit_failures
+from grange.controllers.shared import audit_records
 from grange.controllers.shared.event_reasons import FAILURES
 from grange.controllers.shared.rollout_metrics import instruments
 from grange.reconcile import finalizers, unanswered
@@ -158,7 +157,7 @@ class Reconciler:
         """Observe, constrain, plan, apply, and report."""
         if (wait_s := await self._unsettled_s(controller)) > 0:
             return Requeue(wait_s)
-        changed = await pending_deletions.revoke(self._client, controller)
+        changed = await pod_control.revoke_deletions(self._client, controller)
         claim = sort_by_owner(controller, self._observer.candidates(controller, changed))
         followed = await self._follow_orders(controller)
         if followed.changed:
@@ -179,7 +178,7 @@ class Reconciler:
             if failure is None:
                 return Requeue(_AGAIN_S)  # the events of these pods come sooner
             planned = replace(planned, create=())
-            failure = adoption_check.not_adopted(claim.adopt, adopted, failure)
+            failure = live_check.not_adopted(claim.adopt, adopted, failure)
         permissions = await self._permissions(inputs, planned)
         permitted = logic.permitted(planned, inputs, permissions)
         applied = await self._apply(
@@ -269,14 +268,14 @@ class Reconciler:
     ) -> tuple[PendingDeletion, ...]:
         """The deletions of a plan that was carried out to which no answer came."""
         doubtful = self._state.expectations.doubtful(controller.metadata.uid)
-        return pending_deletions.uncertain(plan, {one.uid for one in doubtful})
+        return pod_control.uncertain_deletions(plan, {one.uid for one in doubtful})
 
     async def _finalize(self, controller: ReplicationController) -> Result:
         """Record what is announced of one that is being deleted, and let it go."""
         if (wait_s := self._state.written.remaining_s(controller)) > 0:
             return Requeue(wait_s)
         with suppress(NotFound):
-            if controller.status.outbox or audit_failures.lacking(controller.status.conditions):
+            if controller.status.outbox or audit_records.missing_of(controller.status.conditions):
                 owned = sort_by_owner(controller, self._listers.candidates(controller)).owned
                 recorded = await self._audit.record_last(controller, owned)
                 last = {"outbox": [], "audited": recorded}
@@ -293,7 +292,7 @@ class Reconciler:
         controller, owned = inputs.controller, inputs.owned
         if not self._listers.has_namesakes(controller, besides=owned):
             return False
-        return await adoption_check.unseen(self._client, controller, owned)
+        return await live_check.unseen(self._client, controller, owned)
 
     async def _follow_orders(
         self, controller: ReplicationController
@@ -369,7 +368,7 @@ class Reconciler:
         spread = status_conditions.rollout_of(decision.controller.status)
         if spread == status_conditions.rollout_of(now_stored):
             spread = {}
-        deletions = pending_deletions.of(plan)
+        deletions = pod_control.deletions_of(plan)
         if deletions == now_stored.pending_deletions and not (
             spread or entries or now_stored.outbox or moved
         ):
@@ -390,7 +389,7 @@ class Reconciler:
         }
         if audited.refused:
             # In the write that gives the entries up: a crash must not make them vanish silently.
-            said = audit_failures.said_of(
+            said = audit_records.with_condition(
                 controller, now_stored.conditions, audited.lacking, self._clock.now()
             )
             intent["conditions"] = msgspec.to_builtins(said)

@@ -21,15 +21,11 @@ from grange.api.kinds.replicationcontroller import (
 )
 from grange.api.kinds.transfer_status import PendingDeletion
 from grange.api.meta import Condition, Document, preconditions
-from grange.controllers.replication import (
-    budget,
-    node_transfer,
-    transfer_backoff,
-)
+from grange.controllers.replication import budget, node_transfer
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.node_transfer_service import TransferResult
 from grange.controllers.replication.plan import Plan
-from grange.controllers.shared import audit_failures, availability, pod_identity
+from grange.controllers.shared import audit_records, availability, pod_identity
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
 from grange.controllers.shared.rollout_phase import Phase
@@ -279,7 +275,7 @@ def _misplaced(outcome: Outcome) -> Verdict:
 
 
 def _audit_refused(outcome: Outcome) -> Verdict:
-    return audit_failures.verdict(outcome.lacking)
+    return audit_records.condition_of(outcome.lacking)
 
 
 _STANDING = ("BackingOff", "Static")  # nothing that goes on elsewhere ends these
@@ -288,7 +284,7 @@ _STANDING = ("BackingOff", "Static")  # nothing that goes on elsewhere ends thes
 def _tried_again(moves: TransferResult) -> str:
     """What is tried once more after it failed: not over before the new pod is there; empty for none."""
     for item in moves.after:
-        attempts = transfer_backoff.of(moves.backoffs, item.old).attempts
+        attempts = node_transfer.backoff_of(moves.backoffs, item.old).attempts
         if attempts and node_transfer.phase_of(item) is not node_transfer.Phase.FINISHING:
             times = "once" if attempts == 1 else f"{attempts} times"
             return f"pods on {item.old} are moved again: it failed {times} lately ({item.phase})"
@@ -317,7 +313,7 @@ RULES: tuple[tuple[str, Callable[[Outcome], Verdict]], ...] = (
     ("Paused", _paused),
     ("Progressing", _progressing),
     ("RolloutFailed", _rollout_failed),
-    (audit_failures.CONDITION, _audit_refused),
+    (audit_records.CONDITION, _audit_refused),
 )
 """Condition type and its rule, in the order in which conditions are written."""
 

@@ -36,7 +36,7 @@ from grange.client.transfers import settle, transfer_replicas
 from grange.controllers.rollingupdate import finalizer, logic, pending_steps
 from grange.controllers.rollingupdate.finalizer import Pair, RolloutFinalizer
 from grange.controllers.rollingupdate.logic import OVER, Census, Decision
-from grange.controllers.shared import deletion_order, live_reads, version_marks
+from grange.controllers.shared import availability, deletion_order
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import FAILURES, INVALID_ANNOTATION
 from grange.controllers.shared.pod_identity import controller_key
@@ -47,6 +47,7 @@ from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
 from grange.reconcile.recorder import NORMAL, WARNING, Recorder
 from grange.reconcile.workqueue import WorkQueue
+from grange.reconcile.write_tracker import is_only_annotated
 
 NAME = "rollingupdate"
 
@@ -225,10 +226,10 @@ class RollingUpdateService:
         """The same by what the server and the nodes say now."""
         if controller is None:
             return Census()
-        active = await live_reads.active_pods(self._client, controller)
+        active = await availability.active_pods(self._client, controller)
         down = self._down(active)
         ready = [pod for pod in active if deletion_order.is_ready(pod, down)]
-        sure = await live_reads.reported_ready(self._client, controller, ready, self._readiness)
+        sure = await availability.reported_ready(self._client, controller, ready, self._readiness)
         now = self._clock.now()
         return logic.census(controller, active, down, now, self._readiness, sure)
 
@@ -404,7 +405,7 @@ class RollingUpdateService:
         self._look(controller.key)
 
     def _controller_changed(self, old: ReplicationController, new: ReplicationController) -> None:
-        if not version_marks.is_only_noted(old, new, pending_steps.REVOKED_ANNOTATION):
+        if not is_only_annotated(old, new, pending_steps.REVOKED_ANNOTATION):
             self._look(new.key)
 
     def _pod_added(self, pod: Pod) -> None:

@@ -25,7 +25,7 @@ from grange.api.meta import Document, controller_of, preconditions
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
 from grange.client.client import Client
-from grange.controllers.shared import audit_failures, audit_records
+from grange.controllers.shared import audit_records
 from grange.controllers.shared.event_reasons import Reason
 from grange.reconcile import finalizers
 from grange.reconcile.recorder import WARNING, Recorder
@@ -156,12 +156,12 @@ class RolloutFinalizer:
             self._tell(update, f"Error writing audit records: {error.message}")
             raise
         for refusal in refused:
-            self._tell(update, audit_failures.told(refusal))
+            self._tell(update, audit_records.refusal_message(refusal))
         if not refused:
             return update
         said = status.conditions
-        missing = audit_failures.after(audit_failures.lacking(said), refused)
-        said = audit_failures.said_of(update, said, missing, self._clock.now())
+        missing = audit_records.still_missing(audit_records.missing_of(said), refused)
+        said = audit_records.with_condition(update, said, missing, self._clock.now())
         return replace(update, status=replace(status, conditions=said))
 
     def _tell(self, update: RollingUpdate, message: str) -> None:

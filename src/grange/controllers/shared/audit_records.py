@@ -1,20 +1,24 @@
-"""Records of the audit: what they hold, and how they are written.
+"""Records of the audit: what they hold, how they are written, and what is missing.
 
-Their types are those of the specification of replication, §4 and A1 to A7.
+Their types are those of the specification of replication, §4 and A1 to A7. A change is made before its record
+is written, and a service must not wait for its audit. So a record that the server refuses for good is given
+up: an event names it, and a condition (and with it an alert) stays until a record that says what is missing is
+accepted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import msgspec
 
-from grange.api import names
+from grange.api import conditions, names
 from grange.api.kinds import AUDITRECORD, auditevents, pod as pods
 from grange.api.kinds.auditrecord import AuditSpec
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.kinds.transfer_status import Member, OutboxEntry
-from grange.api.meta import Document
+from grange.api.meta import Condition, Document, Resource
 from grange.api.status import (
     AlreadyExists,
     BadRequest,
@@ -24,6 +28,7 @@ from grange.api.status import (
     TooLarge,
     is_namespace_terminating,
 )
+from grange.base.clock import Clock
 from grange.client.client import Client
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
@@ -127,3 +132,73 @@ def fingerprint(found: Iterable[Member]) -> str:
 def member(pod: Pod) -> Member:
     """The pod as records name it."""
     return Member(pod.metadata.name, pod_identity.node_of(pod), pod.metadata.uid)
+
+
+CONDITION = "AuditRefused"
+"""Condition of a controller or a rollout; its message names the first record that is missing."""
+
+AUDIT_RETRY_S = 300.0
+"""Seconds between two tries to have it recorded what is missing."""
+
+
+def refusal_message(refusal: str) -> str:
+    """A refusal, as people and the audit are told of it."""
+    return f"Not recorded: {refusal}"
+
+
+def missing_of(said: Sequence[Condition]) -> str:
+    """What is missing, in words; empty if nothing is."""
+    found = conditions.find(said, CONDITION)
+    return found.message if found is not None and found.status == "True" else ""
+
+
+def still_missing(known: str, refused: Sequence[str], *, told_of: bool = False) -> str:
+    """What is missing once records were written, in words; empty if nothing is.
+
+    Args:
+        known: what was missing before.
+        refused: which of the records were refused.
+        told_of: one of them tells of what was missing.
+    """
+    if known and (refused or not told_of):
+        return known
+    return refusal_message(refused[0]) if refused else ""
+
+
+def condition_of(missing: str) -> tuple[str, str, str]:
+    """Status, reason and message of the condition."""
+    if missing:
+        return "True", "AuditWriteFailed", missing
+    return "False", "NothingRefused", "the server takes the records of the audit"
+
+
+def with_condition(
+    obj: Resource, said: Sequence[Condition], missing: str, now: datetime
+) -> tuple[Condition, ...]:
+    """An object's conditions with this one."""
+    generation = obj.metadata.generation
+    return conditions.judged(said, CONDITION, condition_of(missing), generation=generation, now=now)
+
+
+class AuditRetries:
+    """When to try again, by uid. A new owner tries at once.
+
+    Args:
+        clock: for patience.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: dict[str, float] = {}
+
+    def refused(self, uid: str) -> None:
+        """A record was refused just now."""
+        self._due[uid] = self._clock.monotonic() + AUDIT_RETRY_S
+
+    def left_s(self, uid: str) -> float:
+        """Seconds until the next try is due."""
+        return max(0.0, self._due.get(uid, 0.0) - self._clock.monotonic())
+
+    def forget(self, uid: str) -> None:
+        """Nothing is missing, or the object is gone."""
+        self._due.pop(uid, None)

@@ -1,22 +1,30 @@
 """Which pods count as available: ready for ``minReadySeconds``, on a Ready node.
 
-The timestamp of a pod's condition is by the clock of its node, which may be wrong; a pod that has just
-become ready must not count as available because its node's clock is behind. So what this process has
-seen itself counts by its own clock. A pod that was ready when it was first seen (the process has just
-started) is believed if its timestamp is older than required by more than clocks differ; otherwise it
-waits.
+Timestamps of a pod's conditions are by the clock of its node, which may be wrong. So the time for which this
+process has seen a pod ready counts by its own clock. The timestamp of a pod that was ready when it was first
+seen (the process has just started) counts if it is older than required by more than clocks differ.
+
+Before an available pod is deleted, pods are read from the server: a watch that hangs shows them as they were.
+So does the server while agents cannot write to it. A pod that has been ready for ``minReadySeconds`` therefore
+counts only if its node has reported since: the Lease of a node says until when everything that its agent knows
+of its pods is written.
 """
 
-from collections.abc import Container, Iterable
+import math
+from collections.abc import Container, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from grange.api import timestamps
-from grange.api.kinds import pod as pods
+from grange.api.kinds import LEASE, POD, pod as pods
+from grange.api.kinds.lease import NODE_LEASES, status_synced_until
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
+from grange.api.status import NotFound
 from grange.base.clock import Clock
-from grange.controllers.shared import deletion_order
+from grange.client.client import Client
+from grange.controllers.shared import deletion_order, pod_identity
 
 SKEW_S = 60.0
 """Clocks of nodes are taken to be right within so many seconds."""
@@ -152,3 +160,78 @@ def observe(
         else:
             available.add(pod.metadata.uid)
     return Health(frozenset(available), ready, min(waits, default=None))
+
+
+_SINGLE = 20  # Leases of more nodes are read in one list
+
+
+async def active_pods(client: Client, controller: ReplicationController) -> list[Pod]:
+    """The controller's pods that are neither finished nor on their way out, as the server has them.
+
+    Raises:
+        ApiError: the server cannot be asked.
+    """
+    meta = controller.metadata
+    mark = f"{pod_identity.RC_ID_LABEL}={meta.uid}"
+    listed = (await client.list(POD, meta.namespace, labels=mark)).items
+    return [pod for pod in listed if pods.is_active(pod)]
+
+
+async def reported_ready(
+    client: Client,
+    controller: ReplicationController,
+    ready: Sequence[Pod],
+    readiness: Readiness,
+) -> frozenset[str]:
+    """Those that had been ready for ``minReadySeconds`` when their node said last that it is alive.
+
+    A node without a Lease has no agent that we know of; its pods are believed.
+
+    Args:
+        client: to the API.
+        controller: whose pods they are.
+        ready: pods that are ready now.
+        readiness: remembers whose nodes were heard of; only others' Leases are read.
+
+    Returns:
+        UIDs.
+
+    Raises:
+        ApiError: the server cannot be asked.
+    """
+    needed_s = controller.spec.rollout.min_ready_seconds
+    if needed_s <= 0 or not ready:
+        return frozenset(pod.metadata.uid for pod in ready)
+    doubtful = [pod for pod in ready if not readiness.is_vouched(pod)]
+    heard = await _reported_until(client, {pod.spec.node_name for pod in doubtful})
+    for pod in doubtful:
+        if _ready_s(pod, heard.get(pod.spec.node_name)) >= needed_s:
+            readiness.vouch(pod)
+    return frozenset(pod.metadata.uid for pod in ready if readiness.is_vouched(pod))
+
+
+async def _reported_until(client: Client, nodes: set[str]) -> dict[str, str | None]:
+    """Until when nodes have told of their pods, by their clocks.
+
+    Where a Lease does not say so, its renewal counts; a node without a Lease is left out.
+    """
+    if len(nodes) > _SINGLE:
+        leases = (await client.list(LEASE, NODE_LEASES)).items
+    else:
+        leases = []
+        for name in sorted(nodes):
+            with suppress(NotFound):
+                leases.append(await client.get(LEASE, name, NODE_LEASES))
+    return {lease.metadata.name: status_synced_until(lease) for lease in leases}
+
+
+def _ready_s(pod: Pod, heard: str | None) -> float:
+    """Seconds for which a pod had been ready at a moment by the clock of its node."""
+    ready = pods.condition(pod, "Ready")
+    if not heard or ready is None or not ready.last_transition_time:
+        return math.inf
+    try:
+        since = timestamps.parse(ready.last_transition_time)
+        return (timestamps.parse(heard) - since).total_seconds()
+    except timestamps.TimestampError:
+        return 0.0
