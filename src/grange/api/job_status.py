@@ -28,7 +28,7 @@ class RoleStatus(View, frozen=True):
         active: pods that run and are not being deleted.
         ready: pods whose Ready condition is True.
         succeeded: indexes that are complete; for a role that never completes, pods that succeeded.
-        failed: pods that failed, in all attempts.
+        failed: pods that ended without success, in all attempts; not those that a rule ignores.
         selector: label selector of the role's pods, as text.
         attempt: how often the whole role was restarted; pods of an earlier attempt are deleted.
         restarts: charged restarts of the role's pods.
@@ -74,8 +74,10 @@ class JobStatus(View, frozen=True):
         completion_time: RFC 3339; set once, with Succeeded or Failed.
         replica_statuses: by role.
         restarts: charged restarts of the whole job and of its pods, compared with the limit.
+        restarts_towards_max: those of them that the failure policy made, compared with its limit.
         uncharged_restarts: those that disruptions and rules caused without a charge.
-        counted_pods: UIDs of finished pods that are counted above and exist still.
+        counted_pods: UIDs of pods that are counted above, exist still and cannot be recognized as
+            counted by their index.
         pod_group: name of the gang's object; empty without one.
         queue: whose quota the gang uses.
         progress: the last report of a pod.
@@ -88,6 +90,7 @@ class JobStatus(View, frozen=True):
     completion_time: str = ""
     replica_statuses: dict[str, RoleStatus] = msgspec.field(default_factory=dict)
     restarts: int = 0
+    restarts_towards_max: int = 0
     uncharged_restarts: int = 0
     counted_pods: tuple[str, ...] = ()
     pod_group: str = ""

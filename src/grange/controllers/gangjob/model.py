@@ -245,7 +245,8 @@ class JobModel:
         suspend: whether its pods are to be away.
         managed: whether this controller acts on it (managedBy).
         failure_rules: in order; the first that matches decides.
-        max_restarts: charged restarts of the whole job before it fails; None: no limit.
+        max_restarts: charged restarts by rules and by ``default_action`` before it fails; None: no
+            limit.
         blocking_restart: a restart of the job creates nothing before every old pod is gone.
         default_action: for a failure of a pod that its restart policy does not restart.
         success: it has succeeded when one of these rules is met.
@@ -297,6 +298,8 @@ class JobPod:
         phase: Pending, Running, Succeeded or Failed.
         ready: whether its Ready condition is True.
         deleting: whether it has a deletion timestamp.
+        deletion_requested_at: when that was set; an end before it was the pod's own.
+        deletion_due_at: when its grace period is over.
         tracked: whether it has the finalizer that keeps it until it is counted.
         scheduled: whether it has a node.
         created_at: for age.
@@ -317,6 +320,8 @@ class JobPod:
     phase: str = "Pending"
     ready: bool = False
     deleting: bool = False
+    deletion_requested_at: datetime | None = None
+    deletion_due_at: datetime | None = None
     tracked: bool = True
     scheduled: bool = False
     created_at: datetime | None = None
@@ -334,6 +339,7 @@ class GangState:
 
     Attributes:
         exists: whether there is one.
+        name: of its object; goes into the status.
         admitted: pods may be created (always so for backends that admit the pods themselves).
         scheduled: its quorum has nodes.
         reason: why it waits: ``OverQuota``, ``NoRoom`` …
@@ -341,6 +347,7 @@ class GangState:
     """
 
     exists: bool = False
+    name: str = ""
     admitted: bool = True
     scheduled: bool = False
     reason: str = ""
@@ -354,11 +361,13 @@ class JobInputs:
     Attributes:
         model: what is wanted.
         status: what was written last.
-        pods: that the job controls, in any order.
+        pods: that the job controls, in any order; read no earlier than the status, because a pod
+            that is counted in the status and missing here is taken to be gone.
         services: names of the Services that the job controls.
         gang: the state of its gang.
         now: wall time.
-        held: names of pods that may not be created yet (back-off), and for how many seconds.
+        held: pods that may not be created yet (back-off), by role in lower case and index, and for
+            how many seconds.
     """
 
     model: JobModel
@@ -367,7 +376,7 @@ class JobInputs:
     services: frozenset[str]
     now: datetime
     gang: GangState = GangState()
-    held: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +413,7 @@ class JobPlan:
         status: to be written before anything that depends on it; equal to the old one: no write.
         delete: pods, with UID and resourceVersion preconditions.
         release: finished and counted pods whose finalizer is removed.
-        gang: whether the gang's object should exist.
+        gang: whether the gang's object should exist; None: it is left as it is.
         create: pods.
         create_services: names of Services.
         delete_services: names of Services.
@@ -416,7 +425,7 @@ class JobPlan:
     status: JobStatus
     delete: tuple[Deletion, ...] = ()
     release: tuple[JobPod, ...] = ()
-    gang: bool = False
+    gang: bool | None = None
     create: tuple[Creation, ...] = ()
     create_services: tuple[str, ...] = ()
     delete_services: tuple[str, ...] = ()
