@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import threading
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -14,13 +13,17 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from tests.e2e.planes import GRANGE, Plane, eventually
+from tests.e2e.planes import GRANGE, LIMIT_S, Plane, eventually
 
 from grange.alerts.webhook import Post, post_to
+from grange.api.kinds import LEASE
+from grange.apiserver import storage
+from grange.base.log import Logger
+from grange.store.sqlite import SQLiteStore
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-TTL_S = 15
+LONG_S = 3600
 NOBODY = json.dumps(
     {
         "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}],
@@ -59,15 +62,31 @@ def owners(plane: Plane) -> Counter[str]:
     return Counter(said)
 
 
+async def prolong_leases(plane: Plane) -> int:
+    """Give what a killed control plane held a term of an hour; how many Leases it held."""
+    store = await SQLiteStore.open(plane.directory / "store", log=Logger("test"))
+    try:
+        page = await store.list(storage.prefix(LEASE, "kube-system"))
+        held = 0
+        for entry in page.entries:
+            document = json.loads(entry.value)
+            if document.get("spec", {}).get("holderIdentity"):
+                held += 1
+                document["spec"]["leaseDurationSeconds"] = LONG_S
+                await store.put(entry.key, storage.encode(LEASE, document, storage.Work()))
+    finally:
+        await store.close()
+    return held
+
+
 def test_a_new_control_plane_takes_over_at_once_after_sigkill(plane: Plane) -> None:
-    """The lock on the data directory says that the other is dead: nobody waits for its Lease."""
+    """The lock on the data directory proves that the other is dead: its Lease is not waited for."""
     plane.start()
     plane.grange("apply", "-f", "-", "--wait", stdin=controller("web", 1))
     plane.kill()
+    assert asyncio.run(prolong_leases(plane)) > 0
     plane.start()
-    started = time.monotonic()
-    plane.grange("scale", "grc/web", "--replicas", "2", "--wait", "--timeout", "10s")
-    assert time.monotonic() - started < TTL_S / 2
+    plane.grange("scale", "grc/web", "--replicas", "2", "--wait", "--timeout", f"{LIMIT_S:.0f}s")
 
 
 def test_processes_share_the_work_and_take_over_from_each_other(
@@ -98,13 +117,11 @@ def test_processes_share_the_work_and_take_over_from_each_other(
             with urllib.request.urlopen(f"{printed[1]}/{path}", timeout=10) as answer:  # noqa: S310  printed by the process
                 assert expected in answer.read().decode()
         crews["one"].kill()
-        killed = time.monotonic()
+        # How soon: tests/unit/farm counts that in virtual seconds.
         eventually(
             lambda: {owner.split("_")[0] for owner in owners(plane)} == {"two"},
             "the other has all of them",
-            limit_s=TTL_S + 10,
         )
-        assert time.monotonic() - killed < TTL_S + 8
         plane.grange("apply", "-f", "-", "--wait", stdin=controller("web-3", 1))
         crews["two"].terminate()
         assert crews["two"].wait(20) == 0, (tmp_path / "two.log").read_text()
