@@ -1,9 +1,8 @@
 """What the scheduling queue is made of: pools, the pods in them, and heaps with lazy removal."""
 
-import heapq
-from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -100,18 +99,15 @@ class QueueStatistics:
 class Heap:
     """A heap with lazy removal: a pod that left, or came back, has another ticket.
 
-    Most pods come in order; those stand in a line, which is quicker than a heap.
-
     Args:
         pool: what it holds.
     """
 
-    __slots__ = ("_line", "_rest", "pool")
+    __slots__ = ("_entries", "pool")
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._line: deque[_Entry] = deque()  # smallest first
-        self._rest: list[_Entry] = []
+        self._entries: list[_Entry] = []
 
     def push(self, key: Key, ticket: int, pod: QueuedPod) -> None:
         """Put a pod in; an entry that it already has becomes void.
@@ -123,34 +119,22 @@ class Heap:
         """
         pod.pool = self.pool
         pod.ticket = ticket
-        line = self._line
-        if not line or line[-1][0] <= key:
-            line.append((key, ticket, pod))
-        else:
-            heapq.heappush(self._rest, (key, ticket, pod))
+        heappush(self._entries, (key, ticket, pod))
 
     def head(self) -> tuple[Key, QueuedPod] | None:
         """The smallest key and its pod; None when the heap is empty."""
-        line, rest = self._line, self._rest
-        while line or rest:
-            in_line = not rest or (bool(line) and line[0] < rest[0])
-            key, ticket, pod = line[0] if in_line else rest[0]
+        entries = self._entries
+        while entries:
+            key, ticket, pod = entries[0]
             if pod.ticket == ticket:
                 return key, pod
-            if in_line:
-                line.popleft()
-            else:
-                heapq.heappop(rest)
+            heappop(entries)
         return None
 
     def pop(self) -> QueuedPod | None:
         """Take the head out."""
-        line, rest = self._line, self._rest
-        while line or rest:
-            if not rest or (line and line[0] < rest[0]):
-                _, ticket, pod = line.popleft()
-            else:
-                _, ticket, pod = heapq.heappop(rest)
-            if pod.ticket == ticket:
-                return pod
-        return None
+        head = self.head()
+        if head is None:
+            return None
+        heappop(self._entries)
+        return head[1]
