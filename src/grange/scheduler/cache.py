@@ -81,33 +81,22 @@ class Cache:
 
     # --- pods --------------------------------------------------------------------------------
 
-    def assume_pod(self, pod: Pod | PodInfo, snapshot: NodeInfoSnapshot | None = None) -> None:
+    def assume_pod(self, pod: Pod | PodInfo) -> None:
         """Charge a placed pod (``spec.nodeName`` set) to its node before the cluster knows.
-
-        Args:
-            pod: the pod.
-            snapshot: one to bring up to date in the same step, if this change is all that it lacks.
 
         Raises:
             CacheError: no UID, no node name, or the pod is tracked already.
         """
-        info = pod if isinstance(pod, PodInfo) else PodInfo.of(pod)
+        info = _info(pod)
         uid = info.uid or _uid(info.pod)
         node_name = info.pod.spec.node_name
         if not node_name:
             raise CacheError(f"pod {info.pod.key} is not placed")
         if uid in self._pods:
             raise CacheError(f"pod {info.pod.key} is in the cache already, so cannot be assumed")
-        follows = snapshot is not None and snapshot.lacks_nothing(self._generation)
-        entry = self._nodes.get(node_name) or self._entry(node_name)
-        entry.add_pod(info)
-        self._generation += 1
-        entry.generation = self._generation
-        self._nodes.move_to_end(node_name)
+        self._charge(info, node_name)
         self._pods[uid] = info
         self._assumed[uid] = None
-        if snapshot is not None and follows:
-            snapshot.follow(entry, info)
 
     def finish_binding(self, pod: Pod, now: float) -> None:
         """The binding is written: from now on the assumption may expire (if it ever does).
@@ -142,12 +131,8 @@ class Cache:
             raise CacheError(f"pod {pod.key} is confirmed, so cannot be forgotten")
         self._drop(uid)
 
-    def add_pod(self, pod: Pod | PodInfo, snapshot: NodeInfoSnapshot | None = None) -> None:
+    def add_pod(self, pod: Pod | PodInfo) -> None:
         """The informer shows a bound pod: confirm its assumption, or charge it.
-
-        Args:
-            pod: the pod.
-            snapshot: one to bring up to date in the same step, if it lacks only a confirmation.
 
         Raises:
             CacheError: no UID, no node name, or the pod was added before.
@@ -163,12 +148,9 @@ class Cache:
         elif uid not in self._assumed:
             raise CacheError(f"pod {info.pod.key} was added before")
         elif known.pod.spec.node_name == node_name:
-            follows = snapshot is not None and snapshot.lacks_nothing(self._generation)
             entry = self._nodes[node_name]
             entry.replace_pod(info)
             self._touch(entry)
-            if snapshot is not None and follows:
-                snapshot.follow_exchange(entry, known, info)
         else:
             self._discharge(known.pod.spec.node_name, uid)
             self._charge(info, node_name)

@@ -249,7 +249,7 @@ class Cycle:
         plain = not (profile.has_reserve_or_permit or info.request.resources.scalars)
         info = info.on(node_name) if plain else self.info_on(info, node_name)
         assumed = Assumed(queued, info, node_name, state)
-        self._cache.assume_pod(info, self.snapshot)
+        self._cache.assume_pod(info)
         self.nominator.remove(info.uid)
         if plain:
             return assumed, _NO_WAITS

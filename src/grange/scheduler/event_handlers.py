@@ -43,7 +43,6 @@ from grange.scheduler.nominator import Nominator
 from grange.scheduler.pod_conditions import SCHEDULING_GATED, PodConditions
 from grange.scheduler.podinfo import PodInfo, PodInfoCache
 from grange.scheduler.queue import SchedulingQueue
-from grange.scheduler.snapshot import NodeInfoSnapshot
 from grange.scheduler.waiting_pods import WaitingPods
 
 
@@ -58,10 +57,9 @@ class EventHandlers:
         now: monotonic seconds.
         log: for objects that cannot be understood; they are left out.
         nominator: which pods are nominated; a new one by default.
-        snapshot: of the cache; follows the confirmations of pods if it lacks nothing else.
     """
 
-    def __init__(  # noqa: PLR0913  all that an event may change
+    def __init__(
         self,
         profiles: Profiles,
         cache: Cache,
@@ -71,10 +69,8 @@ class EventHandlers:
         now: Callable[[], float],
         log: Logger,
         nominator: Nominator | None = None,
-        snapshot: NodeInfoSnapshot | None = None,
     ) -> None:
         self._nominator = Nominator() if nominator is None else nominator
-        self._snapshot = snapshot
         self._log = log
         self._profiles = profiles
         self._cache = cache
@@ -121,7 +117,7 @@ class EventHandlers:
             if event is not None:
                 self._queue.move(event, self._now(), known.pod, pod)
             return
-        self._cache.add_pod(info, self._snapshot)
+        self._cache.add_pod(info)
         self._queue.move(ASSIGNED_POD_ADD, self._now(), None, pod)
 
     def _waiting(self, pod: Pod, old: Pod | None) -> None:
@@ -284,7 +280,6 @@ class InformerEventHandlers(EventHandlers):
         now: Callable[[], float],
         log: Logger,
         nominator: Nominator,
-        snapshot: NodeInfoSnapshot,
         informers: Informers,
         budgets: DisruptionBudgets,
         gangs: GangEventHandlers,
@@ -294,9 +289,7 @@ class InformerEventHandlers(EventHandlers):
         wake: asyncio.Event,
         in_progress: Callable[[], Iterable[Assumed]],
     ) -> None:
-        super().__init__(
-            profiles, cache, queue, names, now=now, log=log, nominator=nominator, snapshot=snapshot
-        )
+        super().__init__(profiles, cache, queue, names, now=now, log=log, nominator=nominator)
         self._informers = informers
         self._budgets = budgets
         self._gangs = gangs

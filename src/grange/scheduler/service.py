@@ -123,7 +123,6 @@ class Scheduler:
             now=clock.monotonic,
             log=log,
             nominator=nominator,
-            snapshot=snapshot,
             informers=self._informers,
             budgets=budgets,
             gangs=self.gangs.handlers,

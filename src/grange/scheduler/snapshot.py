@@ -5,9 +5,6 @@ entries that changed. Objects keep their identity from one update to the next, b
 lists and the map share them. Every put that matters to a decision is noted in ``changes``, so that
 readers with results by row know which rows to look at again.
 
-When the scheduler itself charges a pod, the cache passes that one change on (``follow``) to a snapshot
-that is otherwise up to date, and the next update finds nothing left to do.
-
 ``assume_pod`` and ``forget_pod``, ``take_out`` and ``put_back`` work on the snapshot alone, for trying
 things out; they leave the generations as they are, and the next update takes leftovers back.
 """
@@ -144,65 +141,6 @@ class NodeInfoSnapshot:
             and not (self._assumed or self._taken or self._unfinished)
             and len(self.node_info_list) == len(self.node_info_map)
         )
-
-    def lacks_nothing(self, generation: int) -> bool:
-        """Whether it has every entry as of this generation, and no trials are under way."""
-        return self.generation == generation and not self._assumed and not self._taken
-
-    def follow(self, entry: NodeInfo, info: PodInfo) -> None:
-        """The cache charged one more pod, which is the only thing that this snapshot lacks.
-
-        Args:
-            entry: the cache's entry, charged.
-            info: the pod.
-        """
-        name = entry.name
-        mine = self.node_info_map.get(name)
-        if mine is None or info.claims:
-            return  # left to the next update
-        self.copies += 1
-        row = self.table.rows[name]
-        load = entry.load
-        if mine.load is not load and self.table.put_usage(row, load.usage):
-            self.changes.note(row * 2)
-        self.generation = entry.generation
-        if info.has_affinity:
-            self._affinity_flipped = True
-            mine.pods_with_affinity = entry.pods_with_affinity
-            mine.pods_with_required_anti_affinity = entry.pods_with_required_anti_affinity
-        mine.load = load
-        mine.pods = entry.pods
-        mine.generation = entry.generation
-        if info.has_affinity or self.index.counting:
-            self.index.count(row, info, 1)
-
-    def follow_exchange(self, entry: NodeInfo, old: PodInfo, new: PodInfo) -> None:
-        """The cache put another version of a pod in its place, which is all that this one lacks.
-
-        Args:
-            entry: the cache's entry, with the new version.
-            old: the pod as it was there.
-            new: the same pod as it is there now.
-        """
-        mine = self.node_info_map.get(entry.name)
-        if mine is None or old.claims or new.claims:
-            return  # left to the next update
-        self.copies += 1
-        neighbourly = old.has_affinity or new.has_affinity
-        if neighbourly:
-            self._affinity_flipped = True
-            mine.assign(entry)
-        else:
-            mine.load = entry.load
-            mine.pods = entry.pods
-            mine.generation = entry.generation
-        row = self.table.rows[entry.name]
-        self.generation = entry.generation
-        if self.table.put_usage(row, entry.load.usage):
-            self.changes.note(row * 2)
-        if neighbourly or self.index.counting:
-            self.index.change(row, (old,), (new,))
-        self.versions.note(row)
 
     def put(self, entry: NodeInfo) -> None:
         """Copy one entry that changed; it has a node object."""

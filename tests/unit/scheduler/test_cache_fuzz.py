@@ -46,11 +46,10 @@ class CacheMachine(RuleBasedStateMachine):
             nodeName=node,
         )
 
-    @rule(name=NAMES, node=NODES, size=st.integers(0, 3), follow=st.booleans())
-    def assume(self, name: str, node: str, size: int, *, follow: bool) -> None:
+    @rule(name=NAMES, node=NODES, size=st.integers(0, 3))
+    def assume(self, name: str, node: str, size: int) -> None:
         pod = self.pod(name, node, size)
-        snapshot = self.snapshot if follow else None
-        assert self.fails(self.cache.assume_pod, pod, snapshot) == (name in self.pods)
+        assert self.fails(self.cache.assume_pod, pod) == (name in self.pods)
         if name not in self.pods:
             self.pods[name] = pod
             self.assumed[name] = None
@@ -69,12 +68,11 @@ class CacheMachine(RuleBasedStateMachine):
         if have is not None and not refused:
             del self.pods[name], self.assumed[name]
 
-    @rule(name=NAMES, node=NODES, size=st.integers(0, 3), follow=st.booleans())
-    def add(self, name: str, node: str, size: int, *, follow: bool) -> None:
+    @rule(name=NAMES, node=NODES, size=st.integers(0, 3))
+    def add(self, name: str, node: str, size: int) -> None:
         pod = self.pod(name, node, size)
         refused = name in self.pods and name not in self.assumed
-        snapshot = self.snapshot if follow else None
-        assert self.fails(self.cache.add_pod, pod, snapshot) == refused
+        assert self.fails(self.cache.add_pod, pod) == refused
         if not refused:
             self.pods[name] = pod
             self.assumed.pop(name, None)
@@ -131,20 +129,20 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, node=NODES, size=st.integers(0, 2))
     def place(self, name: str, node: str, size: int) -> None:
-        """A scheduling cycle: the snapshot follows the assumption, so nothing is left to copy."""
+        """A scheduling cycle: the next update copies one entry."""
         self.cache.update_node_info_snapshot(self.snapshot)
         if name in self.pods or node not in self.nodes:
             return
         self.pods[name] = self.pod(name, node, size)
         self.assumed[name] = None
         copies = self.snapshot.copies
-        self.cache.assume_pod(self.pods[name], self.snapshot)
+        self.cache.assume_pod(self.pods[name])
         self.take()
         assert self.snapshot.copies == copies + 1
 
     @rule(name=NAMES, size=st.integers(0, 2))
     def confirm(self, name: str, size: int) -> None:
-        """The informer shows a pod where it was assumed, perhaps changed: nothing is left to copy."""
+        """The informer shows a pod where it was assumed, perhaps changed: one entry is copied."""
         self.cache.update_node_info_snapshot(self.snapshot)
         node = self.pods[name].spec.node_name if name in self.assumed else ""
         if node not in self.nodes:
@@ -152,7 +150,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.pods[name] = self.pod(name, node, size)
         del self.assumed[name]
         copies = self.snapshot.copies
-        self.cache.add_pod(self.pods[name], self.snapshot)
+        self.cache.add_pod(self.pods[name])
         self.take()
         assert self.snapshot.copies == copies + 1
 

@@ -30,7 +30,7 @@ class World(Cluster):
     def place(self, pod: Pod) -> str | Diagnosis:
         found = self.decide(pod)
         if isinstance(found, str):
-            self.cache.assume_pod(PodInfo.of(pod).on(found), self.snapshot)
+            self.cache.assume_pod(PodInfo.of(pod).on(found))
         return found
 
     def reference(self, pod: Pod) -> str | Diagnosis:
@@ -207,8 +207,7 @@ class Driver:
         assert found == expected
         if isinstance(found, str):
             info = PodInfo.of(pod).on(found)
-            follow = self.count % 3 > 0
-            self.world.cache.assume_pod(info, self.world.snapshot if follow else None)
+            self.world.cache.assume_pod(info)
             self.placed.append(info.pod)
 
 

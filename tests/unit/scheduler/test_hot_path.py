@@ -37,7 +37,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 class Cluster:
-    """A scheduler's inside, and a snapshot that is only ever updated the long way."""
+    """A scheduler's inside, and a second snapshot that the reference decides on."""
 
     def __init__(self) -> None:
         self.cache, self.queue = Cache(), SchedulingQueue(PROFILE)

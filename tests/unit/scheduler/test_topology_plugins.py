@@ -59,8 +59,7 @@ class World:
     def place(self, pod: Pod) -> str | Diagnosis:
         found = self.decide(pod)
         if isinstance(found, str):
-            follow = self.engine.statistics.decisions % 3 > 0
-            self.cache.assume_pod(PodInfo.of(pod).on(found), self.snapshot if follow else None)
+            self.cache.assume_pod(PodInfo.of(pod).on(found))
         return found
 
     def refusal(self, pod: Pod) -> str:
@@ -251,8 +250,8 @@ class History:
             meta = msgspec.structs.replace(meta, deletion_timestamp="2020-01-01T00:00:00Z")
         changed = self.placed[at] = msgspec.structs.replace(pod, metadata=meta)
         if cache.is_assumed_pod(pod):  # seen as it was or changed, now or by the next update
-            twice, follow = self.count % 3, self.count % 5
-            cache.add_pod(pod if twice else changed, self.world.snapshot if follow else None)
+            twice = self.count % 3
+            cache.add_pod(pod if twice else changed)
             if not twice:
                 return
         cache.update_pod(pod, changed)
