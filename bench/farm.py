@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.startup import cpu_s, free_port, grange
-from grange.api.farm import GROUP_LABEL, OWNER_ANNOTATION
+from grange.api.farm_protocol import GROUP_LABEL, OWNER_ANNOTATION
 from grange.api.kinds import LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.lease import Lease
 from grange.api.kinds.pod import Pod

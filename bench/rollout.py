@@ -100,7 +100,7 @@ class Fleet:
         started = time.process_time()
         active = [pod for pod in owned if pods.is_active(pod)]
         now = EPOCH + timedelta(seconds=self.now)
-        facts = rollout.Facts(self.owner, active, available, NODES, frozenset(), now)
+        facts = rollout.RolloutInputs(self.owner, active, available, NODES, frozenset(), now)
         decision = rollout.decide(facts)
         plan = logic.plan(
             inputs.Inputs(

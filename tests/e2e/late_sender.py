@@ -32,7 +32,7 @@ from grange.client.client import Client
 from grange.client.transports.http_transport import HTTP
 from grange.reconcile.farm.fenced_client import FencedClient
 from grange.reconcile.farm.leases import Token
-from grange.reconcile.farm.session import Session
+from grange.reconcile.farm.member_session import Session
 from grange.store.memory import MemoryStore
 
 Handler = Callable[[Request], Awaitable[Response]]

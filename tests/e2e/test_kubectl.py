@@ -13,7 +13,7 @@ from grange.api.http import ADMIN
 from grange.api.meta import Document
 from grange.apiserver.authn import StaticTokens
 from grange.apiserver.listener import Listener
-from grange.apiserver.logs import LogOptions
+from grange.apiserver.pod_logs import PodLogOptions
 from grange.app import certificates
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -53,7 +53,7 @@ spec:
 class Output:
     """A container that said two things and says more when followed."""
 
-    async def read(self, pod: Document, options: LogOptions) -> AsyncGenerator[bytes, None]:
+    async def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
         lines = [b"first\n", b"second\n"]
         for line in lines[-options.tail_lines :] if options.tail_lines else lines:
             yield line

@@ -17,7 +17,7 @@ from tests.sim.test_rollouts import MinimumIsKept, controller, patched, template
 from tests.sim.test_transfers import FITS, Births
 from tests.support.scenarios import Deaths
 
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.http import Request, Response
 from grange.api.kinds import (
     AUDITRECORD,

@@ -13,7 +13,7 @@ import pytest
 from tests.sim.test_rollouts import template
 from tests.support.kubernetes_stub import Kubelet, Kubernetes, granted
 
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import (
     AUDITRECORD,
     LEASE,
@@ -31,7 +31,7 @@ from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
 from grange.api.meta import Document, controller_of
 from grange.app.install import rbac
-from grange.app.install.manifests import SCHEDULER_NAME
+from grange.app.install.install_manifests import SCHEDULER_NAME
 from grange.app.manager import Manager, scheduler_for
 from grange.base.clock import LoopClock
 from grange.base.log import Logger

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from tests.sim.test_replication import BAD_NETWORK, MOST, NODES, crashes, kept, service
 
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import LEASE, REPLICATIONCONTROLLER
 from grange.api.status import ApiError
 from grange.app.manager import Manager

@@ -24,7 +24,7 @@ from tests.sim.test_transfers import FITS, LENT, OWN, Births, nothing_lost
 from tests.sim.users import Users
 
 from grange.agent.runtimes.fake import FakeMachine
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.http import Request, Response
 from grange.api.kinds import AUDITRECORD, NODE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import DRAINED_NODES

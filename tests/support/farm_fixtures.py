@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from grange.alerts.sinks import MemorySink
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document, ObjectKey

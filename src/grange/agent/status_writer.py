@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from grange.agent.metrics import AgentMetrics
-from grange.agent.status import OWN_CONDITIONS
+from grange.agent.pod_status import OWN_CONDITIONS
 from grange.api import conditions
 from grange.api.kinds import POD
 from grange.api.kinds.pod import Pod, PodStatus

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from grange.agent import lifecycle, postmortem, probing, status, transitions
+from grange.agent import lifecycle, pod_status, postmortem, probing, transitions
 from grange.agent.config import NodeConfig
 from grange.agent.container_runtime import (
     ERROR,
@@ -38,10 +38,10 @@ from grange.agent.lifecycle import (
     Start,
 )
 from grange.agent.metrics import AgentMetrics
+from grange.agent.pod_status import PodAddresses
 from grange.agent.probe_answer import ProbeTarget
 from grange.agent.prober import Prober
 from grange.agent.probing import Probing
-from grange.agent.status import PodAddresses
 from grange.agent.status_writer import PodStatusWriter, WriteOutcome
 from grange.agent.transitions import ContainerPhase
 from grange.api import pod_requests, timestamps
@@ -202,14 +202,14 @@ class PodWorker:
             recorded = _messages(self.pod)
             for run in record.runs:
                 message = run.message or recorded.get(
-                    status.container_id(run.id, self._tools.config.runtime), ""
+                    pod_status.container_id(run.id, self._tools.config.runtime), ""
                 )
                 found = run if run.running else replace(run, message=message)
                 runs.setdefault(run.id.container, []).append(found)
         else:
             runs = {
                 name: [self._lost(run) for run in items]
-                for name, items in status.runs_of(self.pod).items()
+                for name, items in pod_status.runs_of(self.pod).items()
             }
         if not runs and not self._was_finished:
             self._rejection = self._tools.admit(self.pod)
@@ -339,7 +339,7 @@ class PodWorker:
             or self._termination is PodTermination.NONE
         ):
             if found is PodTermination.DEADLINE:
-                self._event(NORMAL, AgentReason.DEADLINE_EXCEEDED, status.DEADLINE_MESSAGE)
+                self._event(NORMAL, AgentReason.DEADLINE_EXCEEDED, pod_status.DEADLINE_MESSAGE)
             self._termination = found
         grace_s = lifecycle.grace_of(self.pod, self._termination, self._timing, left_s=self._left_s)
         own_grace_s = float(self.pod.spec.termination_grace_period_seconds)
@@ -492,7 +492,7 @@ class PodWorker:
         if self._vanished or self._gone or self._was_finished or self._released:
             return
         address = self._sandbox.address if self._sandbox is not None else ""
-        document = status.build(
+        document = pod_status.build(
             self._reporter.merged(self.pod),
             self._containers,
             PodAddresses(self._tools.config.host_ip, address),
@@ -531,7 +531,7 @@ class PodWorker:
         now = self._tools.clock.now()
         host_ip = self._tools.config.host_ip
         pod = self._reporter.merged(self.pod)
-        await self._write(status.rejected(pod, reason, message, host_ip=host_ip, now=now))
+        await self._write(pod_status.rejected(pod, reason, message, host_ip=host_ip, now=now))
         if first:
             self._event(WARNING, AgentReason.FAILED, message)
         return False

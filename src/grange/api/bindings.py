@@ -12,7 +12,7 @@ from types import MappingProxyType
 import msgspec
 
 from grange.api.meta import Document
-from grange.api.status import Status
+from grange.api.status import APIStatus
 
 PATH = "/api/v1/bindings"
 NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
@@ -55,4 +55,4 @@ class StatusList(msgspec.Struct, frozen=True):
         items: one for each binding, in the order of the request.
     """
 
-    items: tuple[Status, ...]
+    items: tuple[APIStatus, ...]

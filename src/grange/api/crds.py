@@ -8,7 +8,7 @@ fields and about changes, columns that are computed, defaults that depend on mor
 from collections.abc import Iterable
 
 from grange.api.meta import Document
-from grange.api.printing.cells import Field
+from grange.api.printing.cells import FieldCell
 from grange.api.schema.structural import structural
 from grange.api.scheme import AnyKind, Column
 from grange.api.tables import columns_of
@@ -59,7 +59,7 @@ def _version(info: AnyKind) -> Document:
     version["additionalPrinterColumns"] = [
         _column(column, column.cell)
         for column in columns_of(info)
-        if isinstance(column.cell, Field) and column.name != _NAME
+        if isinstance(column.cell, FieldCell) and column.name != _NAME
     ]
     fields = [path for path in info.fields if not path.startswith("metadata.")]
     if fields:
@@ -82,7 +82,7 @@ def _subresources(info: AnyKind) -> Document:
     return found
 
 
-def _column(column: Column, field: Field) -> Document:
+def _column(column: Column, field: FieldCell) -> Document:
     said: Document = {
         "name": column.name,
         "type": "date" if field.dated else column.type,

@@ -14,7 +14,7 @@ API_VERSION = "grange.dev/v1alpha1"
 KIND = "Explanation"
 
 
-class State(StrEnum):
+class SchedulingState(StrEnum):
     """How far a pod is, from the scheduler's point of view."""
 
     PLACED = "Placed"
@@ -122,7 +122,7 @@ class Explanation(View, frozen=True):
     """
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    state: State = State.UNSEEN
+    state: SchedulingState = SchedulingState.UNSEEN
     summary: str = ""
     hint: str = ""
     node: str = ""

@@ -66,7 +66,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     scalars: Mapping[str, int] = NO_SCALARS
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class PodRequest(msgspec.Struct, frozen=True, gc=False):
     """What one pod needs.
 
     Attributes:
@@ -193,12 +193,12 @@ _DEFAULTS: Mapping[str, int] = MappingProxyType(
 
 
 @lru_cache(maxsize=8192)
-def _shared(amounts: tuple[tuple[str, int], ...], cpu_milli: int, memory_bytes: int) -> Request:
-    return Request(_resources(dict(amounts)), cpu_milli, memory_bytes)
+def _shared(amounts: tuple[tuple[str, int], ...], cpu_milli: int, memory_bytes: int) -> PodRequest:
+    return PodRequest(_resources(dict(amounts)), cpu_milli, memory_bytes)
 
 
 @lru_cache(maxsize=8192)
-def _of_one_container(given: tuple[tuple[str, Scalar], ...]) -> Request:
+def _of_one_container(given: tuple[tuple[str, Scalar], ...]) -> PodRequest:
     amounts = _amounts(dict(given), REQUEST_MAX)
     return _shared(
         tuple(amounts.items()),
@@ -207,7 +207,7 @@ def _of_one_container(given: tuple[tuple[str, Scalar], ...]) -> Request:
     )
 
 
-def pod_request(spec: PodSpec) -> Request:
+def pod_request(spec: PodSpec) -> PodRequest:
     """What a pod of this spec needs. Pods that say the same mostly share one object.
 
     Raises:
@@ -319,7 +319,7 @@ _ASKING = ("containers", "initContainers", "resources", "overhead")
 
 
 @lru_cache(maxsize=1024)
-def _raw_request(asking: tuple[bytes, ...]) -> Request:
+def _raw_request(asking: tuple[bytes, ...]) -> PodRequest:
     # Pods come by the thousand from one template: decoding it once is enough.
     spec = {
         name: msgspec.json.decode(body) for name, body in zip(_ASKING, asking, strict=True) if body
@@ -327,7 +327,7 @@ def _raw_request(asking: tuple[bytes, ...]) -> Request:
     return spec_request(spec)
 
 
-def spec_request(spec: Document) -> Request:
+def spec_request(spec: Document) -> PodRequest:
     """``pod_request`` of a spec as it is stored, for those who have the document in hand.
 
     Args:

@@ -56,7 +56,7 @@ class Rollout(View, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RolloutLimits:
     """What a controller allows while pods are replaced.
 
     Attributes:
@@ -82,7 +82,7 @@ def share(value: int | str, replicas: int, *, up: bool = False) -> int:
     return -(-exact // 100) if up else exact // 100
 
 
-def limits(rollout: Rollout, replicas: int, *, room: int | None = None) -> Limits:
+def limits(rollout: Rollout, replicas: int, *, room: int | None = None) -> RolloutLimits:
     """What a rollout allows.
 
     Without room for a pod more, surge is worth nothing; then a percentage of ``maxUnavailable``
@@ -101,7 +101,7 @@ def limits(rollout: Rollout, replicas: int, *, room: int | None = None) -> Limit
         surge = min(surge, max(0, room))
     if not surge and not unavailable and rollout.max_unavailable not in (0, "0%"):
         unavailable = 1
-    return Limits(minimum=max(0, replicas - unavailable), ceiling=replicas + surge)
+    return RolloutLimits(minimum=max(0, replicas - unavailable), ceiling=replicas + surge)
 
 
 class RolloutState(View, frozen=True):

@@ -58,7 +58,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     retry_after_seconds: int = 0
 
 
-class Status(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class APIStatus(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The body of every answer that is not an object; the fields are in Kubernetes' order."""
 
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
@@ -114,9 +114,9 @@ class ApiError(GrangeError):
         """The faulty fields."""
         return self.details.causes
 
-    def status(self) -> Status:
+    def status(self) -> APIStatus:
         """The error as it goes over the wire."""
-        return Status(
+        return APIStatus(
             code=self.code, reason=self.reason, message=self.message, details=self.details
         )
 
@@ -274,13 +274,13 @@ def from_status(code: int, body: bytes) -> ApiError:
     (a proxy's page, say) on the code and the text.
     """
     try:
-        status = msgspec.json.decode(body, type=Status)
+        status = msgspec.json.decode(body, type=APIStatus)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        status = Status(code=code, message=body[:200].decode("utf-8", "replace"))
+        status = APIStatus(code=code, message=body[:200].decode("utf-8", "replace"))
     return error_of(code, status)
 
 
-def error_of(code: int, status: Status) -> ApiError:
+def error_of(code: int, status: APIStatus) -> ApiError:
     """The error that a status with this code stands for; an unknown reason falls back on the code."""
     kind = BY_REASON.get(status.reason) or _BY_CODE.get(code) or InternalError
     details = status.details or Details()

@@ -117,7 +117,7 @@ def command_warnings(spec: Document, path: str) -> tuple[str, ...]:
     return (f"{_listed(paths, _PATHS_SHOWN)}: {_NEEDS_COMMAND}",) if paths else ()
 
 
-class Review(NamedTuple):
+class FieldReport(NamedTuple):
     """What is to be said of a pod.
 
     Attributes:
@@ -148,9 +148,9 @@ class Reviewer:
 
     def __init__(self) -> None:
         self.looks = 0
-        self._known: BoundedDict[bytes, Review] = BoundedDict(_REMEMBERED)
+        self._known: BoundedDict[bytes, FieldReport] = BoundedDict(_REMEMBERED)
 
-    def review(self, spec: Document) -> Review:
+    def review(self, spec: Document) -> FieldReport:
         """The fields of a pod's spec, which has passed its schema, that have no effect."""
         body = codec.encode_any({name: spec[name] for name in spec if name in _TREE})
         known = self._known.get(body)
@@ -159,7 +159,7 @@ class Reviewer:
         self.looks += 1
         found = find(spec, "spec")
         message = f"no effect: {_listed([path for path, _ in found], _LISTED)}" if found else ""
-        made = Review((*command_warnings(spec, "spec"), *warnings(found)), message)
+        made = FieldReport((*command_warnings(spec, "spec"), *warnings(found)), message)
         if len(body) <= _REMEMBERED_BYTES:
             self._known[body] = made
         return made

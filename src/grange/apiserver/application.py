@@ -32,11 +32,10 @@ from grange.apiserver.event_ttl import Expiry
 from grange.apiserver.explain import Explainer
 from grange.apiserver.handlers import deletes, reads, writes
 from grange.apiserver.health import Health
-from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import object_form
 from grange.apiserver.openapi import OpenAPI
-from grange.apiserver.options import WriteOptions
+from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.registry import Place, Registry
 from grange.apiserver.rendering import render
 from grange.apiserver.request_context import Call, add_warnings, failure
@@ -45,6 +44,7 @@ from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
 from grange.apiserver.unreadable import UnreadableObjects
 from grange.apiserver.watch import Watches
+from grange.apiserver.write_options import WriteOptions
 from grange.base import supervision
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -83,7 +83,7 @@ _ROOTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class ServerStatistics:
     """What the server did and holds.
 
     Attributes:
@@ -227,9 +227,9 @@ class Application:
         """End all watches in order, before the listener closes; later ones end after their state."""
         self.watches.end()
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> ServerStatistics:
         """What the server did and holds now."""
-        return Statistics(self.registry.work, len(self.watches), self.store.revision)
+        return ServerStatistics(self.registry.work, len(self.watches), self.store.revision)
 
     async def handle(self, request: Request) -> Response:
         """Serve one request.

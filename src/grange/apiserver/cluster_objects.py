@@ -23,9 +23,9 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import AlreadyExists, ApiError
 from grange.apiserver import storage
-from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, Registry
 from grange.apiserver.request_info import Target
+from grange.apiserver.write_options import WriteOptions
 from grange.base.log import Logger
 
 KUBERNETES = "kubernetes"

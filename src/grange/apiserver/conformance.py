@@ -7,7 +7,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, BadRequest, Cause, Invalid
 from grange.api.validation import validate
-from grange.apiserver.options import IGNORE, STRICT, WriteOptions
+from grange.apiserver.write_options import IGNORE, STRICT, WriteOptions
 
 _MISSING = "FieldValueRequired"
 _LISTED_CAUSES = 10

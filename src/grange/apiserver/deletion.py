@@ -14,7 +14,7 @@ from datetime import datetime
 from grange.api import timestamps
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.apiserver.options import DeleteOptions
+from grange.apiserver.write_options import DeleteOptions
 
 _BY_PROPAGATION = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 _DEFAULT_GRACE_S = 30

@@ -10,7 +10,7 @@ import msgspec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import BadRequest, Expired
-from grange.apiserver import options, resource_version, selection, storage
+from grange.apiserver import resource_version, selection, storage, write_options
 from grange.apiserver.selection import Reader, Selection
 from grange.base.clock import Clock
 from grange.store.errors import Compacted, FutureRevision
@@ -63,8 +63,8 @@ def list_options(query: Mapping[str, str], prefix: str) -> ListOptions:
         BadRequest: a parameter is malformed.
         Invalid: a parameter does not go with another.
     """
-    limit = options.integer(query, "limit")
-    options.check_list_options(query, watch=False)
+    limit = write_options.integer(query, "limit")
+    write_options.check_list_options(query, watch=False)
     asked = query.get("resourceVersion") or "0"
     match = query.get("resourceVersionMatch") or ""
     revision = resource_version.parse(asked)

@@ -22,14 +22,14 @@ from grange.api.scheme import AnyKind, Scheme
 from grange.api.status import ApiError
 from grange.api.validation import validate
 from grange.apiserver import deletion, metadata, storage
-from grange.apiserver.admission import Attempt, Mutation, Plugin
+from grange.apiserver.admission import AdmissionPlugin, Attributes, Mutation
 from grange.apiserver.conformance import conform, conforms_without_spec, refuse
 from grange.apiserver.node_capacity import Occupancy
-from grange.apiserver.options import IGNORE, DeleteOptions, WriteOptions
 from grange.apiserver.pod_spec_cache import PodSpecCache, SentPod
 from grange.apiserver.service_allocation import DEFAULT_NETWORK, ServiceAllocator
 from grange.apiserver.storage import Work
 from grange.apiserver.unreadable import UnreadableObjects
+from grange.apiserver.write_options import IGNORE, DeleteOptions, WriteOptions
 from grange.base.clock import Clock
 from grange.base.offload import Inline, Offload
 from grange.base.rng import Stream
@@ -103,7 +103,7 @@ class Rewrite(msgspec.Struct, frozen=True):
     """
 
     place: Place
-    attempt: Attempt
+    attempt: Attributes
     change: Callable[[Document], Document]
     uid: str = ""
     version: str = ""
@@ -184,7 +184,7 @@ class Registry:
         *,
         clock: Clock,
         rng: Stream,
-        admission: Sequence[Plugin] = (),
+        admission: Sequence[AdmissionPlugin] = (),
         service_network: IPv4Network = DEFAULT_NETWORK,
         offload: Offload | None = None,
         unreadable: UnreadableObjects,
@@ -240,7 +240,7 @@ class Registry:
         metadata.prepare(info, meta, now=self.clock.now(), rng=self._rng)
         if info.has_status and (info.group, info.plural) not in _STATUS_ON_CREATE:
             document.pop("status", None)
-        attempt = Attempt("create", info, namespace, meta.get("name") or "", document)
+        attempt = Attributes("create", info, namespace, meta.get("name") or "", document)
         if options.large:
             document, checked = await self._check_new_off_loop(attempt, document, options, sent)
             meta = document["metadata"]
@@ -256,7 +256,7 @@ class Registry:
         return await self._create(place, document, options, checked)
 
     async def _check_new_off_loop(
-        self, attempt: Attempt, document: Document, options: WriteOptions, sent: SentPod | None
+        self, attempt: Attributes, document: Document, options: WriteOptions, sent: SentPod | None
     ) -> tuple[Document, "_Checked"]:
         """Check a new object while other requests are served, again if admission differs afterwards.
 
@@ -363,7 +363,7 @@ class Registry:
         if options.large or is_large(entry.value):
             entry, revised = await self._revise_off_loop(place, revise, change)
             # What admission looks at may have changed while the object did not.
-            self._admit(Attempt(verb, info, place.namespace, place.name, revised.candidate))
+            self._admit(Attributes(verb, info, place.namespace, place.name, revised.candidate))
         else:
             revised = revise(entry, change)
         old, candidate, warnings = revised
@@ -435,7 +435,7 @@ class Registry:
         warnings = () if without_spec else conform(info, candidate, options, old)
         info.prepare_for_update(old, candidate)
         metadata.count_generation(info, old, candidate)
-        self._admit(Attempt(verb, info, place.namespace, name, candidate))
+        self._admit(Attributes(verb, info, place.namespace, name, candidate))
         refuse(info, candidate, validate(candidate, old, info))
         warnings = (*warnings, *info.review(candidate, old, self.clock.now()))
         return _Revised(old, candidate, warnings)
@@ -524,7 +524,7 @@ class Registry:
         if options.ignore_unreadable and self.unreadable.holds(entry.key, entry.value):
             return await self._remove_unreadable(place, entry, dry_run=options.dry_run)
         self._check_readable(place, entry)
-        self._admit(Attempt("delete", place.info, place.namespace, place.name))
+        self._admit(Attributes("delete", place.info, place.namespace, place.name))
         old = storage.decode(entry.value, self.work)
         self._check_preconditions(
             place, entry, old, uid=options.uid, version=options.resource_version
@@ -553,7 +553,7 @@ class Registry:
 
     async def _remove_unreadable(self, place: Place, entry: Entry, *, dry_run: bool) -> Written:
         """Remove an object that nothing can be asked of: neither finalizers nor preconditions."""
-        self._admit(Attempt("delete", place.info, place.namespace, place.name))
+        self._admit(Attributes("delete", place.info, place.namespace, place.name))
         meta: Document = {"name": place.name, "uid": ""}
         if place.info.namespaced:
             meta["namespace"] = place.namespace
@@ -593,5 +593,5 @@ class Registry:
         if shortage is not None:
             raise storage.conflict(place.info, place.name, str(shortage))
 
-    def _admit(self, attempt: Attempt) -> tuple[Mutation | None, ...]:
+    def _admit(self, attempt: Attributes) -> tuple[Mutation | None, ...]:
         return tuple([plugin.admit(attempt) for plugin in self._admission])

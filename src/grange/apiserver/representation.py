@@ -38,7 +38,7 @@ _envelopes = msgspec.json.Decoder(_Envelope)
 Skip = Callable[[int, Exception], object]
 
 
-class View(msgspec.Struct, frozen=True, gc=False):
+class Representation(msgspec.Struct, frozen=True, gc=False):
     """How the caller wants to see a kind.
 
     Attributes:
@@ -57,7 +57,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
         return self.form, self.include
 
 
-def negotiate(info: AnyKind, headers: Mapping[str, str], query: Mapping[str, str]) -> View:
+def negotiate(
+    info: AnyKind, headers: Mapping[str, str], query: Mapping[str, str]
+) -> Representation:
     """The view that a request asks for.
 
     Raises:
@@ -66,15 +68,15 @@ def negotiate(info: AnyKind, headers: Mapping[str, str], query: Mapping[str, str
     """
     form = object_form(headers.get("accept", ""))
     if form is not Form.TABLE:
-        return View(info, form)
+        return Representation(info, form)
     asked = query.get("includeObject") or "Metadata"
     include = _INCLUDES.get(asked)
     if include is None:
         raise BadRequest(f'includeObject must be one of {", ".join(_INCLUDES)}, not "{asked}"')
-    return View(info, form, include)
+    return Representation(info, form, include)
 
 
-def one(view: View, body: bytes, *, now: datetime, work: storage.Work) -> bytes:
+def one(view: Representation, body: bytes, *, now: datetime, work: storage.Work) -> bytes:
     """One object."""
     if view.form is Form.OBJECT:
         return body
@@ -86,7 +88,7 @@ def one(view: View, body: bytes, *, now: datetime, work: storage.Work) -> bytes:
 
 
 async def many(
-    view: View,
+    view: Representation,
     bodies: Sequence[bytes],
     list_meta: Document,
     *,
@@ -132,7 +134,7 @@ def _partial(body: bytes) -> bytes:
 
 
 async def _long_table(
-    view: View,
+    view: Representation,
     bodies: Sequence[bytes],
     list_meta: Document,
     clock: Clock,
@@ -153,7 +155,7 @@ async def _long_table(
 
 
 def _rows(
-    view: View, bodies: Sequence[bytes], now: datetime, work: storage.Work, skip: Skip
+    view: Representation, bodies: Sequence[bytes], now: datetime, work: storage.Work, skip: Skip
 ) -> list[Document]:
     """Rows of a table without those of objects that cannot be shown."""
     try:
@@ -174,7 +176,9 @@ def _at(skip: Skip, start: int, index: int, error: Exception) -> object:
     return skip(start + index, error)
 
 
-def _table(view: View, documents: list[Document], list_meta: Document, now: datetime) -> bytes:
+def _table(
+    view: Representation, documents: list[Document], list_meta: Document, now: datetime
+) -> bytes:
     return codec.encode(
         tables.table(
             view.info,

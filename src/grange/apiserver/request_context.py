@@ -13,16 +13,15 @@ from grange.api.http import JSON, Request, Response
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
-from grange.api.status import ApiError, BadRequest, Cause, Details, Status, TooLarge
+from grange.api.status import ApiError, APIStatus, BadRequest, Cause, Details, TooLarge
 from grange.api.validation.causes import CAUSES_MAX
 from grange.apiserver import protobuf, representation
 from grange.apiserver.account_tokens import AccountTokens
 from grange.apiserver.conformance import duplicate_cause
 from grange.apiserver.explain import Explainer
-from grange.apiserver.logs import LogSource
 from grange.apiserver.metrics import ServerMetrics
 from grange.apiserver.negotiation import Form
-from grange.apiserver.options import IGNORE, STRICT, WriteOptions, field_validation, write_options
+from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.pod_spec_cache import SentPod
 from grange.apiserver.registry import (
     LARGE_BYTES,
@@ -33,6 +32,13 @@ from grange.apiserver.registry import (
 )
 from grange.apiserver.request_info import Target
 from grange.apiserver.watch import Watches
+from grange.apiserver.write_options import (
+    IGNORE,
+    STRICT,
+    WriteOptions,
+    field_validation,
+    write_options,
+)
 from grange.base.clock import Clock
 
 T = TypeVar("T")
@@ -307,7 +313,7 @@ def success(place: Place, body: bytes, *, code: int = 200) -> Response:
     """The ``Status`` that says that something was done to the object with these bytes."""
     uid = _identified.decode(body).metadata.uid
     details = Details(name=place.name, group=place.info.group, kind=place.info.plural, uid=uid)
-    status = Status(code=code, status="Success", details=details)
+    status = APIStatus(code=code, status="Success", details=details)
     document = status.document()
     if code == 200:  # only what was created says its code
         del document["code"]
@@ -325,19 +331,19 @@ def failure(error: ApiError) -> Response:
     try:
         body = codec.encode_any(status.document())
     except UnicodeEncodeError:  # it repeats bytes of the caller that are no text
-        status = msgspec.json.decode(_printable(status), type=Status)
+        status = msgspec.json.decode(_printable(status), type=APIStatus)
         body = codec.encode_any(status.document())
     if len(body) > _ERROR_MAX_BYTES:  # it repeats what the caller sent
         body = codec.encode_any(_shortened(status).document())
     return Response(error.code, body, headers=headers)
 
 
-def _printable(status: Status) -> bytes:
+def _printable(status: APIStatus) -> bytes:
     text = json.dumps(msgspec.to_builtins(status), ensure_ascii=False)
     return text.encode("utf-8", "replace")
 
 
-def _shortened(status: Status) -> Status:
+def _shortened(status: APIStatus) -> APIStatus:
     details = status.details or Details()
     causes = [
         Cause(cause.reason, cause.message[:_TEXT_MAX_CHARS], cause.field[:_TEXT_MAX_CHARS])

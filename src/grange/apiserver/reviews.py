@@ -20,17 +20,17 @@ _AUTHORIZATION = "authorization.k8s.io"
 VERBS = ("create",)
 
 
-class Review(Resource, frozen=True):
+class ReviewResource(Resource, frozen=True):
     """Any of them; the server alone reads them."""
 
 
-def _kind(group: str, kind: str) -> KindInfo[Review]:
+def _kind(group: str, kind: str) -> KindInfo[ReviewResource]:
     return KindInfo(
         group=group,
         version="v1",
         kind=kind,
         plural=f"{kind.lower()}s",
-        view=Review,
+        view=ReviewResource,
         schema=f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}",
         namespaced=False,
         has_status=False,
@@ -88,7 +88,7 @@ def serve(request: Request, user: User) -> Response | None:
     return Response(201, codec.encode(body), headers=warning_headers(warnings))
 
 
-def _invalid(info: KindInfo[Review], causes: list[Cause]) -> Invalid:
+def _invalid(info: KindInfo[ReviewResource], causes: list[Cause]) -> Invalid:
     listed = "; ".join(f"{cause.field}: {cause.message}" for cause in causes[:10])
     return Invalid(f"{info.kind} is invalid: {listed}", kind=info.kind, causes=causes)
 

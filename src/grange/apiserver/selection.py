@@ -27,7 +27,7 @@ _FROM_KEY = ("metadata.name", "metadata.namespace")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ObjectAttributes:
     """What selectors can see of one state of one object."""
 
     labels: Mapping[str, str]
@@ -59,7 +59,7 @@ class Reader:
             self.unreadable.skip(entry, error)
             return False
 
-    def read(self, key: str, body: bytes) -> Facts:
+    def read(self, key: str, body: bytes) -> ObjectAttributes:
         """The facts of stored bytes."""
         self._work.evaluations += 1
         document: Document = msgspec.to_builtins(self._decoder.decode(body))
@@ -68,7 +68,7 @@ class Reader:
         fields = {"metadata.name": name, "metadata.namespace": namespace}
         for path, reader in self._info.fields.items():
             fields.setdefault(path, reader(document))
-        return Facts(metadata.get("labels") or {}, fields)
+        return ObjectAttributes(metadata.get("labels") or {}, fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Selection:
         """The only name that can be in, or nothing when many can."""
         return self.fields.exact("metadata.name") or ""
 
-    def matches(self, facts: Facts) -> bool:
+    def matches(self, facts: ObjectAttributes) -> bool:
         """Whether an object with these facts is in."""
         return self.labels.matches(facts.labels) and self.fields.matches(
             lambda path: facts.fields.get(path, "")

@@ -16,11 +16,11 @@ from grange.api import codec
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import ApiError, Expired
-from grange.apiserver import options, representation, resource_version, selection, storage
+from grange.apiserver import representation, resource_version, selection, storage, write_options
 from grange.apiserver.negotiation import Form
-from grange.apiserver.representation import View
+from grange.apiserver.representation import Representation
 from grange.apiserver.request_info import is_true
-from grange.apiserver.selection import Facts, Selection
+from grange.apiserver.selection import ObjectAttributes, Selection
 from grange.apiserver.unreadable import UnreadableObjects
 from grange.base.clock import Clock
 from grange.base.rng import Stream
@@ -104,9 +104,9 @@ def watch_options(query: Mapping[str, str], rng: Stream) -> WatchOptions:
         BadRequest: a parameter is malformed.
         Invalid: a parameter does not go with another.
     """
-    options.check_list_options(query, watch=True)
+    write_options.check_list_options(query, watch=True)
     send_initial = is_true(query.get("sendInitialEvents"))
-    lifetime = float(options.integer(query, "timeoutSeconds"))
+    lifetime = float(write_options.integer(query, "timeoutSeconds"))
     return WatchOptions(
         after=resource_version.parse(query.get("resourceVersion") or "0"),
         send_initial=send_initial,
@@ -141,7 +141,7 @@ class Watches:
         self.work = work
         self.unreadable = unreadable
         self._readers: dict[tuple[str, str], selection.Reader] = {}
-        self._facts: Recent[tuple[int, bool], Facts] = Recent(_CACHED_EVENTS)
+        self._facts: Recent[tuple[int, bool], ObjectAttributes] = Recent(_CACHED_EVENTS)
         self._lines: Recent[tuple[int, str, object], bytes] = Recent(
             _CACHED_EVENTS, limit_bytes=_CACHED_BYTES, size=len
         )
@@ -167,7 +167,7 @@ class Watches:
         return found
 
     async def start(
-        self, view: View, namespace: str, chosen: Selection, query: Mapping[str, str]
+        self, view: Representation, namespace: str, chosen: Selection, query: Mapping[str, str]
     ) -> "WatchStream":
         """The stream of a watch.
 
@@ -202,7 +202,7 @@ class Watches:
         """The stream has ended."""
         self._open.pop(stream, None)
 
-    def line(self, view: View, kind: str, revision: int, body: bytes) -> bytes:
+    def line(self, view: Representation, kind: str, revision: int, body: bytes) -> bytes:
         """One event as a line; the same event is encoded once for all who see it the same way."""
         identity = (revision, kind, view.identity)
         line = self._lines.get(identity)
@@ -216,7 +216,7 @@ class Watches:
             line = self._lines.put(identity, b'{"type":"%b","object":%b}\n' % (_TYPES[kind], body))
         return line
 
-    def change(self, view: View, chosen: Selection, event: StoreEvent) -> bytes:
+    def change(self, view: Representation, chosen: Selection, event: StoreEvent) -> bytes:
         """What a watcher is told of a change; nothing if it is outside the selection."""
         previous = event.previous
         if previous is not None and self.unreadable.holds(event.key, previous):
@@ -244,7 +244,9 @@ class Watches:
         except Exception:  # noqa: BLE001  fields may have any shape; it was not in the state either
             return False
 
-    def _facts_of(self, info: AnyKind, event: StoreEvent, body: bytes, *, before: bool) -> Facts:
+    def _facts_of(
+        self, info: AnyKind, event: StoreEvent, body: bytes, *, before: bool
+    ) -> ObjectAttributes:
         identity = (event.revision, before)
         return self._facts.get(identity) or self._facts.put(
             identity, self.reader(info).read(event.key, body)
@@ -261,7 +263,7 @@ class WatchStream:
     def __init__(
         self,
         shared: Watches,
-        view: View,
+        view: Representation,
         chosen: Selection,
         asked: WatchOptions,
         page: Page | None,

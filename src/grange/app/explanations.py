@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta, Resource
 from grange.api.status import NotFound, ServiceUnavailable
@@ -61,10 +61,13 @@ def _unseen(pod: Pod, names: list[str]) -> Explanation:
     meta = pod.metadata
     wanted = pod.spec.scheduler_name
     if pod.spec.node_name:
-        state, summary = State.PLACED, f"is on {pod.spec.node_name}, by scheduler {wanted!r}"
+        state, summary = (
+            SchedulingState.PLACED,
+            f"is on {pod.spec.node_name}, by scheduler {wanted!r}",
+        )
         hint = "that scheduler does not run here, so it cannot be asked"
     else:
-        state = State.UNSEEN
+        state = SchedulingState.UNSEEN
         summary = f"waits for scheduler {wanted!r}, and no scheduler here has that name"
         hint = f"start that scheduler, or create the pod with schedulerName {' or '.join(names)}"
     return Explanation(

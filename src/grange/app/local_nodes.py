@@ -8,7 +8,7 @@ from typing import Self
 
 from grange.agent import service_account
 from grange.agent.config import NodeConfig
-from grange.agent.logs import AgentLogs
+from grange.agent.container_logs import AgentLogs
 from grange.agent.runtime_table import RUNTIMES, NodeRuntime
 from grange.agent.service import NodeAgent, end_other_nodes
 from grange.api.kinds import NODE

@@ -19,14 +19,14 @@ from grange.base.errors import GrangeError
 from grange.controllers import TABLE
 from grange.controllers.garbagecollector.controller import NAME as GARBAGE
 from grange.controllers.nodelifecycle.controller import NAME as NODES
-from grange.controllers.replication import alerts
+from grange.controllers.replication import alert_rules
 from grange.controllers.rollingupdate.controller import NAME as ROLLOUTS
 from grange.controllers.sharded import SHARDED, ShardedController, ShardedService
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.deletion_guard import DeletionGuardConfig, Trigger
-from grange.reconcile.farm.leader_election import PREFIX, LeaderElectedServices, Service
+from grange.reconcile.farm.leader_election import PREFIX, ElectedService, LeaderElectedServices
 from grange.reconcile.farm.member import Member
 
 SCHEDULER = "scheduler"
@@ -48,19 +48,19 @@ class UnknownController(GrangeError):
     """There is no controller of that name; the message lists them."""
 
 
-def plain_scheduler(deps: Deps) -> Service:
+def plain_scheduler(deps: Deps) -> ElectedService:
     """The scheduler with its default settings."""
     return scheduler_for(frozenset())(deps)
 
 
-def scheduler_for(names: frozenset[str]) -> Callable[[Deps], Service]:
+def scheduler_for(names: frozenset[str]) -> Callable[[Deps], ElectedService]:
     """How a scheduler is made that has its default settings otherwise.
 
     Args:
         names: the ``schedulerName``s whose pods are its own; empty for the default ones.
     """
 
-    def made(deps: Deps) -> Service:
+    def made(deps: Deps) -> ElectedService:
         from grange.scheduler.service import Scheduler, SchedulerConfig  # numpy takes its time
 
         config = SchedulerConfig(scheduler_names=names) if names else SchedulerConfig()
@@ -92,7 +92,7 @@ class Manager:
         deps: Callable[[str], Deps],
         names: frozenset[str] = frozenset(NAMES),
         *,
-        scheduler: Callable[[Deps], Service] = plain_scheduler,
+        scheduler: Callable[[Deps], ElectedService] = plain_scheduler,
         selector: str = "",
         alert_sink: AlertSink | None = None,
         sharded: Mapping[str, ShardedController[Any]] = SHARDED,
@@ -165,7 +165,7 @@ class Manager:
         reporter = ConditionAlerts(
             self.member.alerts,
             tools.informers.informer(ROLLINGUPDATE),
-            find=alerts.of_rollout,
+            find=alert_rules.of_rollout,
             owns=lambda _: farm.holds(bears),
             about=lambda key: f"rollingupdate/{key}",
             clock=tools.clock,
@@ -213,7 +213,7 @@ class Manager:
             if owner and (owner.api_version, owner.kind) == (kind.api_version, kind.kind):
                 yield pod
 
-    def _services(self) -> Iterator[tuple[str, Callable[[Deps], Service]]]:
+    def _services(self) -> Iterator[tuple[str, Callable[[Deps], ElectedService]]]:
         for name, factory in TABLE:
             if name in self._names:
                 yield name, factory

@@ -81,7 +81,7 @@ async def in_child(directory: Path, names: Sequence[str], now: datetime) -> Keys
     Raises:
         KeysUnusable: they cannot be made or read.
     """
-    child = Child.start(directory, names)
+    child = KeyProcess.start(directory, names)
     try:
         return await child.keys(directory, names, now)
     finally:
@@ -96,7 +96,7 @@ def certificates_command(directory: Path, names: Sequence[str]) -> list[str]:
     return [sys.executable, "-P", "-m", "grange.app.certificates", str(directory), *names]
 
 
-class Child:
+class KeyProcess:
     """Creates keys in a separate process, while the start goes on.
 
     That process takes the library for certificates with it when it ends: some 10 MB that a server

@@ -67,7 +67,7 @@ def chosen(
     from grange.app.alerting import Alerting
     from grange.app.manager import NAMES, SCHEDULER, Manager
     from grange.reconcile.farm.config import FarmConfig
-    from grange.reconcile.farm.leader_election import Service
+    from grange.reconcile.farm.leader_election import ElectedService
 
     names = set(NAMES) if settings.runs("controllers") else {SCHEDULER}
     if not settings.runs("scheduler"):
@@ -80,7 +80,7 @@ def chosen(
     alerting = Alerting(settings.alert_webhook, sink_tools)
     yield from alerting.runnables()
 
-    def started(tools: Deps) -> Service:
+    def started(tools: Deps) -> ElectedService:
         made = scheduler(tools)
         why.add(made.names, made.explain)
         return made

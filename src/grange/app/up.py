@@ -92,7 +92,7 @@ async def serve(settings: Settings, output: str = "", *, merge_into: Sequence[Pa
         merge_into: the user's kubeconfigs; a context is added to the first, and none where there is none.
     """
     make_directory(settings.data_dir)
-    keys = pki.Child.start(*pki.wanted(settings))
+    keys = pki.KeyProcess.start(*pki.wanted(settings))
     from grange.app.controlplane import ControlPlane
 
     clock = LoopClock()

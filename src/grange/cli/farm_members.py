@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from grange.api import farm, timestamps
+from grange.api import farm_protocol, timestamps
 from grange.api.codec import decode_document
 from grange.api.http import Request
 from grange.api.kinds import LEASE
@@ -45,8 +45,8 @@ class FarmMember:
 
 async def listed(opened: session.ApiSession, now: datetime) -> list[FarmMember]:
     """The members, also those that have left; silence is measured by this machine's clock."""
-    query = {"labelSelector": farm.GROUP_LABEL}
-    request = Request("GET", LEASE.path(farm.NAMESPACE), query=query)
+    query = {"labelSelector": farm_protocol.GROUP_LABEL}
+    request = Request("GET", LEASE.path(farm_protocol.NAMESPACE), query=query)
     items = decode_document((await opened.fetch(request)).body).get("items") or []
     return [member(item, now) for item in items]
 
@@ -55,14 +55,14 @@ def member(lease: Document, now: datetime) -> FarmMember:
     """The member of a Lease."""
     meta, spec = lease["metadata"], lease.get("spec") or {}
     holder = str(spec.get("holderIdentity") or "")
-    group = str(meta["labels"][farm.GROUP_LABEL])
+    group = str(meta["labels"][farm_protocol.GROUP_LABEL])
     renewed = spec.get("renewTime")
     return FarmMember(
         name=holder.rpartition("_")[0] or str(meta["name"]).removeprefix(f"{group}-"),
         session=f"{holder}/{spec.get('leaseTransitions') or 0}" if holder else "",
         term_s=int(spec.get("leaseDurationSeconds") or 0),
         silent_s=(now - timestamps.parse_or(renewed, now)).total_seconds(),
-        alerts=_alerts((meta.get("annotations") or {}).get(farm.REPORT_ANNOTATION, "")),
+        alerts=_alerts((meta.get("annotations") or {}).get(farm_protocol.REPORT_ANNOTATION, "")),
     )
 
 

@@ -9,7 +9,6 @@ Start reading at: ``replication``; it shows the pattern that the others follow.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 from grange.controllers.audit.controller import AuditController
 from grange.controllers.disruption.controller import DisruptionController
@@ -18,16 +17,9 @@ from grange.controllers.namespace.controller import NamespaceController
 from grange.controllers.nodelifecycle.controller import NodeLifecycle
 from grange.controllers.rollingupdate.controller import RollingUpdateService
 from grange.reconcile.deps import Deps
+from grange.reconcile.farm.leader_election import ElectedService
 
-
-class Service(Protocol):
-    """Something that works until it is cancelled."""
-
-    async def run(self) -> None:
-        """Work; returns only by cancellation."""
-
-
-TABLE: tuple[tuple[str, Callable[[Deps], Service]], ...] = (
+TABLE: tuple[tuple[str, Callable[[Deps], ElectedService]], ...] = (
     ("rollingupdate", RollingUpdateService),
     ("namespace", NamespaceController),
     ("garbagecollector", GarbageCollector),

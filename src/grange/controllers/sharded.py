@@ -8,7 +8,7 @@ from grange.api.kinds import REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Resource
 from grange.api.scheme import KindInfo
-from grange.controllers.replication import alerts
+from grange.controllers.replication import alert_rules
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.condition_alerts import ConditionAlert
 from grange.reconcile.controller import Controller
@@ -59,7 +59,7 @@ def _replicas(controller: ReplicationController) -> int:
 
 SHARDED: Mapping[str, ShardedController[Any]] = {
     "replication": ShardedController(
-        REPLICATIONCONTROLLER, ReplicationService, _replicas, alerts.of_controller
+        REPLICATIONCONTROLLER, ReplicationService, _replicas, alert_rules.of_controller
     )
 }
 """By name: the controllers of which every member runs one. The others, in ``TABLE``, run whole at one

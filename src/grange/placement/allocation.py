@@ -16,7 +16,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from grange.api.pod_requests import CPU, MEMORY, PODS, Request, Resources, is_scalar
+from grange.api.pod_requests import CPU, MEMORY, PODS, PodRequest, Resources, is_scalar
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
 from grange.placement.node_usage import Usage, amount_of
 from grange.placement.resource_fit import MAX_SCORE
@@ -38,7 +38,7 @@ CPU_AND_MEMORY = (ResourceWeight(CPU, 1), ResourceWeight(MEMORY, 1))
 # --- how much of a resource a node has and would have in use ---------------------------------------
 
 
-def asked(name: str, request: Request, *, nonzero: bool) -> int:
+def asked(name: str, request: PodRequest, *, nonzero: bool) -> int:
     """How much of a resource the pod asks for, as seen when fitting or (non-zero) when scoring."""
     if nonzero and name == CPU:
         return request.nonzero_cpu_milli
@@ -102,7 +102,7 @@ class Strategy(ABC):
         weighted = [score * weight for score, weight in zip(scores, weights, strict=True)]
         return sum(weighted) // np.maximum(sum(weights), 1)
 
-    def score(self, request: Request, offered: Resources, usage: Usage) -> int:
+    def score(self, request: PodRequest, offered: Resources, usage: Usage) -> int:
         """The score of a node for a pod."""
         parts = []
         for resource in self.resources:
@@ -112,7 +112,7 @@ class Strategy(ABC):
                 parts.append((self.one(used + wanted, total), resource.weight))
         return self.mean(parts)
 
-    def score_rows(self, request: Request, table: NodeTable, rows: Rows) -> Integers:
+    def score_rows(self, request: PodRequest, table: NodeTable, rows: Rows) -> Integers:
         """The scores of rows for a pod."""
         scores, weights = [], []
         for resource in self.resources:
@@ -231,7 +231,7 @@ def _in_order(numbers: Sequence[float]) -> float:
     return total
 
 
-def balanced(names: Sequence[str], request: Request, offered: Resources, usage: Usage) -> int:
+def balanced(names: Sequence[str], request: PodRequest, offered: Resources, usage: Usage) -> int:
     """Whether the pod evens out the use of these resources: 75 changes nothing, more is better."""
     before, after = [], []
     for name in names:
@@ -243,7 +243,9 @@ def balanced(names: Sequence[str], request: Request, offered: Resources, usage: 
     return 50 + (50 + _balance(after) - _balance(before)) // 2
 
 
-def balanced_rows(names: Sequence[str], request: Request, table: NodeTable, rows: Rows) -> Integers:
+def balanced_rows(
+    names: Sequence[str], request: PodRequest, table: NodeTable, rows: Rows
+) -> Integers:
     """The same for many."""
     before, after, present = [], [], []
     for name in names:

@@ -10,13 +10,13 @@ without one count for the node's total, but on an unknown device.
 from collections.abc import Sequence
 
 from grange.api.gpus import GPU_MILLI, WHOLE, count, tenant
-from grange.api.pod_requests import Request, Resources
+from grange.api.pod_requests import PodRequest, Resources
 from grange.placement.node_usage import DeviceUsage
 
 Free = tuple[int, ...]
 
 
-def asked(request: Request) -> int:
+def asked(request: PodRequest) -> int:
     """How many thousandths of devices a pod asks for."""
     return request.resources.scalars.get(GPU_MILLI, 0)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from grange.api.kinds.pod import Toleration
-from grange.api.pod_requests import Request
+from grange.api.pod_requests import PodRequest
 from grange.placement import images, node_rules, taint_toleration
 from grange.placement.columns import ABSENT, Integers, Mask, NodeTable, Rows
 from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm
@@ -22,7 +22,7 @@ def count(table: NodeTable, rows: Rows) -> int:
     return len(table.valid[rows])
 
 
-def fits(table: NodeTable, rows: Rows, request: Request) -> Mask:
+def fits(table: NodeTable, rows: Rows, request: PodRequest) -> Mask:
     """Where the pod fits."""
     mask: Mask = table.pods_used[rows] < table.pods_total[rows]
     for name, amount in asked_amounts(request.resources):
@@ -31,7 +31,7 @@ def fits(table: NodeTable, rows: Rows, request: Request) -> Mask:
     return mask
 
 
-def fit_reasons(table: NodeTable, rows: Rows, request: Request) -> list[tuple[str, Mask]]:
+def fit_reasons(table: NodeTable, rows: Rows, request: PodRequest) -> list[tuple[str, Mask]]:
     """For every reason that occurs, where it does."""
     found: list[tuple[str, Mask]] = [
         (TOO_MANY_PODS, table.pods_used[rows] >= table.pods_total[rows])

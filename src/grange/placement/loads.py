@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 
-from grange.api.pod_requests import Request, Resources
+from grange.api.pod_requests import PodRequest, Resources
 from grange.placement import devices
 from grange.placement.node_usage import IDLE, Usage, charged, discharged
 from grange.placement.ports import Holding
@@ -33,10 +33,10 @@ class Load:
         self.allocatable = allocatable
         self.usage = usage
         # By the request's identity; the request is kept, so that its number is not used again.
-        self._after: dict[int, tuple[Request, Load]] = {}
-        self._before: dict[int, tuple[Request, Load]] = {}
+        self._after: dict[int, tuple[PodRequest, Load]] = {}
+        self._before: dict[int, tuple[PodRequest, Load]] = {}
 
-    def charged(self, request: Request, ports: tuple[Holding, ...]) -> "Load":
+    def charged(self, request: PodRequest, ports: tuple[Holding, ...]) -> "Load":
         """The load with one more pod."""
         found = self._after.get(id(request))
         if found is not None and not ports:
@@ -48,7 +48,7 @@ class Load:
             self._after[id(request)] = (request, load)
         return load
 
-    def discharged(self, request: Request, ports: tuple[Holding, ...]) -> "Load":
+    def discharged(self, request: PodRequest, ports: tuple[Holding, ...]) -> "Load":
         """The load with one pod less: the exact inverse of ``charged``."""
         found = self._before.get(id(request))
         if found is not None and not ports:

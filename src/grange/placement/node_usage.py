@@ -7,7 +7,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, NO_SCALARS, Request, Resources
+from grange.api.pod_requests import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    NO_SCALARS,
+    PodRequest,
+    Resources,
+)
 from grange.placement.ports import NO_PORTS, Holding, UsedPorts, held, released
 
 
@@ -75,7 +82,7 @@ def asked_amounts(need: Resources) -> list[tuple[str, int]]:
     return [(name, amount) for name, amount in (*plain, *need.scalars.items()) if amount > 0]
 
 
-def charged(usage: Usage, request: Request, ports: tuple[Holding, ...]) -> Usage:
+def charged(usage: Usage, request: PodRequest, ports: tuple[Holding, ...]) -> Usage:
     """The usage with one more pod."""
     need = request.resources
     scalars = usage.scalars
@@ -97,7 +104,7 @@ def charged(usage: Usage, request: Request, ports: tuple[Holding, ...]) -> Usage
     )
 
 
-def discharged(usage: Usage, request: Request, ports: tuple[Holding, ...]) -> Usage:
+def discharged(usage: Usage, request: PodRequest, ports: tuple[Holding, ...]) -> Usage:
     """The usage with one pod less: the exact inverse of ``charged``."""
     need = request.resources
     scalars = usage.scalars

@@ -5,7 +5,7 @@ decide and the others to break its ties; and because nodes of a packed cluster d
 """
 
 from grange.api.gpus import GPU_MILLI
-from grange.api.pod_requests import Request
+from grange.api.pod_requests import PodRequest
 from grange.placement import devices
 from grange.placement.loads import Load
 
@@ -14,7 +14,7 @@ LARGEST = (128_000, 8_000)
 """Thousandths of CPUs and of GPUs by which amounts are measured: those of a large node."""
 
 
-def asked(request: Request) -> tuple[int, int]:
+def asked(request: PodRequest) -> tuple[int, int]:
     """Thousandths of CPUs and GPUs that a pod asks for."""
     return request.resources.cpu_milli, devices.asked(request)
 

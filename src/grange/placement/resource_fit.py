@@ -6,7 +6,7 @@ resources are in ``allocation``, each with its vectorised form.
 
 from collections.abc import Sequence
 
-from grange.api.pod_requests import Request, Resources
+from grange.api.pod_requests import PodRequest, Resources
 from grange.placement.node_usage import Usage, amount_of, asked_amounts
 
 MAX_SCORE = 100
@@ -18,7 +18,7 @@ def insufficient(name: str) -> str:
     return f"Insufficient {name}"
 
 
-def fits(request: Request, allocatable: Resources, usage: Usage) -> bool:
+def fits(request: PodRequest, allocatable: Resources, usage: Usage) -> bool:
     """Whether the pod fits on the node with its pods: ``fit_reasons`` is empty."""
     need = request.resources
     if usage.pods >= allocatable.pods:
@@ -38,7 +38,7 @@ def fits(request: Request, allocatable: Resources, usage: Usage) -> bool:
     return True
 
 
-def fit_reasons(request: Request, allocatable: Resources, usage: Usage) -> list[str]:
+def fit_reasons(request: PodRequest, allocatable: Resources, usage: Usage) -> list[str]:
     """Every reason why the pod does not fit, in the order pods, CPU, memory, storage, scalars."""
     reasons = [TOO_MANY_PODS] if usage.pods + 1 > allocatable.pods else []
     reasons.extend(
@@ -49,7 +49,7 @@ def fit_reasons(request: Request, allocatable: Resources, usage: Usage) -> list[
     return reasons
 
 
-def exceeds_node(request: Request, allocatable: Resources) -> bool:
+def exceeds_node(request: PodRequest, allocatable: Resources) -> bool:
     """Whether some amount is more than the whole node offers, so that evicting cannot help."""
     return any(
         need > amount_of(allocatable, name) for name, need in asked_amounts(request.resources)

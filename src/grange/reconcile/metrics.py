@@ -5,7 +5,7 @@ from grange.base.metrics import CollectorRegistry, Counter, Gauge, Histogram, on
 _BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0)
 
 
-class Instruments:
+class ReconcileMetrics:
     """What controllers and recorders count.
 
     Attributes:
@@ -45,5 +45,5 @@ class Instruments:
         )
 
 
-instruments = once_per_registry(Instruments)
+instruments = once_per_registry(ReconcileMetrics)
 """The instruments of a registry; the same object for the same registry."""

@@ -37,7 +37,7 @@ from grange.scheduler.framework import Bind
 _BACKOFF = Exponential(initial_s=0.05, cap_s=5.0)
 
 
-class Outcome(Enum):
+class BindOutcome(Enum):
     """How a binding ended.
 
     ``BOUND``: to our node. ``CONFLICT``: the server refused, and the pod is not on our node.
@@ -56,7 +56,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BindLimits:
     """How much is under way.
 
     Attributes:
@@ -92,9 +92,9 @@ class Binder:
         client: Client,
         plugin: Bind,
         cache: Cache,
-        complete: Callable[[Sequence[Assumed], Outcome, str], object],
+        complete: Callable[[Sequence[Assumed], BindOutcome, str], object],
         *,
-        limits: Limits,
+        limits: BindLimits,
         clock: Clock,
         log: Logger,
     ) -> None:
@@ -160,7 +160,7 @@ class Binder:
                         bound.append(assumed)
                     else:
                         nursery.start(self._pursue(assumed, error), name="scheduler binder")
-                self._end(bound, Outcome.BOUND)
+                self._end(bound, BindOutcome.BOUND)
         self._at_work -= 1
 
     def _next_group(self) -> Sequence[Assumed]:
@@ -179,15 +179,15 @@ class Binder:
             else:
                 lost.append(assumed)
             self._unsure.discard(uid)
-        self._end(settled, Outcome.SETTLED)
-        self._end(lost, Outcome.FAILED)
+        self._end(settled, BindOutcome.SETTLED)
+        self._end(lost, BindOutcome.FAILED)
         return group
 
     async def _write(self, group: Sequence[Assumed]) -> Sequence[ApiError | None]:
         placements = [(assumed.info, assumed.node_name) for assumed in group]
         return await self._plugin.bind(self._client, placements)
 
-    def _end(self, group: Sequence[Assumed], outcome: Outcome, message: str = "") -> None:
+    def _end(self, group: Sequence[Assumed], outcome: BindOutcome, message: str = "") -> None:
         for assumed in group:
             self.under_way.pop(assumed.info.uid, None)
         if group:
@@ -197,7 +197,7 @@ class Binder:
         """Find out what became of a binding that was not simply accepted."""
         self._end((assumed,), *await self._outcome(assumed, error))
 
-    async def _outcome(self, assumed: Assumed, error: ApiError | None) -> tuple[Outcome, str]:
+    async def _outcome(self, assumed: Assumed, error: ApiError | None) -> tuple[BindOutcome, str]:
         """The outcome, and the server's message if it is a refusal."""
         tries = 0
         while error is not None:
@@ -207,26 +207,26 @@ class Binder:
             tries += 1
             await self._clock.sleep(_BACKOFF.delay(tries))
             if not self._cache.is_assumed_pod(assumed.info.pod):
-                return Outcome.SETTLED, ""
+                return BindOutcome.SETTLED, ""
             (error,) = await self._write((assumed,))
-        return Outcome.BOUND, ""
+        return BindOutcome.BOUND, ""
 
-    async def _judge(self, assumed: Assumed, error: ApiError) -> tuple[Outcome, str] | None:
+    async def _judge(self, assumed: Assumed, error: ApiError) -> tuple[BindOutcome, str] | None:
         """The outcome that an error implies; None when the binding has to be tried again."""
         pod = str(assumed.info.pod.key)
         match error:
             case NotFound():
-                return Outcome.GONE, ""
+                return BindOutcome.GONE, ""
             case Timeout():
                 self._log.warning("outcome of binding unknown", pod=pod, error=error)
                 outcome = await self._read_back(assumed)
-                return None if outcome in {Outcome.FAILED, None} else (outcome, "")
+                return None if outcome in {BindOutcome.FAILED, None} else (outcome, "")
             case _ if isinstance(error, Unreachable) or (
                 error.code < 500 and not isinstance(error, Conflict)
             ):
                 # Nothing was sent, or the request was turned away.
                 self._log.warning("binding failed", pod=pod, error=error)
-                return Outcome.FAILED, "" if isinstance(error, Unreachable) else str(error)
+                return BindOutcome.FAILED, "" if isinstance(error, Unreachable) else str(error)
             case _:
                 # Something has answered, so what the server holds now is the outcome. A 5xx shows
                 # nothing by itself: it may come from a proxy that gave up on a write that was made.
@@ -234,21 +234,21 @@ class Binder:
                 if outcome is None:
                     return None
                 self._log.info("binding refused", pod=pod, error=error)
-                if outcome is Outcome.FAILED and isinstance(error, Conflict):
-                    return Outcome.CONFLICT, str(error)
+                if outcome is BindOutcome.FAILED and isinstance(error, Conflict):
+                    return BindOutcome.CONFLICT, str(error)
                 return outcome, ""
 
-    async def _read_back(self, assumed: Assumed) -> Outcome | None:
+    async def _read_back(self, assumed: Assumed) -> BindOutcome | None:
         """What the server holds; FAILED for a pod that is not bound, None when it does not answer."""
         meta = assumed.info.pod.metadata
         try:
             pod: Pod = await self._client.get(POD, meta.name, meta.namespace)
         except NotFound:
-            return Outcome.GONE
+            return BindOutcome.GONE
         except ApiError:
             return None
         if pod.metadata.uid != meta.uid:
-            return Outcome.GONE
+            return BindOutcome.GONE
         if pod.spec.node_name == assumed.node_name:
-            return Outcome.BOUND
-        return Outcome.CONFLICT if pod.spec.node_name else Outcome.FAILED
+            return BindOutcome.BOUND
+        return BindOutcome.CONFLICT if pod.spec.node_name else BindOutcome.FAILED

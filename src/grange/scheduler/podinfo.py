@@ -11,7 +11,7 @@ import msgspec
 from grange.api import gpus
 from grange.api.kinds.pod import Pod
 from grange.api.meta import ObjectMeta, controller_of
-from grange.api.pod_requests import Request, effective_spec, pod_request
+from grange.api.pod_requests import PodRequest, effective_spec, pod_request
 from grange.base.bounded import BoundedDict
 from grange.placement import devices, images, node_rules, podaffinity, spread
 from grange.placement.disks import Disk, inline_disks
@@ -79,7 +79,7 @@ class PodInfo(msgspec.Struct, gc=False):
 
     pod: Pod
     uid: str
-    request: Request
+    request: PodRequest
     ports: tuple[HostPort, ...]
     affinity: NodeRules
     has_affinity: bool
@@ -184,7 +184,7 @@ class PodInfo(msgspec.Struct, gc=False):
         return msgspec.structs.replace(self, pod=pod, devices=held)
 
 
-def _held(pod: Pod, request: Request) -> tuple[int, ...]:
+def _held(pod: Pod, request: PodRequest) -> tuple[int, ...]:
     """The devices in the pod's annotation; without a node that means nothing."""
     want = devices.asked(request)
     if not want or not pod.spec.node_name:

@@ -9,7 +9,7 @@ from grange.base.errors import InvariantError
 from grange.base.log import Logger
 from grange.client.client import Client
 from grange.scheduler import binder
-from grange.scheduler.binder import Binder, Limits
+from grange.scheduler.binder import Binder, BindLimits
 from grange.scheduler.cache import Cache
 from grange.scheduler.clusterevents import ASSIGNED_POD_DELETE
 from grange.scheduler.config import SchedulerConfig
@@ -20,7 +20,7 @@ from grange.scheduler.event_handlers import InformerEventHandlers
 from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.framework import Bind, PostFilterResult
 from grange.scheduler.gangs.coscheduling import Coscheduling
-from grange.scheduler.metrics import Instruments
+from grange.scheduler.metrics import SchedulerMetrics
 from grange.scheduler.pod_conditions import SCHEDULER_ERROR, UNSCHEDULABLE, PodConditions
 from grange.scheduler.podinfo import PodInfo
 from grange.scheduler.preemption.evictor import Evictor
@@ -59,7 +59,7 @@ class SchedulingLoop:
         self,
         *,
         config: SchedulerConfig,
-        metrics: Instruments,
+        metrics: SchedulerMetrics,
         schedule_one: ScheduleOne,
         cycle: Cycle,
         cache: Cache,
@@ -80,7 +80,7 @@ class SchedulingLoop:
             for result in ("scheduled", "unschedulable", "error")
         }
         self._outcomes = {
-            outcome: metrics.bindings.labels(outcome.value) for outcome in binder.Outcome
+            outcome: metrics.bindings.labels(outcome.value) for outcome in binder.BindOutcome
         }
         self._seconds = metrics.seconds
         self._pending = metrics.pending
@@ -97,7 +97,7 @@ class SchedulingLoop:
             bind,
             cache,
             self._complete,
-            limits=Limits(config.binders, config.binding_group, config.backlog),
+            limits=BindLimits(config.binders, config.binding_group, config.backlog),
             clock=clock,
             log=log,
         )
@@ -238,11 +238,13 @@ class SchedulingLoop:
         left = tuple(victim for victim in room.victims if victim.uid not in held)
         return replace(room, victims=left)
 
-    def _complete(self, group: Sequence[Assumed], outcome: binder.Outcome, message: str) -> None:
+    def _complete(
+        self, group: Sequence[Assumed], outcome: binder.BindOutcome, message: str
+    ) -> None:
         """Note how bindings ended; queue the pods again that need another node."""
         self._outcomes[outcome].inc(len(group))
         now = self._clock.monotonic()
-        if outcome is binder.Outcome.BOUND:
+        if outcome is binder.BindOutcome.BOUND:
             if self._config.assume_ttl_s:
                 for assumed in group:
                     self._cache.finish_binding(assumed.info.pod, now)
@@ -252,7 +254,9 @@ class SchedulingLoop:
             for assumed in group:
                 # If it is not assumed any more, the informer has shown what became of it.
                 if self._cache.is_assumed_pod(assumed.info.pod):
-                    self._retry(assumed, now, gone=outcome is binder.Outcome.GONE, message=message)
+                    self._retry(
+                        assumed, now, gone=outcome is binder.BindOutcome.GONE, message=message
+                    )
                 elif not self._cache.is_on(assumed.uid, assumed.node_name):
                     self._cycle.unreserve(assumed)
         self._wake.set()  # there is room for more

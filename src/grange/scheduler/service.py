@@ -24,8 +24,8 @@ from grange.scheduler.explain.attempt_history import AttemptHistory
 from grange.scheduler.explain.explainer import PodExplainer
 from grange.scheduler.framework import Profile, Profiles
 from grange.scheduler.gangs.coscheduling import Coscheduling
+from grange.scheduler.gangs.podgroup_status import StatusWriter
 from grange.scheduler.gangs.queue_policies import POLICIES
-from grange.scheduler.gangs.status import StatusWriter
 from grange.scheduler.informers import Informers, wait_for_bindings
 from grange.scheduler.metrics import instruments
 from grange.scheduler.nominator import Nominator

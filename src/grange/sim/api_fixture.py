@@ -24,7 +24,7 @@ from grange.base.tasks import Child, Nursery
 from grange.client.client import Client
 from grange.client.transports.inprocess import InProcess
 from grange.reconcile.deps import Deps
-from grange.reconcile.farm.leader_election import Service
+from grange.reconcile.farm.leader_election import ElectedService
 from grange.reconcile.informer import InformerFactory
 from grange.store.memory import MemoryStore
 
@@ -114,7 +114,7 @@ class ApiFixture:
         informers = InformerFactory(client, clock=self.clock, rng=rng, log=self.log)
         return Deps(client, informers, self.clock, rng, self.log, self.registry)
 
-    def start(self, *services: Service) -> list[Child[None]]:
+    def start(self, *services: ElectedService) -> list[Child[None]]:
         """Run services until they are cancelled or the block ends."""
         return [self.nursery.start(service.run()) for service in services]
 

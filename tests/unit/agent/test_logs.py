@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tests.unit.agent.builders import NOW, UID, document
 
-from grange.agent import logs
+from grange.agent import container_logs
+from grange.agent.container_logs import AgentLogs, Renderer
 from grange.agent.container_runtime import ContainerID, LogQuery, PodSetup, Program
-from grange.agent.logs import AgentLogs, Renderer
 from grange.agent.runtimes.fake import FakeMachine, FakeRuntime, Script
 from grange.api.meta import Document
 from grange.api.status import BadRequest
@@ -20,7 +20,9 @@ def stored(
     text: str, seconds: float = 0, *, partial: bool = False, stream: str = "stdout"
 ) -> bytes:
     tag = "P" if partial else "F"
-    return logs.stamp(NOW + timedelta(seconds=seconds)) + f" {stream} {tag} {text}".encode()
+    return (
+        container_logs.stamp(NOW + timedelta(seconds=seconds)) + f" {stream} {tag} {text}".encode()
+    )
 
 
 def rendered(lines: list[bytes], **query: object) -> str:
@@ -34,7 +36,7 @@ def test_parts_of_a_line_come_back_as_one() -> None:
 
 
 def test_damaged_lines_are_left_out() -> None:
-    assert logs.parse(b"nonsense") is None
+    assert container_logs.parse(b"nonsense") is None
     assert rendered([b"", b"half a li", stored("good")]) == "good\n"
 
 
@@ -48,7 +50,10 @@ def test_since_and_limit() -> None:
 
 
 def test_times_of_another_zone_are_the_same_instant() -> None:
-    assert logs.stamp(datetime(2026, 1, 1, 12, tzinfo=UTC)) == b"2026-01-01T12:00:00.000000000Z"
+    assert (
+        container_logs.stamp(datetime(2026, 1, 1, 12, tzinfo=UTC))
+        == b"2026-01-01T12:00:00.000000000Z"
+    )
 
 
 @given(
@@ -63,14 +68,14 @@ def test_a_tail_is_the_end_of_the_whole(whole: list[tuple[str, int]], count: int
     for text, parts in whole:
         raw += [stored("-", partial=True)] * parts + [stored(text)]
         texts.append("-" * parts + text + "\n")
-    kept, missing = logs.tail(raw, count)
+    kept, missing = container_logs.tail(raw, count)
     assert rendered(kept) == "".join(texts[len(texts) - count :] if count < len(texts) else texts)
     assert missing == (max(0, count - len(texts)) if count else 0)
 
 
 def test_an_unfinished_last_line_counts_as_one() -> None:
     raw = [stored("a"), stored("b"), stored("prompt", partial=True)]
-    assert rendered(logs.tail(raw, 2)[0]) == "b\nprompt"
+    assert rendered(container_logs.tail(raw, 2)[0]) == "b\nprompt"
 
 
 @dataclass(frozen=True)
@@ -160,5 +165,5 @@ async def test_a_pod_that_was_never_restarted_has_no_previous_log(clock: Clock) 
 def test_which_container_must_be_said_when_there_are_several() -> None:
     pod = document({"name": "a"}, {"name": "b"}, initContainers=[{"name": "i"}])
     with pytest.raises(BadRequest, match=r"choose one of: \[a b\] or one of the init .*\[i\]"):
-        logs.container_of(pod, "")
-    assert logs.container_of(pod, "i") == "i"
+        container_logs.container_of(pod, "")
+    assert container_logs.container_of(pod, "i") == "i"

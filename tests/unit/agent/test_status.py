@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.unit.agent.builders import at, container, pod, run
 
-from grange.agent import admission, lifecycle, status
+from grange.agent import admission, lifecycle, pod_status
 from grange.agent.config import Timing
 from grange.agent.lifecycle import ManagedContainer, PodTermination
-from grange.agent.status import PodAddresses
+from grange.agent.pod_status import PodAddresses
 from grange.api.kinds.pod import Pod
 from grange.api.meta import Document
 from grange.api.pod_requests import Resources, allocatable, pod_request
@@ -24,7 +24,7 @@ def build(
     termination: PodTermination = PodTermination.NONE,
     seconds: float = 0,
 ) -> Document:
-    return status.build(view, states, PLACE, {}, termination=termination, now=at(seconds))
+    return pod_status.build(view, states, PLACE, {}, termination=termination, now=at(seconds))
 
 
 def conditions(document: Document) -> dict[str, str]:
@@ -156,12 +156,12 @@ def test_a_terminated_container_says_when_and_why() -> None:
 
 def test_the_last_runs_can_be_read_back_from_a_status() -> None:
     view, states = ended(3)
-    found = status.runs_of(pod(container("c0"), status=build(view, states)))
+    found = pod_status.runs_of(pod(container("c0"), status=build(view, states)))
     (back,) = found["c0"]
     assert (back.exit_code, back.finished_at, back.id.attempt) == (3, at(1), 0)
     (state,) = lifecycle.managed_containers(view)
     state.on_created(run("c0", attempt=2))
-    running = status.runs_of(pod(container("c0"), status=build(view, [state])))
+    running = pod_status.runs_of(pod(container("c0"), status=build(view, [state])))
     assert running["c0"][0].running
     assert running["c0"][0].id.attempt == 2
 
@@ -185,12 +185,12 @@ def test_the_last_runs_can_be_read_back_from_a_status() -> None:
     ],
 )
 def test_quality_of_service(resources: dict[str, Any], quality: str) -> None:
-    assert status.qos_class(pod(container(resources=resources))) == quality
+    assert pod_status.qos_class(pod(container(resources=resources))) == quality
 
 
 def test_one_plain_container_makes_a_pod_burstable() -> None:
     full = container("a", resources={"limits": {"cpu": "1", "memory": "1Gi"}})
-    assert status.qos_class(pod(full, container("b"))) == "Burstable"
+    assert pod_status.qos_class(pod(full, container("b"))) == "Burstable"
 
 
 # --- admission -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.apiserver.application import Application
 from grange.apiserver.explain import Explainer
-from grange.apiserver.logs import LogSource
+from grange.apiserver.pod_logs import LogSource
 from grange.apiserver.service_allocation import DEFAULT_NETWORK
 from grange.apiserver.storage import Work
 from grange.apiserver.unreadable import UnreadableObjects

@@ -10,9 +10,9 @@ from grange.api.meta import Document
 from grange.api.scheme import Scheme
 from grange.api.status import Forbidden
 from grange.apiserver import storage
-from grange.apiserver.admission import Attempt
-from grange.apiserver.options import WriteOptions
+from grange.apiserver.admission import Attributes
 from grange.apiserver.registry import Place, Registry, Rewrite, Written
+from grange.apiserver.write_options import WriteOptions
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
@@ -148,7 +148,7 @@ async def test_admission_is_asked_about_each(clock: Clock, rng: Stream, log: Log
     seen: list[str] = []
 
     class Rule:
-        def admit(self, attempt: Attempt) -> None:
+        def admit(self, attempt: Attributes) -> None:
             if attempt.verb == "bind":
                 seen.append(attempt.name)
                 if attempt.name == "a":
@@ -167,7 +167,7 @@ async def test_admission_is_asked_about_each(clock: Clock, rng: Stream, log: Log
     for name in ("a", "b"):
         await registry.create(CONFIGMAP, "default", configmap(name), WriteOptions())
         place = Place(CONFIGMAP, "default", name)
-        attempt = Attempt("bind", CONFIGMAP, "default", name)
+        attempt = Attributes("bind", CONFIGMAP, "default", name)
         rewrites.append(Rewrite(place, attempt, lambda old: {**old, "data": {"k": "v"}}))
     outcomes = await registry.rewrite(rewrites, WriteOptions())
     assert [type(outcome) for outcome in outcomes] == [Forbidden, Written]

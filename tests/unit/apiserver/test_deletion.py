@@ -8,7 +8,7 @@ from tests.unit.apiserver.server import CONFIGMAPS, NAMESPACES, PODS, Server, co
 from grange.api.kinds import BUILT_IN, CONFIGMAP, NAMESPACE, POD
 from grange.api.meta import Document
 from grange.apiserver.deletion import Keep, Mark, Remove, decide, is_complete
-from grange.apiserver.options import DeleteOptions
+from grange.apiserver.write_options import DeleteOptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVICES = "/api/v1/namespaces/default/services"

@@ -12,8 +12,8 @@ from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.patch import merge_patch, strategic
 from grange.api.status import ApiError
-from grange.apiserver.options import WriteOptions
 from grange.apiserver.registry import Place, status_part
+from grange.apiserver.write_options import WriteOptions
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 import pytest
 from tests.unit.apiserver.server import CONFIGMAPS, NODES, PODS, Server, configmap, pod
 
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.meta import Document, Resource
 from grange.api.status import ApiError, BadRequest
-from grange.apiserver.logs import LogOptions
+from grange.apiserver.pod_logs import PodLogOptions
 from grange.apiserver.subresources.log import LogStream
 from grange.base.clock import Clock
 from grange.base.log import Logger
@@ -125,12 +125,12 @@ class Source:
     """Output that says how it was asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[LogOptions] = []
+        self.asked: list[PodLogOptions] = []
         self.fault: ApiError | None = None
         self.pieces = [b"", b"one\n", b"two\n"]
         self.closed = 0
 
-    async def read(self, pod: Document, options: LogOptions) -> AsyncGenerator[bytes, None]:
+    async def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
         self.asked.append(options)
         if self.fault is not None:
             raise self.fault
@@ -168,7 +168,7 @@ async def text_of(server: Server, **query: str) -> str:
 
 async def test_log_streams_what_the_source_gives(logging: Server, source: Source) -> None:
     assert await text_of(logging) == "one\ntwo\n"
-    assert (source.asked, source.closed) == ([LogOptions("main")], 1)
+    assert (source.asked, source.closed) == ([PodLogOptions("main")], 1)
 
 
 async def test_log_hands_on_all_options(logging: Server, source: Source) -> None:
@@ -184,8 +184,8 @@ async def test_log_hands_on_all_options(logging: Server, source: Source) -> None
     )
     await text_of(logging, sinceTime="2026-01-01T00:00:00Z")
     assert source.asked == [
-        LogOptions("main", True, True, 60, "", 0, True, 10),
-        LogOptions("main", since_time="2026-01-01T00:00:00Z"),
+        PodLogOptions("main", True, True, 60, "", 0, True, 10),
+        PodLogOptions("main", since_time="2026-01-01T00:00:00Z"),
     ]
 
 
@@ -287,7 +287,9 @@ class Answers:
     """Explains every pod."""
 
     async def explain(self, pod: Resource) -> Explanation:
-        return Explanation(state=State.BACKOFF, summary=f"waits, says {pod.metadata.name}")
+        return Explanation(
+            state=SchedulingState.BACKOFF, summary=f"waits, says {pod.metadata.name}"
+        )
 
 
 async def test_why_is_answered_by_the_scheduler(clock: Clock, rng: Stream, log: Logger) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds.pod import Pod
 from grange.api.status import NotFound, ServiceUnavailable
 from grange.app.explanations import Explanations
@@ -16,7 +16,7 @@ async def test_nobody_is_asked_before_a_scheduler_runs() -> None:
 
 
 async def test_the_scheduler_that_has_the_pod_answers() -> None:
-    mine = Explanation(state=State.BACKOFF)
+    mine = Explanation(state=SchedulingState.BACKOFF)
     why = Explanations()
     why.add(frozenset({"other"}), lambda _: None)
     why.add(frozenset({"default-scheduler"}), lambda _: mine)
@@ -28,11 +28,11 @@ async def test_a_pod_for_a_scheduler_that_is_not_here() -> None:
     why = Explanations()
     why.add(frozenset({"grange"}), lambda _: None)
     waiting = await why.explain(builders.pod("p", schedulerName="mine"))
-    assert waiting.state is State.UNSEEN
+    assert waiting.state is SchedulingState.UNSEEN
     assert "'mine'" in waiting.summary
     assert "grange" in waiting.hint
     placed = await why.explain(builders.pod("p", schedulerName="mine", nodeName="a"))
-    assert (placed.state, placed.node) == (State.PLACED, "a")
+    assert (placed.state, placed.node) == (SchedulingState.PLACED, "a")
 
 
 async def test_a_scheduler_that_cannot_say_now() -> None:

@@ -12,8 +12,8 @@ from grange.api import crds, schema, yaml_documents
 from grange.api.kinds import AUDITRECORD, BUILT_IN, NAMESPACE, PODDISRUPTIONBUDGET, PODGROUP, QUEUE
 from grange.api.meta import Document
 from grange.app import controllers, manager
-from grange.app.install import manifests, rbac, verb
-from grange.app.install.manifests import PARTS, InstallPlan, InvalidInstallPlan, documents
+from grange.app.install import install_manifests, rbac, verb
+from grange.app.install.install_manifests import PARTS, InstallPlan, InvalidInstallPlan, documents
 from grange.reconcile.farm.config import FarmConfig
 
 IMAGE = "registry.example:5000/grange:0.1.0"
@@ -100,7 +100,7 @@ def test_a_namespace_of_somebody_else_is_not_printed() -> None:
     """Whoever deletes what was printed would delete it."""
     plan = InstallPlan(namespace="tools", image=IMAGE)
     assert found("Namespace", plan) == []
-    assert the("Namespace")["metadata"]["name"] == manifests.NAMESPACE
+    assert the("Namespace")["metadata"]["name"] == install_manifests.NAMESPACE
     places = {one["metadata"].get("namespace", "") for one in documents(plan)}
     assert places == {"", "tools", "kube-system", "kube-node-lease"}
     for binding in (*found("RoleBinding", plan), *found("ClusterRoleBinding", plan)):
@@ -259,7 +259,7 @@ def test_the_program_takes_its_arguments() -> None:
     assert name == "controllers"
     context = controllers.command.make_context(name, words)
     assert context.params["only"].split(",") == [*rbac.CONTROLLERS]
-    assert context.params["schedulers"] == (manifests.SCHEDULER_NAME,)
+    assert context.params["schedulers"] == (install_manifests.SCHEDULER_NAME,)
     assert context.params["member"] == "$(POD_NAME)"
     assert {item["name"] for item in container["env"]} == {
         "POD_NAME",

@@ -96,7 +96,7 @@ def test_a_server_certificate_of_another_authority_is_made_anew(tmp_path: Path) 
 
 
 async def test_keys_from_a_child_are_those_of_this_process(tmp_path: Path) -> None:
-    child = pki.Child.start(tmp_path, NAMES)
+    child = pki.KeyProcess.start(tmp_path, NAMES)
     made = await child.keys(tmp_path, NAMES, NOW)
     child.end()
     assert made == await pki.in_process(tmp_path, NAMES, datetime.now(UTC))
@@ -105,14 +105,14 @@ async def test_keys_from_a_child_are_those_of_this_process(tmp_path: Path) -> No
 async def test_what_a_child_finds_damaged_is_told_here(tmp_path: Path) -> None:
     certificates.ensure(tmp_path, names=NAMES, now=NOW)
     (tmp_path / "ca.key").write_bytes(b"not a key")
-    child = pki.Child.start(tmp_path, NAMES)
+    child = pki.KeyProcess.start(tmp_path, NAMES)
     with pytest.raises(pki.KeysUnusable, match=r"ca\.key.*restore it"):
         await child.keys(tmp_path, NAMES, NOW)
     child.end()
 
 
 async def test_what_a_child_that_was_let_go_left_does_no_harm(tmp_path: Path) -> None:
-    child = pki.Child.start(tmp_path, NAMES)
+    child = pki.KeyProcess.start(tmp_path, NAMES)
     child.end()
     child.end()
     keys = await pki.in_process(tmp_path, NAMES, NOW)

@@ -7,7 +7,7 @@ from tests.support.controller_world import World, world
 from tests.unit.cli.sessions import opened
 
 from grange.api import codec, explanation, timestamps
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.http import Request, Response
 from grange.api.kinds import EVENT, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Document
@@ -184,8 +184,8 @@ async def test_why_of_controller_gives_a_common_cause_once(
     ]
 
 
-FINISHED = Explanation(state=State.FINISHED, summary="ran on n and failed", node="n")
-PLACED = Explanation(state=State.PLACED, summary="is on n", node="n")
+FINISHED = Explanation(state=SchedulingState.FINISHED, summary="ran on n and failed", node="n")
+PLACED = Explanation(state=SchedulingState.PLACED, summary="is on n", node="n")
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": LATE}
 
 
@@ -218,7 +218,9 @@ async def test_why_of_a_failed_pod_prefers_its_own_message(there: Any) -> None:
 
 
 async def test_why_of_a_completed_pod_names_no_failure(there: Any) -> None:
-    there.explained = Explanation(state=State.FINISHED, summary="ran on n and ended", node="n")
+    there.explained = Explanation(
+        state=SchedulingState.FINISHED, summary="ran on n and ended", node="n"
+    )
     await add_pod(there, "p", {"phase": "Succeeded", "conditions": [unready("completed")]})
     answer = await pods.ask(session(there), POD, "p")
     assert answer.lines == ["pod/p ran on n and ended"]

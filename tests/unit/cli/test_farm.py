@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from grange.api.farm import FARMS_ANNOTATION, GROUP_LABEL, REPORT_ANNOTATION
+from grange.api.farm_protocol import FARMS_ANNOTATION, GROUP_LABEL, REPORT_ANNOTATION
 from grange.api.meta import Document
 from grange.cli import farm_members
 from grange.cli.verbs import farm

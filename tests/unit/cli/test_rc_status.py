@@ -11,7 +11,7 @@ from tests.unit.controllers.test_rolling_update import begun, phase, roll
 from tests.unit.controllers.test_rollout_service import Tools, tools
 
 from grange.api import timestamps
-from grange.api.farm import GROUP_LABEL, NAMESPACE, OWNER_ANNOTATION
+from grange.api.farm_protocol import GROUP_LABEL, NAMESPACE, OWNER_ANNOTATION
 from grange.api.kinds import LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.transfer_status import TRANSFER_LOCK
 from grange.api.meta import Document

@@ -13,7 +13,7 @@ from grange.api.explanation import (
     Explanation,
     NearNode,
     ReasonCount,
-    State,
+    SchedulingState,
 )
 from grange.api.kinds import POD
 from grange.api.status import ApiError, Forbidden, NotFound
@@ -30,7 +30,7 @@ NOW = datetime(2026, 1, 1, 12, 5, 0, tzinfo=UTC)
 
 def test_a_pod_that_waits() -> None:
     found = Explanation(
-        state=State.UNSCHEDULABLE,
+        state=SchedulingState.UNSCHEDULABLE,
         summary="waits until something changes that may help",
         waiting_since="2026-01-01T12:00:00Z",
         until="2026-01-01T12:06:00Z",
@@ -80,7 +80,7 @@ def test_a_pod_that_waits() -> None:
 
 def test_a_pod_that_is_placed() -> None:
     found = Explanation(
-        state=State.PLACED,
+        state=SchedulingState.PLACED,
         summary="is on a",
         nodes=3,
         feasible=2,
@@ -119,16 +119,16 @@ def test_a_pod_that_is_placed() -> None:
 
 def test_where_it_would_go_and_what_has_changed_since() -> None:
     choice = Choice(node="a", score=1, candidates=2, runner_up="b", runner_up_score=1)
-    equal = Explanation(state=State.ACTIVE, nodes=2, feasible=2, choice=choice)
+    equal = Explanation(state=SchedulingState.ACTIVE, nodes=2, feasible=2, choice=choice)
     assert "It would go to a now (2 of 2 nodes would do):" in explanation_text.render(
         "pod/x", equal, now=NOW
     )
     assert any("Equal" in line for line in explanation_text.render("pod/x", equal, now=NOW))
     worse = Choice(node="a", score=1, candidates=2, runner_up="b", runner_up_score=9)
-    later = Explanation(state=State.PLACED, nodes=2, feasible=2, choice=worse)
+    later = Explanation(state=SchedulingState.PLACED, nodes=2, feasible=2, choice=worse)
     assert any("Today b" in line for line in explanation_text.render("pod/x", later, now=NOW))
     only = Choice(node="a", score=1, candidates=1)
-    found = Explanation(state=State.PLACED, nodes=2, feasible=1, choice=only)
+    found = Explanation(state=SchedulingState.PLACED, nodes=2, feasible=1, choice=only)
     assert "1 of 2 nodes would do: a is the only one." in explanation_text.render(
         "pod/x", found, now=NOW
     )
@@ -137,12 +137,14 @@ def test_where_it_would_go_and_what_has_changed_since() -> None:
 def test_attempts_within_a_second_have_one_time() -> None:
     at = "2026-01-01T12:04:00Z"
     tried = Attempt(result="unschedulable", time=at, since=at, times=2, message="full")
-    found = Explanation(state=State.UNSCHEDULABLE, summary="waits", attempts=(tried,))
+    found = Explanation(state=SchedulingState.UNSCHEDULABLE, summary="waits", attempts=(tried,))
     assert explanation_text.render("pod/x", found, now=NOW)[-1] == "  12:04:00Z, 2 times   full"
 
 
 def test_a_hint_comes_early() -> None:
-    found = Explanation(state=State.GATED, summary="is held back by its gates: a", hint="do this")
+    found = Explanation(
+        state=SchedulingState.GATED, summary="is held back by its gates: a", hint="do this"
+    )
     assert explanation_text.render("pod/x", found, now=NOW) == [
         "pod/x is held back by its gates: a",
         "What to do: do this.",

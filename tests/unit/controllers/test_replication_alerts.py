@@ -14,7 +14,7 @@ from grange.api.meta import Condition, ObjectKey
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.rng import Stream
-from grange.controllers.replication import alerts, status_conditions
+from grange.controllers.replication import alert_rules, status_conditions
 from grange.controllers.replication.controller import ReplicationService
 from grange.reconcile.condition_alerts import ConditionAlerts
 from grange.sim.simulated_pool import SimulatedPool
@@ -48,7 +48,7 @@ async def test_shortage_alerts_after_ten_seconds(clock: Clock, rng: Stream, log:
     async with world(clock, rng, log) as there:
         memory = MemorySink()
         informer = there.informers.informer(REPLICATIONCONTROLLER)
-        reporter = report_controllers(memory, informer, clock, after_s=alerts.AFTER_S)
+        reporter = report_controllers(memory, informer, clock, after_s=alert_rules.AFTER_S)
         there.nursery.start(reporter.run())
         await there.add_controller(replicas=1)
         there.start(ReplicationService(there.deps))
@@ -126,7 +126,7 @@ async def test_next_owner_reports_and_resolves_alerts(
 
 
 def test_alerting_conditions_exist() -> None:
-    assert alerts.URGENCY.keys() <= {kind for kind, _ in status_conditions.RULES}
+    assert alert_rules.URGENCY.keys() <= {kind for kind, _ in status_conditions.RULES}
 
 
 def condition(reason: str, status: str = "True") -> Condition:
@@ -167,7 +167,7 @@ async def test_pods_that_cannot_move_alert_by_reason(
         assert await say("BackingOff") == ["BackingOff"]
         assert await say("ReleaseFailed") == ["ReleaseFailed"]
         assert await say("AllOnEligibleNodes", "False") == []
-        assert set(alerts.MISPLACED).isdisjoint(alerts.URGENCY)
+        assert set(alert_rules.MISPLACED).isdisjoint(alert_rules.URGENCY)
         reporter.lost(WEB)
 
 
@@ -229,7 +229,7 @@ def report_rollouts(there: World) -> MemorySink:
     ConditionAlerts(
         Alerts(memory),
         informer,
-        find=alerts.of_rollout,
+        find=alert_rules.of_rollout,
         owns=lambda _: True,
         about=lambda key: f"rollingupdate/{key}",
         clock=clock,

@@ -26,7 +26,7 @@ from grange.api.kinds.auditevents import (
     ROLLOUT_STARTED,
 )
 from grange.api.kinds.auditrecord import SCHEMA_VERSION, AuditRecord, AuditSpec
-from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
+from grange.api.kinds.transfer_status import MemberPod, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import ApiError, Forbidden, InternalError, Invalid
 from grange.base.clock import Clock
@@ -64,7 +64,7 @@ async def start(there: World, *nodes: str, replicas: int, **settings: Any) -> Re
     return service
 
 
-def names(members: tuple[Member, ...]) -> list[str]:
+def names(members: tuple[MemberPod, ...]) -> list[str]:
     return [item.pod for item in members]
 
 
@@ -100,7 +100,7 @@ def test_a1_a_record_names_the_members_that_are_left() -> None:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_a5_every_field_survives_the_wire(event: str) -> None:
-    member = Member("web-a", "a", "u")
+    member = MemberPod("web-a", "a", "u")
     spec = AuditSpec(
         event=event,
         controller="web",
@@ -109,7 +109,7 @@ def test_a5_every_field_survives_the_wire(event: str) -> None:
         replicas=3,
         added=(member,),
         removed=(member,),
-        members=(member, Member("web-b")),
+        members=(member, MemberPod("web-b")),
         transfer=TRANSFER,
         message="because",
     )
@@ -157,8 +157,8 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
     entry = OutboxEntry(
         "e",
         MEMBERSHIP_CHANGED,
-        added=(Member("web-1"), Member("web-9")),
-        removed=(Member("web-2", uid="uid-web-2"), Member("web-3", uid="uid-web-3")),
+        added=(MemberPod("web-1"), MemberPod("web-9")),
+        removed=(MemberPod("web-2", uid="uid-web-2"), MemberPod("web-3", uid="uid-web-3")),
         message="Surplus",
     )
     done = outbox.settled(entry, [one, two, going])
@@ -169,7 +169,7 @@ def test_what_did_not_come_true_is_not_recorded() -> None:
     came = outbox.settled(entry, [one, two, three])
     assert came is not None
     assert (names(came.removed), came.message) == ([], ""), "not why those go who stay"
-    nothing = OutboxEntry("e", MEMBERSHIP_CHANGED, added=(Member("web-9"),))
+    nothing = OutboxEntry("e", MEMBERSHIP_CHANGED, added=(MemberPod("web-9"),))
     assert outbox.settled(nothing, [one]) is None
     of_transfer = OutboxEntry("e", "NodeTransferStarted", transfer=TRANSFER)
     assert outbox.settled(of_transfer, []) is of_transfer, "it came true with its announcement"

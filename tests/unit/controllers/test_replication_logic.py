@@ -15,7 +15,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.podgroup import GROUP_LABEL
 from grange.api.kinds.queue import QUEUE_LABEL
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.rollouts import Limits
+from grange.api.rollouts import RolloutLimits
 from grange.controllers.replication import logic, rollout
 from grange.controllers.replication.inputs import Inputs, InvalidController, sort_by_owner
 from grange.controllers.replication.plan import Addition, Plan
@@ -299,7 +299,7 @@ def test_rollout_takes_old_pods_by_rank_while_enough_available() -> None:
     owned = [*on_nodes(before, *"abc"), sick]
     gone = rollout.Sides(new=0, old=0)
     for minimum, names in ((4, ["web-d"]), (3, ["web-d"]), (2, ["web-d", "web-c"])):
-        limits = Limits(minimum, 4)
+        limits = RolloutLimits(minimum, 4)
         assert deleted(decide(owner, owned, list("abcd"), sides=gone, limits=limits)) == names
 
 

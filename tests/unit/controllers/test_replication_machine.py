@@ -23,7 +23,7 @@ from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Condition, controller_of
 from grange.controllers.replication import budget, logic, podtemplate
-from grange.controllers.replication.inputs import Claim, Inputs, sort_by_owner
+from grange.controllers.replication.inputs import Inputs, PodClaims, sort_by_owner
 from grange.controllers.replication.node_eligibility import Demand
 from grange.controllers.replication.plan import Addition, Plan, Repair
 from grange.controllers.shared import pod_identity
@@ -138,7 +138,7 @@ class Cluster(RuleBasedStateMachine):
     def active(self) -> int:
         return sum(map(pods.is_active, self.owned()))
 
-    def decide(self) -> tuple[Claim, Inputs, Plan]:
+    def decide(self) -> tuple[PodClaims, Inputs, Plan]:
         claim = sort_by_owner(self.controller, list(self.cache.values()))
         adopted = () if self.controller.spec.paused else claim.adopt
         owned = [*claim.owned, *adopted]

@@ -33,7 +33,7 @@ from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.machine_pool_scheduler import MachinePoolScheduler
 from grange.controllers.replication.node_eligibility import NodeSelectorScheduler
-from grange.controllers.replication.node_transfer import Event, Phase
+from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
 from grange.sim.simulated_pool import SimulatedPool
 
 
@@ -86,7 +86,7 @@ async def test_w10_failing_allocation_is_reported_and_blocks_nothing(
         await started(there, "a", "b", replicas=2, pool=pool)
         pool.gate = down("claim")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.ALLOCATING))
+        await there.until(lambda: phase(there, TransferPhase.ALLOCATING))
         await mislabel(there, "web-b")
         await there.until(lambda: is_labelled(there, "web-b"), limit_s=10)
         condition = await there.said("Misplaced")
@@ -195,7 +195,7 @@ async def test_w10_controllers_wait_for_a_silent_pool_in_parallel(
 # --- machines that nobody needs ------------------------------------------------------------------
 
 
-def item(phase: Phase, *, allocated: bool = False) -> NodeTransfer:
+def item(phase: TransferPhase, *, allocated: bool = False) -> NodeTransfer:
     """From node a to node b, far from its deadline."""
     return NodeTransfer(
         id="t",
@@ -220,7 +220,7 @@ async def test_no_pod_is_made_on_a_machine_that_is_being_given_back(
         await there.hold_ready("p")
         await started(there, "a", replicas=1, pool=pool, rollout={"progressDeadlineSeconds": 30})
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         await there.change(replicas=3)
 
         async def stray() -> bool:
@@ -248,7 +248,7 @@ async def test_machine_unknown_to_its_transfer_is_given_back(
         demand = await there.controller()
         await pool.claim("dead", holder=demand.metadata.uid, demand=demand, count=1, epoch=1)
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         await label(there, "a", fits=True)
         await there.until(lambda: moved(there, "a"))
         await there.settle(5.0)
@@ -295,7 +295,7 @@ async def test_machines_of_controllers_that_are_gone_are_given_back(
         await there.until(lambda: there.ready(1))
         await there.hold_ready("p")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         await there.until(lambda: bound(there, "p"))
         await there.client.delete(REPLICATIONCONTROLLER, "web", "default", propagation="Orphan")
         let_go = {"metadata": {"finalizers": None}}  # the garbage collector's part
@@ -365,7 +365,7 @@ def test_controller_under_deletion_makes_no_transfer_pod() -> None:
     owner = builders.controller(replicas=1, deleted=True)
     situation = Inputs(owner, [builders.pod(owner, node="a", uid="u")], ["b"])
     now = LoopClock().now()
-    starting = [item(Phase.STARTING)]
+    starting = [item(TransferPhase.STARTING)]
     acts = node_transfer.transfer_pods(situation, starting, now)
     assert acts == node_transfer.NO_TRANSFERS
 
@@ -378,9 +378,15 @@ def test_spare_node_lost_before_binding_ends_the_attempt() -> None:
     before = Inputs(owner, [old], ["c"])
     unbound = builders.pod(owner, node="b", bound=False)
     after = Inputs(owner, [old, unbound], ["c"])
-    assert node_transfer.happened(item(Phase.STARTING), before, (), now) is Event.NEW_LOST
-    assert node_transfer.happened(item(Phase.STARTING), after, (), now) is Event.NEW_LOST
-    lent = item(Phase.STARTING, allocated=True)
+    assert (
+        node_transfer.happened(item(TransferPhase.STARTING), before, (), now)
+        is TransferEvent.NEW_LOST
+    )
+    assert (
+        node_transfer.happened(item(TransferPhase.STARTING), after, (), now)
+        is TransferEvent.NEW_LOST
+    )
+    lent = item(TransferPhase.STARTING, allocated=True)
     assert node_transfer.happened(lent, before, (), now) is None, "a machine may be on its way"
 
 
@@ -390,5 +396,5 @@ def test_growth_waits_for_the_node_of_a_transferred_pod() -> None:
     old = builders.pod(owner, node="a", uid="u", deleted=True)
     new = builders.pod(owner, node="b")
     situation = Inputs(owner, [old, new], ["a", "b"])
-    plan = logic.plan(node_transfer.hidden(situation, [item(Phase.FINISHING)]))
+    plan = logic.plan(node_transfer.hidden(situation, [item(TransferPhase.FINISHING)]))
     assert plan.create == ()

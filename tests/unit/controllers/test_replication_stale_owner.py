@@ -25,7 +25,7 @@ from grange.base.rng import Stream
 from grange.base.tasks import Nursery
 from grange.controllers.replication.config import ReplicationConfig
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.node_transfer import Phase
+from grange.controllers.replication.node_transfer import TransferPhase
 from grange.reconcile.machine_pool import StaleRequest
 from grange.sim.simulated_pool import SimulatedPool
 
@@ -127,7 +127,7 @@ async def test_stale_owner_does_not_release_its_successors_machine(
             await there.until(lambda: there.ready(1))
             await there.hold_ready("p")
             await label(there, "a", fits=False)
-            await there.until(lambda: phase(there, Phase.STARTING))
+            await there.until(lambda: phase(there, TransferPhase.STARTING))
             slow.holds.add("release")
             await there.until(lambda: asked(slow))
             first.cancel()

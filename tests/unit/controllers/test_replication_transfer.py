@@ -29,7 +29,7 @@ from grange.client.locks import ObjectLock
 from grange.controllers.replication import node_transfer
 from grange.controllers.replication.controller import ReplicationService
 from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.node_transfer import TRANSITIONS, Event, Phase
+from grange.controllers.replication.node_transfer import TRANSITIONS, TransferEvent, TransferPhase
 from grange.sim.simulated_pool import SimulatedPool
 
 DYNAMIC: dict[str, Any] = {"strategy": "Dynamic", "nodeSelector": {"matchLabels": {"web": "y"}}}
@@ -79,7 +79,7 @@ async def moved(there: World, *names: str) -> bool:
     return await on(there) == sorted(names) and not await transfers(there)
 
 
-async def phase(there: World, wanted: Phase) -> bool:
+async def phase(there: World, wanted: TransferPhase) -> bool:
     found = await transfers(there)
     return bool(found) and found[0].phase == wanted
 
@@ -89,27 +89,33 @@ async def phase(there: World, wanted: Phase) -> bool:
 
 def test_every_phase_can_be_left_and_every_transfer_ends() -> None:
     """No cycles: a transfer never goes back to where it was, so it takes at most four steps."""
-    reached = {Phase.ALLOCATING: 0}
-    order = [Phase.ALLOCATING, Phase.STARTING, Phase.FINISHING, Phase.ROLLING_BACK, Phase.DONE]
+    reached = {TransferPhase.ALLOCATING: 0}
+    order = [
+        TransferPhase.ALLOCATING,
+        TransferPhase.STARTING,
+        TransferPhase.FINISHING,
+        TransferPhase.ROLLING_BACK,
+        TransferPhase.DONE,
+    ]
     for (before, _), after in TRANSITIONS.items():
         assert order.index(after) > order.index(before)
         reached.setdefault(after, 1)
-    assert set(reached) == set(Phase)
-    for place in Phase:
+    assert set(reached) == set(TransferPhase)
+    for place in TransferPhase:
         left = [event for (before, event) in TRANSITIONS if before is place]
-        assert bool(left) is (place is not Phase.DONE)
+        assert bool(left) is (place is not TransferPhase.DONE)
 
 
 def test_an_event_that_means_nothing_changes_nothing() -> None:
     item = NodeTransfer(id="t", phase="Finishing", old="a", old_pod="web-a", old_uid="u")
-    for event in set(Event) - {Event.RELEASED, Event.RELAPSED}:
+    for event in set(TransferEvent) - {TransferEvent.RELEASED, TransferEvent.RELAPSED}:
         assert node_transfer.step(item, event) is item
-    assert node_transfer.step(item, Event.RELEASED) is None
+    assert node_transfer.step(item, TransferEvent.RELEASED) is None
 
 
 def test_a_phase_from_another_version_is_rolled_back() -> None:
     item = NodeTransfer(id="t", phase="Teleporting", old="a", old_pod="web-a", old_uid="u")
-    assert node_transfer.phase_of(item) is Phase.ROLLING_BACK
+    assert node_transfer.phase_of(item) is TransferPhase.ROLLING_BACK
 
 
 @pytest.mark.parametrize(
@@ -244,7 +250,7 @@ async def test_y3_x6_refused_allocation_is_retried_under_the_same_id(
         assert (condition.status, condition.reason) == ("True", "AllocationRefused")
         assert "add machines" in condition.message
         (item,) = await transfers(there)
-        assert item.phase == Phase.ALLOCATING
+        assert item.phase == TransferPhase.ALLOCATING
         await nodes(there, "b")
         await there.until(lambda: moved(there, "b"))
         (begun,) = await records(there, TRANSFER_STARTED)
@@ -309,7 +315,7 @@ async def test_x7_unreleasable_node_is_reported_and_never_forgotten(
         assert condition.reason == "ReleaseFailed"
         assert "node p could not be released: the provider does not answer" in condition.message
         (item,) = await transfers(there)
-        assert item.phase == Phase.FINISHING
+        assert item.phase == TransferPhase.FINISHING
         pool.gate = lambda request: None
         await there.until(lambda: moved(there, "q"))
         assert (await pool.holders())["p"] == ""
@@ -331,7 +337,7 @@ async def test_x3_x5_the_old_pod_stays_while_others_are_not_available(
         await label(there, "a", fits=False)
         await there.settle(60.0)
         assert "a" in await on(there)
-        assert await phase(there, Phase.FINISHING)
+        assert await phase(there, TransferPhase.FINISHING)
         assert (await there.said("Reconciled")).reason == "DisruptionBudget"
         bad = await there.client.get(POD, bad.metadata.name, "default")
         await there.set_phase(bad, "Running")
@@ -348,9 +354,9 @@ async def test_new_pod_failing_during_transfer_is_rolled_back(
         (bad,) = [pod for pod in await there.pods() if pod.spec.node_name == "b"]
         await there.set_phase(bad, "Unknown")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         began = clock.monotonic()
-        await there.until(lambda: phase(there, Phase.FINISHING))
+        await there.until(lambda: phase(there, TransferPhase.FINISHING))
         (new,) = [pod for pod in await there.pods() if pod.spec.node_name == "c"]
         await there.set_phase(new, "Unknown")
         await there.set_phase(bad, "Running")
@@ -368,7 +374,7 @@ async def test_new_pod_failing_during_transfer_is_rolled_back(
         async with Nursery("chatter") as nursery:
             nursery.start(chatter())
             await there.settle(50.0)
-            assert await phase(there, Phase.FINISHING)
+            assert await phase(there, TransferPhase.FINISHING)
             assert await on(there) == ["a", "b", "c"]
             await there.until(back, limit_s=20)
             nursery.cancel()
@@ -376,7 +382,7 @@ async def test_new_pod_failing_during_transfer_is_rolled_back(
         assert await on(there) == ["a", "b"]
         (record,) = await records(there, TRANSFER_ROLLED_BACK)
         assert record.spec.transfer is not None
-        assert record.spec.transfer.reason == Event.RELAPSED.value
+        assert record.spec.transfer.reason == TransferEvent.RELAPSED.value
         assert (await there.said("Misplaced")).reason == "BackingOff"
         await there.until(lambda: moved(there, "b", "d"), limit_s=60)
         assert await there.ready(2)
@@ -393,7 +399,7 @@ async def test_a_new_pod_that_fails_is_kept_when_the_old_one_fails_too(
         (bad,) = [pod for pod in await there.pods() if pod.spec.node_name == "b"]
         await there.set_phase(bad, "Unknown")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.FINISHING))
+        await there.until(lambda: phase(there, TransferPhase.FINISHING))
         (new,) = [pod for pod in await there.pods() if pod.spec.node_name == "c"]
         await there.set_phase(new, "Unknown")
         await there.set_phase(old, "Unknown")
@@ -423,7 +429,7 @@ async def test_w13_new_pod_never_healthy_is_rolled_back_at_deadline(
         await started(there, "a", replicas=1, pool=pool, rollout=rollout)
         await there.hold_ready("p")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         began = clock.monotonic()
 
         async def chatter() -> None:
@@ -481,7 +487,7 @@ async def test_y2_y4_a_new_owner_goes_on_with_the_same_transfer(
             await there.until(lambda: there.ready(1))
             await there.hold_ready("b")
             await label(there, "a", fits=False)
-            await there.until(lambda: phase(there, Phase.STARTING))
+            await there.until(lambda: phase(there, TransferPhase.STARTING))
             first.cancel()
         (before,) = await transfers(there)
         there.start(ReplicationService(there.deps))
@@ -500,10 +506,10 @@ async def test_y5_a_paused_controller_still_finishes_its_transfers(
         await started(there, "a", "b", replicas=1)
         await there.hold_ready("b")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         await there.change(paused=True)
         await there.settle(5.0)
-        assert await phase(there, Phase.STARTING)
+        assert await phase(there, TransferPhase.STARTING)
         await there.let_ready("b")
         await there.until(lambda: moved(there, "b"))
 
@@ -519,7 +525,7 @@ async def test_y6_y11_y12_scale_down_keeps_both_pods_during_transfer(
         await there.change(replicas=0)
         await there.settle(5.0)
         assert await on(there) == ["a", "b"]
-        assert await phase(there, Phase.STARTING)
+        assert await phase(there, TransferPhase.STARTING)
         await there.let_ready("b")
         await there.until(lambda: moved(there))
 
@@ -554,7 +560,7 @@ async def test_y9_trouble_while_the_new_pod_is_made_loses_nothing(
         there.gate = gate
         await label(there, "a", fits=False)
         await there.settle(10.0)
-        assert await phase(there, Phase.STARTING)
+        assert await phase(there, TransferPhase.STARTING)
         assert await on(there) == ["a"]
         there.gate = lambda request: None
         await there.until(lambda: moved(there, "b"), limit_s=120)
@@ -677,7 +683,7 @@ async def test_old_node_that_fits_again_cancels_unstarted_transfers(
     async with world(clock, rng, log) as there:
         await started(there, "a", replicas=1)
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.ALLOCATING))
+        await there.until(lambda: phase(there, TransferPhase.ALLOCATING))
         await label(there, "a", fits=True)
         await there.until(lambda: moved(there, "a"))
         assert len(await records(there, TRANSFER_ROLLED_BACK)) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from grange.base.rng import Stream
 from grange.controllers.shared import rollout_step
-from grange.controllers.shared.rollout_step import Goal, Move, Side, Split, Verdict
+from grange.controllers.shared.rollout_step import Goal, ReplicaShift, Side, Split, Verdict
 
 FUZZ_RUNS = 20_000
 
@@ -315,7 +315,7 @@ def test_check_u5_counts_keep_bounds_and_always_end(
 
 
 def test_a_move_of_nothing_is_the_default() -> None:
-    assert Move() == Move(remove=0, add=0)
+    assert ReplicaShift() == ReplicaShift(remove=0, add=0)
 
 
 def test_replica_missing_on_both_sides_is_made_anyway() -> None:

@@ -22,7 +22,7 @@ from grange.controllers.replication import budget, logic, podtemplate, rollout
 from grange.controllers.replication.inputs import Inputs
 from grange.controllers.replication.plan import Addition, Plan
 from grange.controllers.shared import availability, pod_identity
-from grange.controllers.shared.rollout_phase import Phase
+from grange.controllers.shared.rollout_phase import RolloutPhase
 
 NODES = ("n0", "n1", "n2", "n3", "n4", "n5")  # one more than pods: there is room for surge
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,7 +74,9 @@ class Rollouts(RuleBasedStateMachine):
         owned = [self.pods[name] for name in sorted(self.pods)]
         active = [pod for pod in owned if pods.is_active(pod)]
         seen = availability.observe(self.owner, active, self.down, self.now)
-        facts = rollout.Facts(self.owner, active, seen.available, NODES, self.down, self.now)
+        facts = rollout.RolloutInputs(
+            self.owner, active, seen.available, NODES, self.down, self.now
+        )
         decision = rollout.decide(facts)
         limits = decision.limits if decision.sides is not None else None
         plan = logic.plan(
@@ -101,7 +103,9 @@ class Rollouts(RuleBasedStateMachine):
             self.create(addition, decision.controller)
         return changed or bool(plan.delete or plan.create)
 
-    def check_ceiling(self, active: list[Pod], plan: Plan, decision: rollout.Decision) -> None:
+    def check_ceiling(
+        self, active: list[Pod], plan: Plan, decision: rollout.RolloutDecision
+    ) -> None:
         if plan.create and decision.sides is not None:
             after = len(active) - len(plan.delete) + len(plan.create)
             assert after <= max(len(active), decision.limits.ceiling)
@@ -209,7 +213,7 @@ class Rollouts(RuleBasedStateMachine):
                 break
         state = self.owner.status.rollout
         assert state is not None
-        assert Phase(state.phase) is Phase.COMPLETE, state
+        assert RolloutPhase(state.phase) is RolloutPhase.COMPLETE, state
         live = [pod for pod in self.pods.values() if not pods.is_finished(pod)]
         assert [pod.metadata.labels["v"] for pod in live] == ["8"] * self.wish["replicas"]
 

@@ -162,7 +162,9 @@ def test_canary_whose_old_pods_are_lost_is_not_complete() -> None:
     for owner, active in ((before, old), (after, old), (after, [*old[1:], new]), (after, [new])):
         available = frozenset(pod.metadata.uid for pod in active)
         seen = structs.replace(owner, status=status)
-        decision = rollout.decide(rollout.Facts(seen, active, available, ["a"], frozenset(), NOW))
+        decision = rollout.decide(
+            rollout.RolloutInputs(seen, active, available, ["a"], frozenset(), NOW)
+        )
         status, sides = decision.controller.status, decision.sides
     assert status.rollout is not None
     assert (status.rollout.new_replicas, status.rollout.old_replicas) == (1, 2)

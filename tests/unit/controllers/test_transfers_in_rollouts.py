@@ -35,7 +35,7 @@ from grange.api.kinds.auditevents import TRANSFER_COMPLETED, TRANSFER_ROLLED_BAC
 from grange.base.rng import Stream
 from grange.cli.verbs.rc import objects
 from grange.controllers.replication.controller import ReplicationService
-from grange.controllers.replication.node_transfer import Phase
+from grange.controllers.replication.node_transfer import TransferPhase
 from grange.sim.simulated_pool import SimulatedPool
 
 __all__ = ["tools"]
@@ -82,7 +82,7 @@ async def test_template_changed_during_transfer_reaches_every_pod(
         watchman = await begun(there, "a", "b", "c", "d", replicas=3)
         await there.hold_ready("d")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         await there.until(lambda: made(there, "d"))
         await there.change(template=version(2))
         await there.settle(10.0)
@@ -179,7 +179,7 @@ async def test_undo_during_transfer_settles_at_the_old_template(
         for node in sorted({*"abcde"} - {*await on(there)}):
             await there.hold_ready(node)
         await label(there, left, fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         seen = await there.controller()
         assert seen.status.rollout is not None
         revision = rollouts.revision_to_undo(seen.status.history, seen.status.rollout.spec_hash, 0)
@@ -276,7 +276,7 @@ async def test_a_rollout_in_the_middle_of_a_transfer_loses_no_machine(tools: Too
         await begun(there, "a", "b", replicas=1, pool=pool)
         await there.hold_ready("b")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, Phase.STARTING))
+        await there.until(lambda: phase(there, TransferPhase.STARTING))
         await there.change(template=version(2))
         await there.settle(5.0)
         await there.let_ready("b")

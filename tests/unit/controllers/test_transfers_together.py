@@ -177,7 +177,7 @@ async def test_ordered_removal_and_transfer_share_the_minimum(
         assert (await there.controller()).status.ready_replicas == 2
         await nodes(there, "d")
         await label(there, "a", fits=False)
-        await there.until(lambda: phase(there, node_transfer.Phase.FINISHING))
+        await there.until(lambda: phase(there, node_transfer.TransferPhase.FINISHING))
         await there.settle(5.0)
         assert await on(there) == ["a", "b", "c", "d"], "no pod may go while one is not ready"
         (order,) = [pod.metadata.uid for pod in await there.pods() if pod.spec.node_name == "c"]

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from tests.support.farm_fixtures import FARM, Hand, OneWriter, create, join, nothing, owners
 
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.http import ADMIN, Request, Response
 from grange.api.kinds import CONFIGMAP, LEASE, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
@@ -22,8 +22,8 @@ from grange.reconcile.farm.deletion_guard import DeletionGuardConfig
 from grange.reconcile.farm.errors import ClaimNotHeld, DeletionsHeld, Fenced
 from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.leases import Token
+from grange.reconcile.farm.member_session import Session
 from grange.reconcile.farm.ownership import Claim
-from grange.reconcile.farm.session import Session
 from grange.sim.faults import NetworkFaults
 from grange.sim.world import World
 

@@ -4,7 +4,7 @@ from tests.support.farm_fixtures import NAMESPACE, service
 
 from grange.alerts.sinks import MemorySink
 from grange.api import conditions
-from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
+from grange.api.farm_protocol import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import AUDITRECORD, CONFIGMAP, POD, REPLICATIONCONTROLLER
 from grange.api.meta import Condition
 from grange.base.clock import Clock

@@ -13,7 +13,7 @@ from tests.support.farm_fixtures import (
     service,
 )
 
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import LEASE, NAMESPACE as NAMESPACE_KIND, POD, REPLICATIONCONTROLLER
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import ObjectKey

@@ -21,7 +21,7 @@ from grange.reconcile.farm.config import BadFarmConfig, FarmConfig
 from grange.reconcile.farm.errors import Fenced, SessionLost
 from grange.reconcile.farm.fenced_client import FencedClient, PassFence
 from grange.reconcile.farm.leases import Observations, Token, farms_of, token_of
-from grange.reconcile.farm.session import Session, SessionKeeper, each_session
+from grange.reconcile.farm.member_session import Session, SessionKeeper, each_session
 from grange.sim.faults import NetworkFaults
 from grange.sim.pytest_plugin import Records
 from grange.sim.world import World

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from grange.alerts.alerts import Alert
-from grange.api.farm import REPORT_ANNOTATION
+from grange.api.farm_protocol import REPORT_ANNOTATION
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.status import ApiError
 from grange.base.clock import Clock

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grange.api.pod_requests import Request, Resources, allocatable, pod_request
+from grange.api.pod_requests import PodRequest, Resources, allocatable, pod_request
 from grange.placement.allocation import (
     CPU_AND_MEMORY,
     LeastAllocated,
@@ -22,11 +22,11 @@ GPU = "example.com/gpu"
 NODE = {"cpu": "4", "memory": "32Gi", "pods": "110", GPU: "8"}
 
 
-def request(**requests: str) -> Request:
+def request(**requests: str) -> PodRequest:
     return pod_request(builders.pod("p", requests=requests).spec)
 
 
-def both(strategy: Strategy, wanted: Request, usage: Usage = IDLE) -> int:
+def both(strategy: Strategy, wanted: PodRequest, usage: Usage = IDLE) -> int:
     offered = allocatable(NODE)
     table = NodeTable()
     row = table.put_node(builders.node("n", capacity=NODE), offered)

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import PodSpec, Toleration
-from grange.api.pod_requests import Request, Resources, allocatable, pod_request
+from grange.api.pod_requests import PodRequest, Resources, allocatable, pod_request
 from grange.placement import allocation, kernels, node_rules, ports, resource_fit, taint_toleration
 from grange.placement.columns import NodeTable, Rows
 from grange.placement.node_rules import NodeRequirement, NodeRules, NodeTerm, PreferredNodes
@@ -140,7 +140,7 @@ def selections(world: World) -> list[tuple[Rows, list[int]]]:
 @settings(max_examples=120, deadline=None)
 @given(worlds(), PODS)
 def test_fit_and_scores_equal_the_reference(world: World, spec: PodSpec) -> None:
-    need: Request = pod_request(spec)
+    need: PodRequest = pod_request(spec)
     for rows, numbers in selections(world):
         fits = kernels.fits(world.table, rows, need)
         reasons = kernels.fit_reasons(world.table, rows, need)

@@ -13,7 +13,7 @@ from tests.unit.controllers import builders
 
 from grange.alerts.targets import InvalidTarget
 from grange.api import codec
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.kinds import CONFIGMAP, REPLICATIONCONTROLLER
 from grange.api.kinds.configmap import ConfigMap
 from grange.api.kinds.replicationcontroller import ReplicationController

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from tests.support.scheduler_cluster import HOST, PROFILE
 from tests.unit.scheduler.test_topology_plugins import MUST, VERBS, ClusterGenerator, History, World
 
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds.pod import Pod
 from grange.base.clock import Clock
 from grange.scheduler.cache import Cache
@@ -152,7 +152,7 @@ async def test_too_much_cpu(scene: Scene) -> None:
     scene.nodes("a", "b", "c")
     scene.put("one", "a", requests={"cpu": "1"})
     answer = scene.waits(builders.pod("big", requests={"cpu": "8"}))
-    assert answer.state is State.UNSCHEDULABLE
+    assert answer.state is SchedulingState.UNSCHEDULABLE
     assert (answer.nodes, answer.feasible) == (3, 0)
     assert [(item.reason, item.nodes) for item in answer.reasons] == [("Insufficient cpu", 3)]
     assert shown(answer) == ["2: if cpu ≤ 4"]
@@ -358,7 +358,7 @@ async def test_scheduling_gates_are_named(scene: Scene) -> None:
     scene.queue.add(info, 0.0)
     answer = scene.explainer.explain(pod)
     assert answer is not None
-    assert answer.state is State.GATED
+    assert answer.state is SchedulingState.GATED
     assert "a/quota" in answer.summary
     assert answer.hint
 
@@ -423,7 +423,7 @@ async def test_a_node_that_would_do_now(scene: Scene) -> None:
     scene.queue.add(info, 0.0)
     answer = scene.explainer.explain(pod)
     assert answer is not None
-    assert answer.state is State.ACTIVE
+    assert answer.state is SchedulingState.ACTIVE
     assert answer.feasible == 2
     assert answer.choice is not None
     assert (answer.choice.node, answer.choice.runner_up) == ("b", "a")
@@ -439,7 +439,7 @@ async def test_why_it_is_where_it_is(scene: Scene) -> None:
     before = scene.cache.snapshot().nodes
     answer = scene.explainer.explain(pod)
     assert answer is not None
-    assert (answer.state, answer.node, answer.summary) == (State.PLACED, "a", "is on a")
+    assert (answer.state, answer.node, answer.summary) == (SchedulingState.PLACED, "a", "is on a")
     assert answer.choice is not None
     assert answer.choice.candidates == 3
     assert answer.choice.runner_up == "c"
@@ -466,13 +466,13 @@ async def test_pods_of_others_and_pods_that_are_done(scene: Scene) -> None:
     assert scene.explainer.explain(builders.pod("new", schedulerName="other")) is None
     unseen = scene.explainer.explain(builders.pod("new"))
     assert unseen is not None
-    assert unseen.state is State.UNSEEN
+    assert unseen.state is SchedulingState.UNSEEN
     pod = builders.pod("done", nodeName="a")
     ended = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Failed"))
     found = scene.explainer.explain(ended)
     assert found is not None
     assert (found.state, found.summary) == (
-        State.FINISHED,
+        SchedulingState.FINISHED,
         "ran on a and failed; it needs no node any more",
     )
     pod = builders.pod("never")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
 
-from grange.agent import logs
+from grange.agent import container_logs
 from grange.agent.addresses import AddressPool, AddressTakenError
 from grange.agent.container_runtime import (
     COMPLETED,
@@ -148,15 +148,15 @@ class _FakeLogs:
         for after_s, text in live.script.output:
             at = live.run.started_at + timedelta(seconds=after_s)
             if at <= until:
-                lines.append(b"%s stdout F %s" % (logs.stamp(at), text.encode()))
+                lines.append(b"%s stdout F %s" % (container_logs.stamp(at), text.encode()))
         return lines, not live.run.running
 
     async def read(self, target: ContainerID, query: LogQuery) -> AsyncGenerator[bytes, None]:
-        renderer = logs.Renderer(query)
+        renderer = container_logs.Renderer(query)
         lines, complete = self._lines(target)
         position = len(lines)
         if query.tail_lines is not None:
-            lines = logs.tail(lines, query.tail_lines)[0]
+            lines = container_logs.tail(lines, query.tail_lines)[0]
         if text := renderer.render(lines):
             yield text
         while query.follow and not complete and not renderer.full:

@@ -15,7 +15,7 @@ from grange.api.kinds.auditevents import (
     MEMBERSHIP_CHANGED,
     current_name,
 )
-from grange.api.kinds.transfer_status import MEMBER_SCHEMA, TRANSFER_SCHEMA, Member, NodeTransfer
+from grange.api.kinds.transfer_status import MEMBER_SCHEMA, TRANSFER_SCHEMA, MemberPod, NodeTransfer
 from grange.api.meta import Document, Resource, View
 from grange.api.printing import cells
 from grange.api.scheme import Column, KindInfo
@@ -48,9 +48,9 @@ class AuditSpec(View, frozen=True):
     time: str = ""
     controller_uid: str = ""
     replicas: int = 0
-    added: tuple[Member, ...] = ()
-    removed: tuple[Member, ...] = ()
-    members: tuple[Member, ...] = ()
+    added: tuple[MemberPod, ...] = ()
+    removed: tuple[MemberPod, ...] = ()
+    members: tuple[MemberPod, ...] = ()
     transfer: NodeTransfer | None = None
     message: str = ""
 

@@ -57,7 +57,7 @@ class TransferBackoff(View, frozen=True):
     avoid: tuple[str, ...] = ()
 
 
-class Member(View, frozen=True):
+class MemberPod(View, frozen=True):
     """A pod as audit records name it; the node is empty where it is not known yet."""
 
     pod: str
@@ -95,8 +95,8 @@ class OutboxEntry(View, frozen=True):
     id: str
     event: str
     time: str = ""
-    added: tuple[Member, ...] = ()
-    removed: tuple[Member, ...] = ()
+    added: tuple[MemberPod, ...] = ()
+    removed: tuple[MemberPod, ...] = ()
     transfer: NodeTransfer | None = None
     message: str = ""
 

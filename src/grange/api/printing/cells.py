@@ -15,7 +15,7 @@ Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FieldCell:
     """A cell that shows one field, and so can be described to servers that are not ours.
 
     Attributes:
@@ -33,19 +33,19 @@ class Field:
         return self.show(lookup(document, self.path), now)
 
 
-def text(path: str, missing: str = NONE) -> Field:
+def text(path: str, missing: str = NONE) -> FieldCell:
     """The text at a path, or ``missing``."""
-    return Field(path, lambda value, _: str(value) if value not in (None, "") else missing)
+    return FieldCell(path, lambda value, _: str(value) if value not in (None, "") else missing)
 
 
-def integer(path: str, missing: int = 0) -> Field:
+def integer(path: str, missing: int = 0) -> FieldCell:
     """The integer at a path, or ``missing``."""
-    return Field(path, lambda value, _: value if isinstance(value, int) else missing)
+    return FieldCell(path, lambda value, _: value if isinstance(value, int) else missing)
 
 
-def boolean(path: str) -> Field:
+def boolean(path: str) -> FieldCell:
     """The boolean at a path; false when it is missing."""
-    return Field(path, lambda value, _: bool(value))
+    return FieldCell(path, lambda value, _: bool(value))
 
 
 def count(*paths: str) -> Callable[[Document, float], Cell]:
@@ -57,9 +57,9 @@ def count(*paths: str) -> Callable[[Document, float], Cell]:
     return cell
 
 
-def since(path: str) -> Field:
+def since(path: str) -> FieldCell:
     """The age of the instant at a path."""
-    return Field(path, age_of, dated=True)
+    return FieldCell(path, age_of, dated=True)
 
 
 def age_of(instant: Any, now: float) -> str:

@@ -18,7 +18,7 @@ from grange.api.schema.checking import (
     is_unknown_field,
 )
 from grange.api.schema.definitions import Definitions, builtin
-from grange.api.schema.openapi import openapi_v2, openapi_v3
+from grange.api.schema.openapi_schema import openapi_v2, openapi_v3
 
 __all__ = [
     "Definitions",

@@ -11,7 +11,7 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attributes(msgspec.Struct, frozen=True):
     """A write before it is accepted.
 
     Attributes:
@@ -39,10 +39,10 @@ class Mutation(Protocol):
         """Change the spec in place; it has not been validated yet."""
 
 
-class Plugin(Protocol):
+class AdmissionPlugin(Protocol):
     """One rule."""
 
-    def admit(self, attempt: Attempt) -> Mutation | None:
+    def admit(self, attempt: Attributes) -> Mutation | None:
         """Accept the write, or reject it by raising an ``ApiError``; must not await.
 
         The document must not be changed here: pods with the same spec share it.

@@ -8,7 +8,7 @@ import msgspec
 
 from grange.api.scheme import AnyKind
 from grange.api.status import Cause, Forbidden, InternalError, NotFound
-from grange.apiserver.admission import Attempt
+from grange.apiserver.admission import Attributes
 from grange.apiserver.deletion import is_namespace
 from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
@@ -41,7 +41,7 @@ class NamespaceLifecycle:
             _REMEMBERED_MAX
         )  # name → revision and whether it is going
 
-    def admit(self, attempt: Attempt) -> None:
+    def admit(self, attempt: Attributes) -> None:
         """Let the write pass.
 
         Raises:

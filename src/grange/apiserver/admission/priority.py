@@ -15,7 +15,7 @@ from grange.api.kinds.priorityclass import PREEMPT, SYSTEM, PriorityClass
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import Forbidden
-from grange.apiserver.admission import Attempt
+from grange.apiserver.admission import Attributes
 from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
 
@@ -76,7 +76,7 @@ class Priority:
             if default:
                 self._defaults[entry.key.removeprefix(_PREFIX)] = None
 
-    def admit(self, attempt: Attempt) -> _Rank | None:
+    def admit(self, attempt: Attributes) -> _Rank | None:
         """Find a new pod's priority; check which class is the default.
 
         Raises:

@@ -12,7 +12,7 @@ from grange.api.fields import lookup
 from grange.api.replication import PROTECT_ANNOTATION, PROTECT_REPLICAS
 from grange.api.status import Cause, Forbidden
 from grange.apiserver import storage
-from grange.apiserver.admission import Attempt
+from grange.apiserver.admission import Attributes
 from grange.store.interface import Store
 
 
@@ -26,7 +26,7 @@ class Protection:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def admit(self, attempt: Attempt) -> None:
+    def admit(self, attempt: Attributes) -> None:
         """Let the write pass.
 
         Raises:

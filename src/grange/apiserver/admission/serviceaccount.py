@@ -15,7 +15,7 @@ from grange.api.meta import Document
 from grange.api.pod_fields import TOKEN_MOUNT
 from grange.api.status import Forbidden
 from grange.apiserver.account_tokens import MOUNTED_S
-from grange.apiserver.admission import Attempt
+from grange.apiserver.admission import Attributes
 from grange.base.bounded import BoundedDict
 from grange.store.interface import Store
 
@@ -67,7 +67,7 @@ class ServiceAccounts:
             _REMEMBERED_MAX
         )  # key → revision and the account's
 
-    def admit(self, attempt: Attempt) -> _PodDefaults | None:
+    def admit(self, attempt: Attributes) -> _PodDefaults | None:
         """Find a new pod's account.
 
         Raises:

@@ -3,9 +3,9 @@
 from grange.api.http import Response
 from grange.api.status import BadRequest, NotFound
 from grange.apiserver import listing, representation, selection, storage
-from grange.apiserver.options import DeleteOptions, delete_options
 from grange.apiserver.registry import Place
 from grange.apiserver.request_context import Call, success
+from grange.apiserver.write_options import DeleteOptions, delete_options
 
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 

@@ -17,28 +17,28 @@ from grange.api.meta import Document
 from grange.api.scheme import AnyKind
 from grange.api.status import (
     ApiError,
+    APIStatus,
     BadRequest,
     Cause,
-    Status,
     TooLarge,
     UnsupportedMediaType,
 )
 from grange.api.validation.causes import Faults
 from grange.api.validation.metadata import check_annotations, check_labels
 from grange.apiserver import storage
-from grange.apiserver.admission import Attempt
+from grange.apiserver.admission import Attributes
 from grange.apiserver.conformance import invalid
-from grange.apiserver.options import write_options
 from grange.apiserver.registry import Place, Rewrite, Written
 from grange.apiserver.request_context import Call, success
 from grange.apiserver.subresources.subresource import Subresource
+from grange.apiserver.write_options import write_options
 
 _LIST_MAX_BYTES = 2_048 * bindings.LIMIT
 _DEFINITION = "io.k8s.api.core.v1.Binding"
 _NOT_YET = Written(b"")
 _NOTHING: Mapping[str, Mapping[str, str]] = {}
 _COUNTED = ("create", "pods/binding")
-_DONE = Status(code=201, status="Success")
+_DONE = APIStatus(code=201, status="Success")
 
 
 class _BindingList(msgspec.Struct):
@@ -150,7 +150,7 @@ def _rewrite(place: Place, binding: Document, now: str) -> Rewrite:
     added = _added(place, meta)
     return Rewrite(
         place,
-        Attempt("bind", place.info, place.namespace, place.name, binding),
+        Attributes("bind", place.info, place.namespace, place.name, binding),
         lambda pod: bound(place, pod, node, now, added),
         _text(meta, "uid"),
         _text(meta, "resourceVersion"),

@@ -21,15 +21,15 @@ from grange.api.meta import Document, controller_of
 from grange.api.rollouts import limits
 from grange.api.status import ApiError, BadRequest, Conflict, NotFound
 from grange.apiserver import storage
-from grange.apiserver.admission import Attempt
-from grange.apiserver.options import WriteOptions
+from grange.apiserver.admission import Attributes
 from grange.apiserver.registry import Place, Registry, Rewrite
+from grange.apiserver.write_options import WriteOptions
 from grange.store.interface import Entry
 
 _ATTEMPTS = 5
 
 
-class Refused(Exception):
+class EvictionRefused(Exception):
     """The minimum does not allow the eviction; the message says why."""
 
 
@@ -66,7 +66,7 @@ async def charge(registry: Registry, document: Document, *, dry_run: bool) -> bo
         await _ask(registry, controller, pod)
         if dry_run or await _record(registry, place, controller, pod):
             return True
-    raise Refused(f"The ReplicationController {owner.name} is changing.")
+    raise EvictionRefused(f"The ReplicationController {owner.name} is changing.")
 
 
 async def _ask(registry: Registry, controller: ReplicationController, pod: Pod) -> None:
@@ -85,7 +85,7 @@ async def _ask(registry: Registry, controller: ReplicationController, pod: Pod) 
     left = _others(registry, entries, controller, pod)
     found = sum(1 for _ in zip(range(minimum), left, strict=False))
     if found < minimum:
-        raise Refused(
+        raise EvictionRefused(
             f"The ReplicationController {meta.name} needs {minimum} available pods "
             f"and would have {found}; raise spec.rollout.maxUnavailable, or move its pods with "
             "`grange rc drain-node`"
@@ -154,7 +154,7 @@ async def _record(
         pending = [*(status.get("pendingDeletions") or ()), item]
         return {**newest, "status": {**status, "pendingDeletions": pending}}
 
-    attempt = Attempt("update", place.info, place.namespace, place.name)
+    attempt = Attributes("update", place.info, place.namespace, place.name)
     version = controller.metadata.resource_version
     rewrite = Rewrite(place, attempt, recorded, controller.metadata.uid, version)
     (outcome,) = await registry.rewrite([rewrite], WriteOptions())

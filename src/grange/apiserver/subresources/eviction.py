@@ -32,12 +32,12 @@ from grange.api.status import (
     TooManyRequests,
 )
 from grange.apiserver import storage
-from grange.apiserver.admission import Attempt
-from grange.apiserver.options import DeleteOptions, WriteOptions, delete_options
+from grange.apiserver.admission import Attributes
 from grange.apiserver.registry import Place, Rewrite, Written
 from grange.apiserver.request_context import Call, success
 from grange.apiserver.subresources import controller_minimum
 from grange.apiserver.subresources.subresource import Subresource
+from grange.apiserver.write_options import DeleteOptions, WriteOptions, delete_options
 
 DISRUPTED_MAX = 2000  # evictions that were granted and not seen to happen
 _DEFINITION = "io.k8s.api.policy.v1.Eviction"
@@ -104,7 +104,7 @@ async def _is_charged(call: Call, pod: Document, asked: DeleteOptions) -> bool:
     """
     try:
         return await controller_minimum.charge(call.registry, pod, dry_run=asked.dry_run)
-    except controller_minimum.Refused as error:
+    except controller_minimum.EvictionRefused as error:
         raise _too_many(str(error)) from None
 
 
@@ -282,8 +282,8 @@ async def _mark(call: Call, pod: Document, asked: DeleteOptions, *, fenced: bool
     return str(storage.decode(written.value, call.registry.work)["metadata"]["resourceVersion"])
 
 
-def _attempt(place: Place) -> Attempt:
-    return Attempt("update", place.info, place.namespace, place.name)
+def _attempt(place: Place) -> Attributes:
+    return Attributes("update", place.info, place.namespace, place.name)
 
 
 async def _rewrite(call: Call, rewrite: Rewrite, asked: DeleteOptions) -> Written:

@@ -6,8 +6,8 @@ from grange.api import timestamps
 from grange.api.http import Response
 from grange.api.meta import Document
 from grange.api.status import BadRequest, ServiceUnavailable
-from grange.apiserver import options, storage
-from grange.apiserver.logs import LogOptions
+from grange.apiserver import storage, write_options
+from grange.apiserver.pod_logs import PodLogOptions
 from grange.apiserver.request_context import Call
 from grange.apiserver.request_info import is_true
 from grange.apiserver.subresources.subresource import Subresource
@@ -60,7 +60,7 @@ class LogStream:
         await self._rest.aclose()
 
 
-def log_options(pod: Document, query: Mapping[str, str]) -> LogOptions:
+def log_options(pod: Document, query: Mapping[str, str]) -> PodLogOptions:
     """The options in a query; the container is found where the pod has but one.
 
     Raises:
@@ -74,7 +74,7 @@ def log_options(pod: Document, query: Mapping[str, str]) -> LogOptions:
             timestamps.parse(since_time)
         except timestamps.TimestampError as error:
             raise BadRequest(f"sinceTime: {error}") from error
-    return LogOptions(
+    return PodLogOptions(
         container=_container(pod, query.get("container") or ""),
         follow=is_true(query.get("follow")),
         previous=is_true(query.get("previous")),
@@ -87,7 +87,7 @@ def log_options(pod: Document, query: Mapping[str, str]) -> LogOptions:
 
 
 def _optional(query: Mapping[str, str], name: str) -> int | None:
-    return options.integer(query, name) if query.get(name) else None
+    return write_options.integer(query, name) if query.get(name) else None
 
 
 def _container(pod: Document, wanted: str) -> str:

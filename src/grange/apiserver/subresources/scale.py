@@ -15,9 +15,9 @@ from grange.apiserver import metadata, storage
 from grange.apiserver.conformance import conform, invalid
 from grange.apiserver.handlers import writes
 from grange.apiserver.handlers.writes import Change
-from grange.apiserver.options import WriteOptions
 from grange.apiserver.request_context import Call
 from grange.apiserver.subresources.subresource import Subresource
+from grange.apiserver.write_options import WriteOptions
 
 _FENCES = ("uid", "resourceVersion")
 

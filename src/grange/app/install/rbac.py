@@ -7,7 +7,7 @@ request is refused, and checks that each permission is used in one of them or ha
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from grange.api.farm import NAMESPACE as FARM_LEASES, RESUME_CONFIGMAP
+from grange.api.farm_protocol import NAMESPACE as FARM_LEASES, RESUME_CONFIGMAP
 from grange.api.kinds import (
     AUDITRECORD,
     CONFIGMAP,

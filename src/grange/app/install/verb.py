@@ -5,8 +5,8 @@ from typing import Any
 import click
 import yaml
 
-from grange.app.install import manifests, rbac
-from grange.app.install.manifests import InstallPlan, InvalidInstallPlan
+from grange.app.install import install_manifests, rbac
+from grange.app.install.install_manifests import InstallPlan, InvalidInstallPlan
 from grange.cli import options
 from grange.cli.command import Command
 from grange.cli.printers import documents
@@ -21,7 +21,7 @@ from grange.cli.printers import documents
 )
 @click.option(
     "--namespace",
-    default=manifests.NAMESPACE,
+    default=install_manifests.NAMESPACE,
     show_default=True,
     help="Where the controllers run; printed along only if it is the default, else it must exist.",
 )
@@ -47,7 +47,7 @@ from grange.cli.printers import documents
 )
 @click.option(
     "--only",
-    type=click.Choice([*manifests.PARTS]),
+    type=click.Choice([*install_manifests.PARTS]),
     default=None,
     help="Print one part. crds: our kinds. rbac: accounts and roles. deployment: the controllers.",
 )
@@ -63,7 +63,7 @@ def command(
     chosen = tuple(dict.fromkeys(filter(None, controllers.split(","))))
     try:
         plan = InstallPlan(namespace=namespace, image=image, replicas=replicas, controllers=chosen)
-        found = manifests.documents(plan, only or "")
+        found = install_manifests.documents(plan, only or "")
     except InvalidInstallPlan as error:
         raise click.UsageError(str(error)) from error
     if output == "json":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from grange.api import gpus, pod_requests
 from grange.api.kinds.node import Node
 from grange.api.kinds.pod import Pod
-from grange.api.pod_requests import Request, Resources
+from grange.api.pod_requests import PodRequest, Resources
 from grange.base.errors import GrangeError
 from grange.placement import devices
 from grange.placement.fragmentation import PodKind
@@ -58,7 +58,7 @@ def kinds(pods: Sequence[Pod]) -> list[PodKind]:
     """
     asked: Counter[tuple[int, int]] = Counter()
     for pod in pods:
-        request: Request = pod_requests.pod_request(pod.spec)
+        request: PodRequest = pod_requests.pod_request(pod.spec)
         want = devices.asked(request)
         if devices.is_possible(want) and want <= gpus.DEVICES_MAX * gpus.WHOLE:
             asked[request.resources.cpu_milli, want] += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from grange.api import codec
-from grange.app.simulate import manifests, openb, plot, policies, report
+from grange.app.simulate import openb, plot, policies, report, trace_manifests
 from grange.app.simulate.replay import Replay, ReplayRun, by_load, by_time, inflation
 from grange.app.simulate.trace import Arrival, Trace, TraceError, kinds
 from grange.base.clock import Clock
@@ -122,7 +122,7 @@ def read(nodes_file: Path, pods_file: Path) -> Trace:
     Raises:
         TraceError: one of them cannot be used.
     """
-    by_csv = {True: openb, False: manifests}
+    by_csv = {True: openb, False: trace_manifests}
     nodes = by_csv[nodes_file.suffix.lower() == ".csv"].read_nodes(nodes_file)
     pods = by_csv[pods_file.suffix.lower() == ".csv"].read_pods(pods_file)
     return Trace(nodes, pods)

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from grange.api import timestamps
-from grange.api.explanation import Attempt, Change, Choice, Explanation, State
+from grange.api.explanation import Attempt, Change, Choice, Explanation, SchedulingState
 from grange.cli.printers import table
 
 
@@ -37,7 +37,7 @@ def obstacles(found: Explanation) -> list[str]:
         lines += ["", "It would fit"]
         lines += [f"  • {_change(item)}" for item in found.changes]
     if found.nearest:
-        lines += ["", "Nearest nodes:" if found.state is not State.PLACED else "By now:"]
+        lines += ["", "Nearest nodes:" if found.state is not SchedulingState.PLACED else "By now:"]
         rows = [
             [item.name if at == 0 else "", missing]
             for item in found.nearest
@@ -72,7 +72,7 @@ def _change(item: Change) -> str:
 
 
 def _choice(found: Explanation, choice: Choice) -> list[str]:
-    placed = found.state in {State.PLACED, State.BINDING}
+    placed = found.state in {SchedulingState.PLACED, SchedulingState.BINDING}
     would = f"{choice.candidates} of {_nodes(found.nodes)} would do"
     if not choice.runner_up:
         return [f"{would}: {choice.node} is the only one."]

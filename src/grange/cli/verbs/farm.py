@@ -6,7 +6,7 @@ from collections import Counter
 
 import click
 
-from grange.api import farm, http, timestamps
+from grange.api import farm_protocol, http, timestamps
 from grange.api.codec import decode_document, encode
 from grange.api.http import Request
 from grange.api.kinds import CONFIGMAP, LEASE, REPLICATIONCONTROLLER
@@ -24,7 +24,7 @@ from grange.cli.results import Results
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _SHARED: tuple[tuple[str, AnyKind, str], ...] = (
     ("replication", REPLICATIONCONTROLLER, ""),
-    ("services", LEASE, farm.SERVICE_LABEL),
+    ("services", LEASE, farm_protocol.SERVICE_LABEL),
 )
 _UNOWNED = "nobody"
 
@@ -64,14 +64,14 @@ def resume(env: Environment, target: session.ClusterTarget, *, yes: bool, output
 
     async def verb(opened: session.ApiSession) -> int:
         confirm("Let deletions that the deletion guard holds back go on for ten minutes?", yes=yes)
-        annotation = {farm.RESUME_ANNOTATION: env.rng.suffix(10)}
+        annotation = {farm_protocol.RESUME_ANNOTATION: env.rng.suffix(10)}
         patch = {"metadata": {"annotations": annotation}}
-        path = CONFIGMAP.path(farm.NAMESPACE, farm.RESUME_CONFIGMAP)
+        path = CONFIGMAP.path(farm_protocol.NAMESPACE, farm_protocol.RESUME_CONFIGMAP)
         try:
             found = await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
         except NotFound:
-            fresh = {"metadata": {"name": farm.RESUME_CONFIGMAP, "annotations": {}}}
-            root = CONFIGMAP.path(farm.NAMESPACE)
+            fresh = {"metadata": {"name": farm_protocol.RESUME_CONFIGMAP, "annotations": {}}}
+            root = CONFIGMAP.path(farm_protocol.NAMESPACE)
             with contextlib.suppress(AlreadyExists):
                 await _write(opened, "POST", root, http.JSON, fresh)
             found = await _write(opened, "PATCH", path, http.MERGE_PATCH, patch)
@@ -99,7 +99,9 @@ async def _count(opened: session.ApiSession, members: list[FarmMember]) -> Count
         query = {"labelSelector": label} if label else {}
         request = Request("GET", kind.path(), query=query, headers={"accept": _METADATA})
         for item in decode_document((await opened.fetch(request)).body).get("items") or []:
-            claim = (item["metadata"].get("annotations") or {}).get(farm.OWNER_ANNOTATION, "")
+            claim = (item["metadata"].get("annotations") or {}).get(
+                farm_protocol.OWNER_ANNOTATION, ""
+            )
             owner = sessions.get(claim)
             (owner.owns if owner is not None else unowned)[name] += 1
     return unowned

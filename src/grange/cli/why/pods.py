@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from grange.api import codec, explanation as http
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.http import Request
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -32,8 +32,8 @@ async def ask(opened: ApiSession, kind: AnyKind, name: str) -> WhyAnswer:
             document, [f"{kind.singular}/{name}: {text}", *fallback.lines[1:], "", note]
         )
     lines = printer.render(f"pod/{name}", found, now=now)
-    is_failed = found.state is State.FINISHED and not readiness.ready(document).done
-    if found.state is State.PLACED or is_failed:
+    is_failed = found.state is SchedulingState.FINISHED and not readiness.ready(document).done
+    if found.state is SchedulingState.PLACED or is_failed:
         lines += await _programs(opened, document, now)
     return WhyAnswer(http.document(found), lines)
 

@@ -1,7 +1,7 @@
 """Explains a ReplicationController: its conditions, and which of its pods wait for what."""
 
 from grange.api import explanation
-from grange.api.explanation import Explanation, State
+from grange.api.explanation import Explanation, SchedulingState
 from grange.api.kinds import POD
 from grange.api.meta import Document
 from grange.api.scheme import AnyKind
@@ -92,7 +92,7 @@ async def _answers(opened: ApiSession, waiting: list[Document]) -> list[tuple[st
         try:
             found.append((name, await pods.explanation(opened, POD, name, within)))
         except ApiError as error:
-            found.append((name, Explanation(state=State.UNSEEN, summary=error.message)))
+            found.append((name, Explanation(state=SchedulingState.UNSEEN, summary=error.message)))
     return found
 
 

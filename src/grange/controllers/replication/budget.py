@@ -13,7 +13,7 @@ from collections.abc import Iterable, Set as AbstractSet
 from grange.api import rollouts
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
-from grange.api.rollouts import Limits
+from grange.api.rollouts import RolloutLimits
 
 
 class Budget:
@@ -68,7 +68,7 @@ class Budget:
         return granted
 
 
-def limits(controller: ReplicationController, *, room: int | None = None) -> Limits:
+def limits(controller: ReplicationController, *, room: int | None = None) -> RolloutLimits:
     """What ``spec.rollout`` allows.
 
     Args:

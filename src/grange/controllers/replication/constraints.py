@@ -54,7 +54,7 @@ UNCONSTRAINED = Constraints()
 def constrain(
     inputs: Inputs,
     result: TransferResult,
-    decision: rollout.Decision,
+    decision: rollout.RolloutDecision,
     *,
     limit: int,
     now: datetime,

@@ -12,7 +12,7 @@ from grange.base.backoff import Exponential, FailureLimiter, TokenBucket
 from grange.base.tasks import Nursery
 from grange.controllers.replication import node_eligibility
 from grange.controllers.replication.config import ReplicationConfig
-from grange.controllers.replication.event_handlers import EventHandlers
+from grange.controllers.replication.event_handlers import ReplicationEventHandlers
 from grange.controllers.replication.listers import Listers
 from grange.controllers.replication.machine_pool_scheduler import (
     MachineCollector,
@@ -60,7 +60,7 @@ class ReplicationService:
         )
         self._listers = Listers(deps.informers)
         selector = node_eligibility.NodeSelectorScheduler(lambda: self._listers.nodes.store)
-        self._scheduler: node_eligibility.Scheduler = selector
+        self._scheduler: node_eligibility.NodeScheduler = selector
         self._collector: MachineCollector | None = None
         if pool is not None:
             self._scheduler = behind = MachinePoolScheduler(selector, pool, deps.clock)
@@ -87,7 +87,7 @@ class ReplicationService:
             log=deps.log,
             metrics=deps.metrics,
         )
-        self._handlers = EventHandlers(
+        self._handlers = ReplicationEventHandlers(
             self._listers, state, self.loop, selector=selector, clock=deps.clock
         )
 

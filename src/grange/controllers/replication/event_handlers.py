@@ -24,7 +24,7 @@ _SETTLE_S = 0.02  # nodes change in bursts; one look at the controllers serves m
 _SETTLE_SHARE = 10  # looking at the controllers takes at most a tenth of the time
 
 
-class EventHandlers:
+class ReplicationEventHandlers:
     """Hears what the caches are told, keeps the memory up to date, and wakes whom it concerns.
 
     Args:
@@ -58,7 +58,7 @@ class EventHandlers:
         listers.disruption_budgets.add_handler(budget, lambda _, new: budget(new), budget)
         listers.nodes.add_handler(self._node_changed, self._node_updated, self._node_changed)
 
-    async def watch_nodes(self, scheduler: node_eligibility.Scheduler) -> None:
+    async def watch_nodes(self, scheduler: node_eligibility.NodeScheduler) -> None:
         """Wake the controllers whose eligible nodes have changed since they last acted on them."""
         while True:
             await self._nodes_moved.wait()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from grange.api.kinds.pod import Pod, is_active
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import controller_of
-from grange.api.rollouts import Limits
+from grange.api.rollouts import RolloutLimits
 from grange.base.errors import GrangeError
 from grange.controllers.replication import rollout
 from grange.controllers.shared import pod_identity
@@ -17,7 +17,7 @@ class InvalidController(GrangeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PodClaims:
     """Whose pods are whose.
 
     Attributes:
@@ -68,7 +68,7 @@ class Inputs:
     taken: Container[str] = frozenset()
     held: AbstractSet[str] = frozenset()
     available: AbstractSet[str] | None = None
-    limits: Limits | None = None
+    limits: RolloutLimits | None = None
     sides: rollout.Sides | None = None
     template: str = ""
     earlier: Collection[str] | None = None
@@ -119,7 +119,7 @@ class Inputs:
         return same.without({pod_identity.node_of(pod) for pod in hidden})
 
 
-def sort_by_owner(controller: ReplicationController, candidates: Sequence[Pod]) -> Claim:
+def sort_by_owner(controller: ReplicationController, candidates: Sequence[Pod]) -> PodClaims:
     """Sort pods of the controller's namespace by whose they are.
 
     The owner reference decides. A pod of ours that lost its labels stays ours (they are repaired);
@@ -140,4 +140,4 @@ def sort_by_owner(controller: ReplicationController, candidates: Sequence[Pod]) 
                 owned.append(pod)
         elif owner is None and label == mark and is_active(pod) and not meta.deletion_timestamp:
             adopt.append(pod)
-    return Claim(tuple(owned), tuple(adopt), tuple(release))
+    return PodClaims(tuple(owned), tuple(adopt), tuple(release))

@@ -117,9 +117,9 @@ def _without_placement(plan_: Plan, controller: ReplicationController) -> Plan:
     Labels are put back, and surplus pods go unless a rollout counts on them; nothing is placed.
     """
     state = controller.status.rollout
-    still = state is None or rollout_phase.Phase(state.phase) in {
-        rollout_phase.Phase.COMPLETE,
-        rollout_phase.Phase.ROLLED_BACK,
+    still = state is None or rollout_phase.RolloutPhase(state.phase) in {
+        rollout_phase.RolloutPhase.COMPLETE,
+        rollout_phase.RolloutPhase.ROLLED_BACK,
     }
     surplus = tuple(removal for removal in plan_.delete if still and removal.why == "Surplus")
     return replace(plan_, create=(), delete=surplus, short=0)

@@ -16,7 +16,7 @@ from grange.base.errors import GrangeError
 from grange.base.log import Logger
 from grange.base.rng import Stream
 from grange.client.client import Client
-from grange.controllers.replication.node_eligibility import AllocationRefused, Look, Scheduler
+from grange.controllers.replication.node_eligibility import AllocationRefused, Look, NodeScheduler
 from grange.reconcile.machine_pool import MachinePool, PoolExhausted, epoch_of
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class MachinePoolScheduler:
         clock: for patience with the pool.
     """
 
-    def __init__(self, base: Scheduler, pool: MachinePool, clock: Clock) -> None:
+    def __init__(self, base: NodeScheduler, pool: MachinePool, clock: Clock) -> None:
         self._base = base
         self._pool = pool
         self._clock = clock

@@ -1,6 +1,6 @@
 """Which nodes a controller may use, and how it asks for more.
 
-``Scheduler`` is the controller's view of placement: it names eligible nodes, it can be asked to
+``NodeScheduler`` is the controller's view of placement: it names eligible nodes, it can be asked to
 provide further ones and to take them back. It does not bind pods. ``NodeSelectorScheduler`` knows
 the nodes that are there; a pool of machines can stand behind the same protocol.
 """
@@ -51,7 +51,7 @@ _NOT_WANTED: Obstacle = (
 )
 
 
-class Scheduler(Protocol):
+class NodeScheduler(Protocol):
     """What the replication controller needs to know about nodes."""
 
     async def look(self) -> Look:
@@ -216,7 +216,7 @@ Places = tuple[Sequence[str], Sequence[str] | None]
 """Names of nodes for new pods, and for those of earlier templates; None for the same."""
 
 
-async def eligible_places(scheduler: Scheduler, controller: ReplicationController) -> Places:
+async def eligible_places(scheduler: NodeScheduler, controller: ReplicationController) -> Places:
     """The eligible nodes of a controller, for a pass.
 
     Args:

@@ -36,7 +36,7 @@ from grange.controllers.replication.plan import Addition, Removal
 from grange.controllers.shared import availability, deletion_order, pod_identity
 
 
-class Phase(StrEnum):
+class TransferPhase(StrEnum):
     """Where a transfer is.
 
     ``ALLOCATING``: it needs a node. ``STARTING``: the new pod is made and has to become available.
@@ -51,7 +51,7 @@ class Phase(StrEnum):
     DONE = "Done"
 
 
-class Event(StrEnum):
+class TransferEvent(StrEnum):
     """What can happen to a transfer."""
 
     FOUND = "a node is found"
@@ -64,32 +64,38 @@ class Event(StrEnum):
     RELEASED = "the pod is gone and its node is released"
 
 
-TRANSITIONS: Mapping[tuple[Phase, Event], Phase] = {
-    (Phase.ALLOCATING, Event.FOUND): Phase.STARTING,
-    (Phase.ALLOCATING, Event.CALLED_OFF): Phase.ROLLING_BACK,
-    (Phase.ALLOCATING, Event.EXPIRED): Phase.ROLLING_BACK,
-    (Phase.STARTING, Event.AVAILABLE): Phase.FINISHING,
-    (Phase.STARTING, Event.OLD_GONE): Phase.FINISHING,
-    (Phase.STARTING, Event.CALLED_OFF): Phase.ROLLING_BACK,
-    (Phase.STARTING, Event.NEW_LOST): Phase.ROLLING_BACK,
-    (Phase.STARTING, Event.EXPIRED): Phase.ROLLING_BACK,
-    (Phase.FINISHING, Event.RELAPSED): Phase.ROLLING_BACK,
-    (Phase.FINISHING, Event.RELEASED): Phase.DONE,
-    (Phase.ROLLING_BACK, Event.RELEASED): Phase.DONE,
+TRANSITIONS: Mapping[tuple[TransferPhase, TransferEvent], TransferPhase] = {
+    (TransferPhase.ALLOCATING, TransferEvent.FOUND): TransferPhase.STARTING,
+    (TransferPhase.ALLOCATING, TransferEvent.CALLED_OFF): TransferPhase.ROLLING_BACK,
+    (TransferPhase.ALLOCATING, TransferEvent.EXPIRED): TransferPhase.ROLLING_BACK,
+    (TransferPhase.STARTING, TransferEvent.AVAILABLE): TransferPhase.FINISHING,
+    (TransferPhase.STARTING, TransferEvent.OLD_GONE): TransferPhase.FINISHING,
+    (TransferPhase.STARTING, TransferEvent.CALLED_OFF): TransferPhase.ROLLING_BACK,
+    (TransferPhase.STARTING, TransferEvent.NEW_LOST): TransferPhase.ROLLING_BACK,
+    (TransferPhase.STARTING, TransferEvent.EXPIRED): TransferPhase.ROLLING_BACK,
+    (TransferPhase.FINISHING, TransferEvent.RELAPSED): TransferPhase.ROLLING_BACK,
+    (TransferPhase.FINISHING, TransferEvent.RELEASED): TransferPhase.DONE,
+    (TransferPhase.ROLLING_BACK, TransferEvent.RELEASED): TransferPhase.DONE,
 }
 """The state machine. What is not here does not happen."""
 
 
 def diagrams() -> dict[str, str]:
     """The diagram by its name, for the documentation."""
-    return {"node transfer": diagram(TRANSITIONS, Phase.ALLOCATING, frozenset({Phase.DONE}))}
+    return {
+        "node transfer": diagram(
+            TRANSITIONS, TransferPhase.ALLOCATING, frozenset({TransferPhase.DONE})
+        )
+    }
 
 
-_BEFORE_SWITCH = frozenset({Phase.ALLOCATING, Phase.STARTING, Phase.ROLLING_BACK})
+_BEFORE_SWITCH = frozenset(
+    {TransferPhase.ALLOCATING, TransferPhase.STARTING, TransferPhase.ROLLING_BACK}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class TransferStep:
     """One step of one transfer.
 
     Attributes:
@@ -101,22 +107,22 @@ class Move:
     after: NodeTransfer | None
 
 
-def phase_of(transfer: NodeTransfer) -> Phase:
+def phase_of(transfer: NodeTransfer) -> TransferPhase:
     """Its phase; one that this version does not know is rolled back, which loses nothing."""
     try:
-        return Phase(transfer.phase)
+        return TransferPhase(transfer.phase)
     except ValueError:
-        return Phase.ROLLING_BACK
+        return TransferPhase.ROLLING_BACK
 
 
-def step(transfer: NodeTransfer, event: Event) -> NodeTransfer | None:
+def step(transfer: NodeTransfer, event: TransferEvent) -> NodeTransfer | None:
     """The transfer after an event; itself where the event means nothing, None when it is over."""
     phase = TRANSITIONS.get((phase_of(transfer), event))
     if phase is None:
         return transfer
-    if phase is Phase.DONE:
+    if phase is TransferPhase.DONE:
         return None
-    reason = event.value if phase is Phase.ROLLING_BACK else ""
+    reason = event.value if phase is TransferPhase.ROLLING_BACK else ""
     return changed(transfer, phase=phase.value, reason=reason)
 
 
@@ -127,7 +133,7 @@ def deadline_of(transfer: NodeTransfer) -> datetime:
 
 def happened(
     transfer: NodeTransfer, inputs: Inputs, drained: Collection[str], now: datetime
-) -> Event | None:
+) -> TransferEvent | None:
     """What has happened to a transfer, but for releases; the first that holds.
 
     Args:
@@ -140,28 +146,28 @@ def happened(
     old = _by_uid(inputs.owned, transfer.old_uid)
     old_gone = old is None or not pods.is_active(old)
     expired = now >= deadline_of(transfer)
-    if phase is Phase.ALLOCATING:
+    if phase is TransferPhase.ALLOCATING:
         stays = transfer.old in inputs.nodes_for(old) and transfer.old not in drained
         if old_gone or stays:
-            return Event.CALLED_OFF
-        return Event.EXPIRED if expired else None
-    if phase is Phase.STARTING:
+            return TransferEvent.CALLED_OFF
+        return TransferEvent.EXPIRED if expired else None
+    if phase is TransferPhase.STARTING:
         new = new_pod(transfer, inputs.owned)
         if new is not None and is_available(inputs, new, now):
-            return Event.AVAILABLE
+            return TransferEvent.AVAILABLE
         if old_gone:
-            return Event.CALLED_OFF if new is None else Event.OLD_GONE
+            return TransferEvent.CALLED_OFF if new is None else TransferEvent.OLD_GONE
         node = transfer.new if new is None else pod_identity.node_of(new)
         expected = new is None and transfer.allocated  # a machine may be on its way
         if node and node not in inputs.nodes_for(new or old) and not expected:
-            return Event.NEW_LOST
-        return Event.EXPIRED if expired else None
-    if phase is Phase.FINISHING and expired and old is not None:
+            return TransferEvent.NEW_LOST
+        return TransferEvent.EXPIRED if expired else None
+    if phase is TransferPhase.FINISHING and expired and old is not None:
         # Waiting for the budget, which may need the old pod for as long as the new one fails. One
         # that serves nobody is not waited for: it goes at once.
         new = new_pod(transfer, inputs.owned)
         relapsed = new is None or not is_available(inputs, new, now)
-        return Event.RELAPSED if relapsed and is_available(inputs, old, now) else None
+        return TransferEvent.RELAPSED if relapsed and is_available(inputs, old, now) else None
     return None
 
 
@@ -258,7 +264,7 @@ def begin(
     limit = timedelta(seconds=controller.spec.rollout.progress_deadline_seconds)
     return NodeTransfer(
         id=transfer_id,
-        phase=Phase.ALLOCATING.value,
+        phase=TransferPhase.ALLOCATING.value,
         old=pod.spec.node_name,
         old_pod=pod.metadata.name,
         old_uid=pod.metadata.uid,
@@ -310,7 +316,7 @@ def found(
         ours |= {other.new_pod for other in transfers}
         names = pod_identity.ordinal_names(controller, inputs.taken)
         name = next(name for name in names if name not in ours)
-    after = step(transfer, Event.FOUND)
+    after = step(transfer, TransferEvent.FOUND)
     return changed(after or transfer, new=node, new_pod=name, allocated=allocated)
 
 
@@ -323,7 +329,7 @@ def hidden(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Inputs:
         return inputs
     names = {item.new_pod for item in transfers if phase_of(item) in _BEFORE_SWITCH}
     nodes = {item.new for item in transfers if phase_of(item) in _BEFORE_SWITCH}
-    uids = {item.old_uid for item in transfers if phase_of(item) is Phase.FINISHING}
+    uids = {item.old_uid for item in transfers if phase_of(item) is TransferPhase.FINISHING}
     uncounted = [
         pod for pod in inputs.owned if pod.metadata.name in names or pod.metadata.uid in uids
     ]
@@ -334,7 +340,7 @@ def without_given_up(inputs: Inputs, transfers: Sequence[NodeTransfer]) -> Input
     """The inputs in which nobody counts on pods that go because their transfers are rolled back."""
     if inputs.available is None:
         return inputs
-    names = {item.new_pod for item in transfers if phase_of(item) is Phase.ROLLING_BACK}
+    names = {item.new_pod for item in transfers if phase_of(item) is TransferPhase.ROLLING_BACK}
     going = {pod.metadata.uid for pod in inputs.owned if pod.metadata.name in names}
     return replace(inputs, available=inputs.available - going)
 
@@ -364,7 +370,7 @@ def needed(transfers: Iterable[NodeTransfer]) -> Needed:
     phases = [(item, phase_of(item)) for item in transfers]
     return Needed(
         frozenset(item.old_uid for item, phase in phases if phase in _BEFORE_SWITCH),
-        frozenset(item.new_pod for item, phase in phases if phase is Phase.FINISHING),
+        frozenset(item.new_pod for item, phase in phases if phase is TransferPhase.FINISHING),
     )
 
 
@@ -410,12 +416,14 @@ def transfer_pods(inputs: Inputs, transfers: Sequence[NodeTransfer], now: dateti
     for item in transfers:
         new, old = new_pod(item, inputs.owned), old_pod(item, inputs.owned)
         match phase_of(item):
-            case Phase.STARTING if new is None and item.new in {"", *inputs.nodes_for(old)}:
+            case TransferPhase.STARTING if new is None and item.new in {"", *inputs.nodes_for(old)}:
                 create.append(Addition(item.new_pod, item.new, _source(inputs, old)))
-            case Phase.FINISHING if old is not None and not old.metadata.deletion_timestamp:
+            case TransferPhase.FINISHING if old is not None and not old.metadata.deletion_timestamp:
                 removal = Removal(old, "Transferred")
                 delete.append(TransferRemoval(removal, is_available(inputs, old, now)))
-            case Phase.ROLLING_BACK if new is not None and not new.metadata.deletion_timestamp:
+            case TransferPhase.ROLLING_BACK if (
+                new is not None and not new.metadata.deletion_timestamp
+            ):
                 delete.append(TransferRemoval(Removal(new, "TransferRolledBack")))
     return TransferPods(tuple(create), tuple(delete))
 

@@ -24,16 +24,16 @@ from grange.base.log import Logger
 from grange.client import locks
 from grange.controllers.replication import node_transfer
 from grange.controllers.replication.inputs import Inputs
-from grange.controllers.replication.node_eligibility import AllocationRefused, Scheduler
-from grange.controllers.replication.node_transfer import Event, Phase
+from grange.controllers.replication.node_eligibility import AllocationRefused, NodeScheduler
+from grange.controllers.replication.node_transfer import TransferEvent, TransferPhase
 from grange.controllers.shared import pod_identity
 
 _LOCKED_S = 1.0  # an operator's lock is short; look again soon
 _RELEASE_AGAIN_S = 5.0
 
 _RECORDS = {
-    Phase.FINISHING: auditevents.TRANSFER_COMPLETED,
-    Phase.ROLLING_BACK: auditevents.TRANSFER_ROLLED_BACK,
+    TransferPhase.FINISHING: auditevents.TRANSFER_COMPLETED,
+    TransferPhase.ROLLING_BACK: auditevents.TRANSFER_ROLLED_BACK,
 }
 
 
@@ -80,7 +80,7 @@ class Transfers:
         self._clock = clock
         self._log = log
 
-    async def advance(self, inputs: Inputs, scheduler: Scheduler) -> TransferResult:
+    async def advance(self, inputs: Inputs, scheduler: NodeScheduler) -> TransferResult:
         """Take every transfer at most one phase further, and begin new ones.
 
         Args:
@@ -109,9 +109,9 @@ class Transfers:
             else:
                 result.after.append(after)
                 current[at] = after
-                if node_transfer.phase_of(after) is not Phase.ROLLING_BACK:
+                if node_transfer.phase_of(after) is not TransferPhase.ROLLING_BACK:
                     left_s = (node_transfer.deadline_of(after) - now).total_seconds()
-                    if left_s > 0 or node_transfer.phase_of(after) is not Phase.FINISHING:
+                    if left_s > 0 or node_transfer.phase_of(after) is not TransferPhase.FINISHING:
                         result.due(max(0.0, left_s) + 0.1)  # Finishing may outlast it: news wakes
         self._begin(inputs, now, result)
         leaving = {pod.spec.node_name for pod in node_transfer.misplaced(inputs)}
@@ -122,7 +122,7 @@ class Transfers:
         return result
 
     async def _release_idle(
-        self, inputs: Inputs, scheduler: Scheduler, result: TransferResult
+        self, inputs: Inputs, scheduler: NodeScheduler, result: TransferResult
     ) -> None:
         """Give back what was allocated and is not used: after a transfer the service may shrink."""
         controller = inputs.controller
@@ -145,7 +145,7 @@ class Transfers:
         self,
         item: NodeTransfer,
         inputs: Inputs,
-        scheduler: Scheduler,
+        scheduler: NodeScheduler,
         current: Sequence[NodeTransfer],
         result: TransferResult,
     ) -> NodeTransfer | None:
@@ -155,23 +155,23 @@ class Transfers:
         now = self._clock.now()
         event = node_transfer.happened(item, inputs, drained_nodes(controller), now)
         if event is not None:
-            if event in {Event.EXPIRED, Event.NEW_LOST, Event.RELAPSED}:
+            if event in {TransferEvent.EXPIRED, TransferEvent.NEW_LOST, TransferEvent.RELAPSED}:
                 result.backoffs = node_transfer.backed_off(result.backoffs, item.old, item.new, now)
             return node_transfer.step(item, event)
         match phase:
-            case Phase.ALLOCATING:
+            case TransferPhase.ALLOCATING:
                 return await self._find(item, inputs, scheduler, current, result)
-            case Phase.FINISHING:
+            case TransferPhase.FINISHING:
                 old = node_transfer.old_pod(item, inputs.owned)
                 if old is None and await self._finalize(item.old, inputs, scheduler, result):
                     result.backoffs = node_transfer.without_backoff(result.backoffs, item.old)
-                    return node_transfer.step(item, Event.RELEASED)
-            case Phase.ROLLING_BACK:
+                    return node_transfer.step(item, TransferEvent.RELEASED)
+            case TransferPhase.ROLLING_BACK:
                 new = node_transfer.new_pod(item, inputs.owned)
                 if new is None and (
                     not item.allocated or await self._finalize(item.new, inputs, scheduler, result)
                 ):
-                    return node_transfer.step(item, Event.RELEASED)
+                    return node_transfer.step(item, TransferEvent.RELEASED)
             case _:
                 pass
         return item
@@ -180,7 +180,7 @@ class Transfers:
         self,
         item: NodeTransfer,
         inputs: Inputs,
-        scheduler: Scheduler,
+        scheduler: NodeScheduler,
         current: Sequence[NodeTransfer],
         result: TransferResult,
     ) -> NodeTransfer:
@@ -204,7 +204,7 @@ class Transfers:
         return node_transfer.found(item, given[0], inputs, current, allocated=True)
 
     async def _finalize(
-        self, node: str, inputs: Inputs, scheduler: Scheduler, result: TransferResult
+        self, node: str, inputs: Inputs, scheduler: NodeScheduler, result: TransferResult
     ) -> bool:
         """Give a node back unless others of the controller are there: who leaves last does."""
         if any(pod_identity.node_of(pod) == node for pod in inputs.owned):
@@ -215,7 +215,7 @@ class Transfers:
         self,
         node: str,
         controller: ReplicationController,
-        scheduler: Scheduler,
+        scheduler: NodeScheduler,
         result: TransferResult,
     ) -> bool:
         """Give a node back; True when there is nothing left to give back."""

@@ -39,7 +39,7 @@ class Observer:
         self,
         listers: Listers,
         state: State,
-        scheduler: node_eligibility.Scheduler,
+        scheduler: node_eligibility.NodeScheduler,
         *,
         clock: Clock,
     ) -> None:

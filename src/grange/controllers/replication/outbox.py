@@ -20,7 +20,7 @@ from grange.api.kinds import POD, REPLICATIONCONTROLLER, pod as pods
 from grange.api.kinds.auditevents import MEMBERSHIP_CHANGED
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
-from grange.api.kinds.transfer_status import Member, NodeTransfer, OutboxEntry
+from grange.api.kinds.transfer_status import MemberPod, NodeTransfer, OutboxEntry
 from grange.api.meta import Document
 from grange.api.status import (
     ApiError,
@@ -36,8 +36,8 @@ from grange.controllers.replication.plan import Plan
 from grange.controllers.shared import audit_records
 from grange.controllers.shared.audit_records import (
     OF_ROLLOUTS,
+    AuditedController,
     AuditRetries,
-    Subject,
     fingerprint,
     member,
     members_after,
@@ -72,7 +72,7 @@ def entry(
         number: tells the entries of one pass apart.
     """
     meta = controller.metadata
-    added = [Member(item.name, item.node) for item in plan.create] if plan else []
+    added = [MemberPod(item.name, item.node) for item in plan.create] if plan else []
     removed = [member(item.pod) for item in plan.delete] if plan else []
     if plan is not None and not message:
         message = ", ".join(sorted({item.why for item in plan.delete}))
@@ -91,7 +91,7 @@ def entries(
     controller: ReplicationController,
     plan: Plan,
     moves: TransferResult,
-    decision: rollout.Decision,
+    decision: rollout.RolloutDecision,
     now: datetime,
 ) -> list[OutboxEntry]:
     """What a pass has to announce: its transfers, its rollout, and who comes and goes."""
@@ -132,7 +132,7 @@ def settled(found: OutboxEntry, live: Sequence[Pod]) -> OutboxEntry | None:
 
 
 def record(
-    controller: ReplicationController, done: OutboxEntry, members: Iterable[Member]
+    controller: ReplicationController, done: OutboxEntry, members: Iterable[MemberPod]
 ) -> Document:
     """The record of an entry.
 
@@ -144,14 +144,14 @@ def record(
     return record_of(_whose(controller), done, members)
 
 
-def _whose(controller: ReplicationController) -> Subject:
+def _whose(controller: ReplicationController) -> AuditedController:
     meta = controller.metadata
-    return Subject(meta.namespace, meta.name, meta.uid, controller.spec.replicas)
+    return AuditedController(meta.namespace, meta.name, meta.uid, controller.spec.replicas)
 
 
 def _members_before(
-    now: Sequence[Member], done: Sequence[OutboxEntry], audited: str
-) -> Sequence[Member]:
+    now: Sequence[MemberPod], done: Sequence[OutboxEntry], audited: str
+) -> Sequence[MemberPod]:
     """The members before entries came true; those of now where others came or went, too.
 
     Args:
@@ -168,8 +168,8 @@ def _members_before(
 def _documents(
     controller: ReplicationController,
     done: Sequence[OutboxEntry],
-    before: Sequence[Member],
-    after: Sequence[Member],
+    before: Sequence[MemberPod],
+    after: Sequence[MemberPod],
 ) -> list[Document]:
     """Records of what one pass did: what begins or ends in it does so before pods come and go."""
     return [

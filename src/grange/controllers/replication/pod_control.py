@@ -31,7 +31,7 @@ from grange.base.clock import Clock
 from grange.base.errors import GrangeError
 from grange.client.client import Client
 from grange.controllers.replication import evictions, podtemplate
-from grange.controllers.replication.inputs import Claim
+from grange.controllers.replication.inputs import PodClaims
 from grange.controllers.replication.plan import Addition, Plan, Removal, Repair
 from grange.controllers.shared import pod_identity
 from grange.controllers.shared.event_reasons import Reason
@@ -72,7 +72,7 @@ class PodControl:
         self._recorder = recorder
 
     async def claim(
-        self, controller: ReplicationController, claim: Claim
+        self, controller: ReplicationController, claim: PodClaims
     ) -> tuple[list[Pod], Exception | None]:
         """Adopt and release; the adopted pods and the first error."""
         wanted = {pod.metadata.uid for pod in claim.adopt}

@@ -77,7 +77,7 @@ class _Work:
     stored: ReplicationController
     inputs: Inputs
     transfers: TransferResult
-    decision: rollout.Decision
+    decision: rollout.RolloutDecision
     planned: Plan
     permitted: Plan
     plan: Plan
@@ -105,7 +105,7 @@ class Reconciler:
         listers: Listers,
         state: State,
         *,
-        scheduler: node_eligibility.Scheduler,
+        scheduler: node_eligibility.NodeScheduler,
         recorder: Recorder,
         burst: int,
     ) -> None:
@@ -304,7 +304,7 @@ class Reconciler:
 
     async def _judge(
         self, inputs: Inputs, *, known: bool
-    ) -> tuple[TransferResult, rollout.Decision]:
+    ) -> tuple[TransferResult, rollout.RolloutDecision]:
         """How transfers and the rollout go on; both stay where they are while nodes are not known."""
         if not known:
             controller = inputs.controller
@@ -315,7 +315,7 @@ class Reconciler:
                 backoffs=controller.status.transfer_backoffs,
                 known=False,
             )
-            return moves, rollout.Decision(controller, None, budget.limits(controller))
+            return moves, rollout.RolloutDecision(controller, None, budget.limits(controller))
         moves = await self._state.transfers.advance(inputs, self._scheduler)
         inputs = pending_operations.without_marked(inputs.without(moves.released))
         return moves, self._decide(node_transfer.hidden(inputs, moves.after))
@@ -329,10 +329,10 @@ class Reconciler:
         namespace = inputs.controller.metadata.namespace
         return logic.Permissions(allowances=evictions.allowances(self._listers, namespace, going))
 
-    def _decide(self, inputs: Inputs) -> rollout.Decision:
+    def _decide(self, inputs: Inputs) -> rollout.RolloutDecision:
         """What the rollout of the template comes to, on the pods that count."""
         return rollout.decide(
-            rollout.Facts(
+            rollout.RolloutInputs(
                 inputs.controller,
                 [pod for pod in inputs.owned if pods.is_active(pod)],
                 inputs.available or frozenset(),
@@ -347,7 +347,7 @@ class Reconciler:
         controller: ReplicationController,
         moves: TransferResult,
         entries: Sequence[OutboxEntry],
-        decision: rollout.Decision,
+        decision: rollout.RolloutDecision,
         audited: outbox.Recorded,
         plan: Plan,
     ) -> ReplicationController:

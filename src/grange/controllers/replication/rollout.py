@@ -26,20 +26,20 @@ from grange.api.kinds import pod as pods
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.meta import Document
-from grange.api.rollouts import Limits, Revision, RolloutState
+from grange.api.rollouts import Revision, RolloutLimits, RolloutState
 from grange.base.statemachine import advance
 from grange.controllers.replication import budget
 from grange.controllers.shared import failure_message, pod_identity, rollout_step
 from grange.controllers.shared.event_reasons import Reason
 from grange.controllers.shared.pod_identity import is_of
-from grange.controllers.shared.rollout_phase import ROLLOUT, Event, Phase
+from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
 from grange.controllers.shared.rollout_step import Goal, Side
 
 EventHandlers = tuple[Reason, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RolloutInputs:
     """Everything that a decision depends on.
 
     Attributes:
@@ -76,7 +76,7 @@ class Sides:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RolloutDecision:
     """What to write, and what follows from it.
 
     Attributes:
@@ -89,12 +89,12 @@ class Decision:
 
     controller: ReplicationController
     sides: Sides | None
-    limits: Limits
+    limits: RolloutLimits
     news: tuple[EventHandlers, ...] = ()
     deadline_s: float | None = None
 
 
-def decide(facts: Facts) -> Decision:
+def decide(facts: RolloutInputs) -> RolloutDecision:
     """One step of the controller's rollout."""
     return _Step(facts).decide()
 
@@ -104,7 +104,7 @@ def stored(controller: ReplicationController) -> RolloutState | None:
     state = controller.status.rollout
     if state is None or controller.spec.rollout.type != "RollingUpdate":
         return None
-    over = Phase(state.phase) in {Phase.COMPLETE, Phase.ROLLED_BACK}
+    over = RolloutPhase(state.phase) in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
     return None if over or not state.old_replicas else state
 
 
@@ -134,22 +134,22 @@ def pruned(history: Sequence[Revision], keep: Container[str], limit: int) -> tup
 class _Step:
     """The working state of one decision; thrown away with it."""
 
-    facts: Facts
+    facts: RolloutInputs
     news: list[EventHandlers] = field(default_factory=list)
-    limits: Limits = field(default_factory=lambda: Limits(0, 0))
+    limits: RolloutLimits = field(default_factory=lambda: RolloutLimits(0, 0))
     state: RolloutState = field(default_factory=lambda: RolloutState(0, ""))
     history: tuple[Revision, ...] = ()
     new: list[Pod] = field(default_factory=list)
     old: list[Pod] = field(default_factory=list)
 
-    def decide(self) -> Decision:
+    def decide(self) -> RolloutDecision:
         """The decision; called once."""
         spec = self.facts.controller.spec
         self._begin()
         self._sort()
         self.limits = self._limits()
-        if self.old and self.phase in {Phase.COMPLETE, Phase.ROLLED_BACK}:
-            self._advance(Event.OUTDATED)
+        if self.old and self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}:
+            self._advance(RolloutEvent.OUTDATED)
             self._restart()
         self._pause()
         if not spec.paused:
@@ -160,8 +160,8 @@ class _Step:
         return self._decision()
 
     @property
-    def phase(self) -> Phase:
-        return Phase(self.state.phase)
+    def phase(self) -> RolloutPhase:
+        return RolloutPhase(self.state.phase)
 
     @property
     def replicas(self) -> int:
@@ -172,10 +172,10 @@ class _Step:
         """Whether there are two sides to balance."""
         if self.facts.controller.spec.rollout.type != "RollingUpdate":
             return False
-        over = self.phase in {Phase.COMPLETE, Phase.ROLLED_BACK}
+        over = self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
         return not over and bool(self.old or self.state.old_replicas)
 
-    def _advance(self, event: Event) -> None:
+    def _advance(self, event: RolloutEvent) -> None:
         self.state = replace(self.state, phase=advance(ROLLOUT, self.phase, event).value)
 
     def _now(self) -> str:
@@ -190,10 +190,10 @@ class _Step:
         state, self.history = controller.status.rollout, controller.status.history
         if state is not None and state.spec_hash == wanted:
             self.state = state
-            moving = self.phase not in {Phase.COMPLETE, Phase.ROLLED_BACK}
+            moving = self.phase not in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK}
             if moving and state.generation != controller.metadata.generation:
-                if self.phase is Phase.FAILED:
-                    self._advance(Event.CHANGED)
+                if self.phase is RolloutPhase.FAILED:
+                    self._advance(RolloutEvent.CHANGED)
                 self._sort()
                 self.state = replace(
                     self.state,
@@ -206,12 +206,12 @@ class _Step:
         self.history = remember(self.history, wanted, template, self._now())
         number = self.history[-1].revision
         if state is None:
-            self.state = RolloutState(number, wanted, wanted, phase=Phase.PROGRESSING.value)
+            self.state = RolloutState(number, wanted, wanted, phase=RolloutPhase.PROGRESSING.value)
         else:
             self.state = replace(
                 state, revision=number, template_hash=wanted, spec_hash=wanted, message=""
             )
-            self._advance(Event.CHANGED)
+            self._advance(RolloutEvent.CHANGED)
             self.news.append((Reason.ROLLOUT_STARTED, f"Rolling out revision {number}"))
         self._sort()
         self._restart()
@@ -255,7 +255,7 @@ class _Step:
 
     # --- how many -----------------------------------------------------------------------------
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> RolloutLimits:
         controller = self.facts.controller
         if controller.spec.placement == "OnePerNode":
             places = {pod_identity.node_of(pod) for pod in self.facts.active}
@@ -272,7 +272,7 @@ class _Step:
     def _goal(self) -> Goal:
         rollout = self.facts.controller.spec.rollout
         updated = self.replicas
-        if self.phase is Phase.PAUSED:
+        if self.phase is RolloutPhase.PAUSED:
             updated = self.state.new_replicas
         elif rollout.canary is not None and self.state.template_hash == self.state.spec_hash:
             updated = rollouts.share(rollout.canary, self.replicas, up=True)
@@ -307,13 +307,13 @@ class _Step:
     def _pause(self) -> None:
         spec = self.facts.controller.spec
         paused = spec.paused or spec.rollout.paused
-        if paused and (self.phase, Event.PAUSED) in ROLLOUT:
-            self._advance(Event.PAUSED)
+        if paused and (self.phase, RolloutEvent.PAUSED) in ROLLOUT:
+            self._advance(RolloutEvent.PAUSED)
             if self.old:
                 self.news.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
-        elif not paused and self.phase is Phase.PAUSED:
+        elif not paused and self.phase is RolloutPhase.PAUSED:
             back = self.state.template_hash != self.state.spec_hash
-            self._advance(Event.RESUMED_BACK if back else Event.RESUMED)
+            self._advance(RolloutEvent.RESUMED_BACK if back else RolloutEvent.RESUMED)
             self.state = replace(self.state, progressed_at=self._now())
             if self.old:
                 self.news.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
@@ -325,7 +325,7 @@ class _Step:
     def _remaining_s(self) -> float | None:
         """Seconds until the deadline; None where there is none."""
         rollout = self.facts.controller.spec.rollout
-        if self.phase is not Phase.PROGRESSING or rollout.type != "RollingUpdate":
+        if self.phase is not RolloutPhase.PROGRESSING or rollout.type != "RollingUpdate":
             return None
         since = self.facts.now - timestamps.parse_or(self.state.progressed_at, timestamps.EPOCH)
         return rollout.progress_deadline_seconds - since.total_seconds()
@@ -349,10 +349,10 @@ class _Step:
         self.state = replace(self.state, message=message)
         source = self._source()
         if not rollout.auto_rollback or source is None:
-            self._advance(Event.LATE)
+            self._advance(RolloutEvent.LATE)
             self.news.append((Reason.ROLLOUT_FAILED, message))
             return
-        self._advance(Event.BACK)
+        self._advance(RolloutEvent.BACK)
         stable = self.state.stable_hash
         self.history = remember(self.history, stable, source.spec.template, self._now())
         number = self.history[-1].revision
@@ -378,17 +378,17 @@ class _Step:
 
     def _judge(self) -> None:
         """Compare what is with what was, and say where the rollout is now."""
-        if self.phase in {Phase.COMPLETE, Phase.ROLLED_BACK, Phase.PAUSED}:
+        if self.phase in {RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.PAUSED}:
             return
         score = self._score()
         if score > self.state.mark:
             self.state = replace(self.state, mark=score, progressed_at=self._now())
-            if self.phase is Phase.FAILED:
-                self._advance(Event.ADVANCED)
+            if self.phase is RolloutPhase.FAILED:
+                self._advance(RolloutEvent.ADVANCED)
         if self._is_complete():
             self._complete()
             return
-        if self.phase in {Phase.PROGRESSING, Phase.WAITING}:
+        if self.phase in {RolloutPhase.PROGRESSING, RolloutPhase.WAITING}:
             self._wait_or_go_on()
 
     def _wait_or_go_on(self) -> None:
@@ -400,11 +400,11 @@ class _Step:
             reached = reached and self.state.new_replicas == goal.updated
         before = self.facts.controller.status.rollout
         grown = before is not None and self.state.new_replicas > before.new_replicas
-        if self.phase is Phase.WAITING and (grown or not reached):
-            self._advance(Event.PROMOTED)
+        if self.phase is RolloutPhase.WAITING and (grown or not reached):
+            self._advance(RolloutEvent.PROMOTED)
             self.state = replace(self.state, progressed_at=self._now())
-        elif self.phase is Phase.PROGRESSING and reached and self._are_canaries_up(goal):
-            self._advance(Event.REACHED)
+        elif self.phase is RolloutPhase.PROGRESSING and reached and self._are_canaries_up(goal):
+            self._advance(RolloutEvent.REACHED)
             if self.rolling:
                 message = f"{goal.updated} of {goal.target} replicas are updated: waiting"
                 self.news.append((Reason.CANARY_REACHED, message))
@@ -413,8 +413,8 @@ class _Step:
         return not self.rolling or self._available(self.new) >= goal.updated
 
     def _complete(self) -> None:
-        back = self.phase is Phase.ROLLING_BACK
-        self._advance(Event.COMPLETED)
+        back = self.phase is RolloutPhase.ROLLING_BACK
+        self._advance(RolloutEvent.COMPLETED)
         self.state = replace(
             self.state, stable_hash=self.state.template_hash, new_replicas=0, old_replicas=0
         )
@@ -426,7 +426,7 @@ class _Step:
         elif number > 1:
             self.news.append((Reason.ROLLOUT_COMPLETE, f"Revision {number} is rolled out"))
 
-    def _decision(self) -> Decision:
+    def _decision(self) -> RolloutDecision:
         controller = self.facts.controller
         keep = {self.state.template_hash, self.state.spec_hash, self.state.stable_hash}
         limit = controller.spec.rollout.revision_history_limit
@@ -437,7 +437,7 @@ class _Step:
         if self.rolling:
             sides = Sides(self.state.new_replicas, self.state.old_replicas, self._source())
         remaining_s = self._remaining_s()
-        return Decision(
+        return RolloutDecision(
             controller=replace(self._made_from(self.state.template_hash), status=status),
             sides=sides,
             limits=self.limits,

@@ -28,7 +28,7 @@ from grange.controllers.replication.plan import Plan
 from grange.controllers.shared import audit_records, availability, pod_identity
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import INVALID_ANNOTATION, Reason
-from grange.controllers.shared.rollout_phase import Phase
+from grange.controllers.shared.rollout_phase import RolloutPhase
 
 Verdict = tuple[str, str, str]
 """status ("True", "False"), reason, message."""
@@ -80,10 +80,10 @@ class Outcome:
         return max(0, self.controller.spec.replicas)
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> RolloutPhase:
         """Where the rollout of the template is."""
         state = self.controller.status.rollout
-        return Phase.PROGRESSING if state is None else Phase(state.phase)
+        return RolloutPhase.PROGRESSING if state is None else RolloutPhase(state.phase)
 
 
 def observe(
@@ -180,7 +180,7 @@ def _waits(outcome: Outcome) -> Verdict | None:
 
 def _outdated(outcome: Outcome) -> Verdict:
     count = len(outcome.active) - outcome.updated
-    if outcome.phase is Phase.ROLLED_BACK:
+    if outcome.phase is RolloutPhase.ROLLED_BACK:
         return "False", "RolledBack", _message(outcome) + "; change spec.template to try again"
     message = f"{count} pods are made from another template"
     if outcome.controller.spec.rollout.type != "RollingUpdate":
@@ -197,21 +197,21 @@ def _progressing(outcome: Outcome) -> Verdict:
     state, wanted = outcome.controller.status.rollout, outcome.replicas
     revision = 0 if state is None else state.revision
     count = f"revision {revision}: {outcome.updated} of {wanted} replicas are updated"
-    verdicts: dict[Phase, Verdict] = {
-        Phase.PAUSED: ("Unknown", "RolloutPaused", count),
-        Phase.WAITING: ("True", "RolloutWaiting", count),
-        Phase.COMPLETE: ("True", "RolloutComplete", f"revision {revision} is rolled out"),
-        Phase.FAILED: ("False", "ProgressDeadlineExceeded", _message(outcome)),
-        Phase.ROLLING_BACK: ("True", "RollingBack", _message(outcome)),
-        Phase.ROLLED_BACK: ("False", "RolledBack", _message(outcome)),
+    verdicts: dict[RolloutPhase, Verdict] = {
+        RolloutPhase.PAUSED: ("Unknown", "RolloutPaused", count),
+        RolloutPhase.WAITING: ("True", "RolloutWaiting", count),
+        RolloutPhase.COMPLETE: ("True", "RolloutComplete", f"revision {revision} is rolled out"),
+        RolloutPhase.FAILED: ("False", "ProgressDeadlineExceeded", _message(outcome)),
+        RolloutPhase.ROLLING_BACK: ("True", "RollingBack", _message(outcome)),
+        RolloutPhase.ROLLED_BACK: ("False", "RolledBack", _message(outcome)),
     }
     return verdicts.get(outcome.phase, ("True", "RollingOut", count))
 
 
 def _rollout_failed(outcome: Outcome) -> Verdict:
-    if outcome.phase is Phase.FAILED:
+    if outcome.phase is RolloutPhase.FAILED:
         return "True", "ProgressDeadlineExceeded", _message(outcome)
-    if outcome.phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK}:
+    if outcome.phase in {RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}:
         return "True", outcome.phase.value, _message(outcome)
     return "False", "NotFailed", "no rollout has failed since spec.template changed"
 
@@ -285,7 +285,7 @@ def _tried_again(moves: TransferResult) -> str:
     """What is tried once more after it failed: not over before the new pod is there; empty for none."""
     for item in moves.after:
         attempts = node_transfer.backoff_of(moves.backoffs, item.old).attempts
-        if attempts and node_transfer.phase_of(item) is not node_transfer.Phase.FINISHING:
+        if attempts and node_transfer.phase_of(item) is not node_transfer.TransferPhase.FINISHING:
             times = "once" if attempts == 1 else f"{attempts} times"
             return f"pods on {item.old} are moved again: it failed {times} lately ({item.phase})"
     return ""

@@ -41,7 +41,7 @@ from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import FAILURES, INVALID_ANNOTATION
 from grange.controllers.shared.pod_identity import controller_key
 from grange.controllers.shared.rollout_metrics import instruments
-from grange.controllers.shared.rollout_phase import Phase
+from grange.controllers.shared.rollout_phase import RolloutPhase
 from grange.controllers.shared.rollout_step import Split
 from grange.reconcile.controller import Controller, Done, Requeue, Result
 from grange.reconcile.deps import Deps
@@ -131,7 +131,7 @@ class RollingUpdateService:
             raise
 
     async def _further(self, update: RollingUpdate) -> Result:
-        over = bool(update.status.phase) and Phase(update.status.phase) in OVER
+        over = bool(update.status.phase) and RolloutPhase(update.status.phase) in OVER
         if update.metadata.deletion_timestamp:
             pair = await self._pair(update, settled=not over)
             if not over and pending_steps.is_pending(update, pair):
@@ -191,7 +191,7 @@ class RollingUpdateService:
             await self._move(update, old, new, decision.split)
         if in_doubt is not None:
             raise in_doubt
-        if Phase(decision.status.phase) in OVER:
+        if RolloutPhase(decision.status.phase) in OVER:
             return Done()
         waits = [_LOOK_AGAIN_S] if decision.wait_s is None else [decision.wait_s, _LOOK_AGAIN_S]
         return Requeue(min(waits))
@@ -200,7 +200,7 @@ class RollingUpdateService:
         self, update: RollingUpdate, pair: Pair, old_pods: Census, new_pods: Census
     ) -> Decision:
         rivals, now = self._rivals(update), self._clock.now()
-        facts = logic.Facts(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
+        facts = logic.UpdateInputs(update, pair.old, pair.new, old_pods, new_pods, rivals, now)
         return logic.decide(facts)
 
     async def _find(self, namespace: str, name: str) -> ReplicationController | None:
@@ -253,7 +253,7 @@ class RollingUpdateService:
             )
             if other.metadata.uid != update.metadata.uid
             and not other.metadata.deletion_timestamp
-            and (not other.status.phase or Phase(other.status.phase) not in OVER)
+            and (not other.status.phase or RolloutPhase(other.status.phase) not in OVER)
             and (
                 other.status.began is not None
                 or (other.metadata.creation_timestamp or "", other.metadata.uid) < mine
@@ -267,7 +267,7 @@ class RollingUpdateService:
         """Write the decision and what is to be recorded of it, unless the rollout changed meanwhile."""
         now = self._clock.now()
         status = _with_conditions(update, decision, now)
-        if Phase(status.phase) in OVER:
+        if RolloutPhase(status.phase) in OVER:
             status = replace(status, finished_at=timestamps.rfc3339(now))
         status = replace(status, outbox=finalizer.entries(update, pair, decision.news, now))
         # A step that is decided once more changes nothing there, and must fail all the same if the
@@ -451,12 +451,17 @@ def _takes(decision: Decision, pair: Pair) -> bool:
 def _with_conditions(
     update: RollingUpdate, decision: Decision, now: datetime
 ) -> RollingUpdateStatus:
-    phase = Phase(decision.status.phase)
+    phase = RolloutPhase(decision.status.phase)
     verdicts = {
-        "Progressing": phase in {Phase.PROGRESSING, Phase.ROLLING_BACK},
-        "Complete": phase is Phase.COMPLETE,
+        "Progressing": phase in {RolloutPhase.PROGRESSING, RolloutPhase.ROLLING_BACK},
+        "Complete": phase is RolloutPhase.COMPLETE,
         "RolloutFailed": phase
-        in {Phase.FAILED, Phase.REFUSED, Phase.ROLLING_BACK, Phase.ROLLED_BACK},
+        in {
+            RolloutPhase.FAILED,
+            RolloutPhase.REFUSED,
+            RolloutPhase.ROLLING_BACK,
+            RolloutPhase.ROLLED_BACK,
+        },
     }
     said = update.status.conditions
     for kind, verdict in verdicts.items():

@@ -20,7 +20,7 @@ from grange.api import names, timestamps
 from grange.api.kinds import POD, ROLLINGUPDATE, auditevents
 from grange.api.kinds.replicationcontroller import ID_LABEL, ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
-from grange.api.kinds.transfer_status import Member, OutboxEntry
+from grange.api.kinds.transfer_status import MemberPod, OutboxEntry
 from grange.api.meta import Document, controller_of, preconditions
 from grange.api.status import ApiError, NotFound
 from grange.base.clock import Clock
@@ -147,7 +147,7 @@ class RolloutFinalizer:
             documents = []
             for item in told:
                 count = _replicas(update, new, item.event)
-                whose = audit_records.Subject(
+                whose = audit_records.AuditedController(
                     update.metadata.namespace, spec.new, status.new_uid, count
                 )
                 documents.append(audit_records.record_of(whose, item, members))
@@ -225,7 +225,7 @@ class RolloutFinalizer:
             ROLLINGUPDATE, meta.name, meta.namespace, patch=patch, subresource=subresource
         )
 
-    async def _members(self, update: RollingUpdate) -> list[Member]:
+    async def _members(self, update: RollingUpdate) -> list[MemberPod]:
         """The new controller's pods as the server has them."""
         uid = update.status.new_uid
         listing = await self._client.list(

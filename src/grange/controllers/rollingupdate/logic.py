@@ -26,10 +26,10 @@ from grange.base.statemachine import advance
 from grange.controllers.shared import availability, failure_message, pod_identity, rollout_step
 from grange.controllers.shared.availability import Readiness
 from grange.controllers.shared.event_reasons import Reason
-from grange.controllers.shared.rollout_phase import ROLLOUT, Event, Phase
+from grange.controllers.shared.rollout_phase import ROLLOUT, RolloutEvent, RolloutPhase
 from grange.controllers.shared.rollout_step import Goal, Side, Split, Verdict
 
-OVER = frozenset({Phase.COMPLETE, Phase.ROLLED_BACK, Phase.REFUSED})
+OVER = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.REFUSED})
 """Phases in which a rollout leaves its controllers alone, for good."""
 
 
@@ -96,7 +96,7 @@ def census(
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class UpdateInputs:
     """Everything that a decision depends on.
 
     Attributes:
@@ -145,7 +145,7 @@ def _side(seen: Census) -> Side:
     return Side(seen.desired, seen.healthy, broken=max(0, seen.unhealthy - going))
 
 
-def decide(facts: Facts) -> Decision:
+def decide(facts: UpdateInputs) -> Decision:
     """One step of a rollout between two controllers."""
     return _Step(facts).decide()
 
@@ -153,10 +153,10 @@ def decide(facts: Facts) -> Decision:
 class _Step:
     """The working state of one decision; thrown away with it."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: UpdateInputs) -> None:
         self.facts = facts
         self.spec = facts.update.spec
-        phase = facts.update.status.phase or Phase.PENDING.value
+        phase = facts.update.status.phase or RolloutPhase.PENDING.value
         self.status = replace(
             facts.update.status,
             phase=phase,
@@ -165,10 +165,10 @@ class _Step:
         self.news: list[tuple[Reason, str]] = []
 
     @property
-    def phase(self) -> Phase:
-        return Phase(self.status.phase)
+    def phase(self) -> RolloutPhase:
+        return RolloutPhase(self.status.phase)
 
-    def _advance(self, event: Event) -> None:
+    def _advance(self, event: RolloutEvent) -> None:
         self.status = replace(self.status, phase=advance(ROLLOUT, self.phase, event).value)
 
     def _now(self) -> str:
@@ -176,7 +176,7 @@ class _Step:
 
     def decide(self) -> Decision:
         """The decision; called once."""
-        if self.phase is Phase.PENDING:
+        if self.phase is RolloutPhase.PENDING:
             reason = self._begin()
             if reason:
                 return Decision(self.status, reason, news=tuple(self.news))
@@ -186,17 +186,17 @@ class _Step:
             return self._give_up(f"controller {self.spec.new} is gone: nothing is moved")
         if self.facts.update.metadata.generation != self.facts.update.status.observed_generation:
             self.status = replace(self.status, mark=self._score(), progressed_at=self._now())
-            if self.phase is Phase.FAILED:
-                self._advance(Event.CHANGED)
+            if self.phase is RolloutPhase.FAILED:
+                self._advance(RolloutEvent.CHANGED)
         self._turn()
         self._progress()
-        split = None if self.phase in {Phase.PAUSED, *OVER} else self._split()
+        split = None if self.phase in {RolloutPhase.PAUSED, *OVER} else self._split()
         delete_old = self._finish(split)
         if split == Split(self.facts.old_pods.desired, self.facts.new_pods.desired):
             split = None
         to_have = split or Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
         self.status = replace(self.status, replicas=Counts(to_have.old, to_have.new))
-        if self.phase in {Phase.PROGRESSING, Phase.WAITING, Phase.COMPLETE}:
+        if self.phase in {RolloutPhase.PROGRESSING, RolloutPhase.WAITING, RolloutPhase.COMPLETE}:
             self.status = replace(self.status, message="")
         return Decision(
             self.status,
@@ -209,11 +209,11 @@ class _Step:
 
     def _give_up(self, why: str) -> Decision:
         """Nothing can be done any more: it fails in its time, and somebody hears of it."""
-        if self.phase is Phase.PAUSED and not self.spec.paused:
-            self._advance(Event.RESUMED)
+        if self.phase is RolloutPhase.PAUSED and not self.spec.paused:
+            self._advance(RolloutEvent.RESUMED)
             self.status = replace(self.status, progressed_at=self._now())
         if self._remaining_s() == 0.0:
-            self._advance(Event.LATE)
+            self._advance(RolloutEvent.LATE)
             self.news.append((Reason.ROLLOUT_FAILED, why))
         return Decision(self.status, why, news=tuple(self.news), wait_s=self._remaining_s())
 
@@ -237,7 +237,7 @@ class _Step:
                 f"spec.startingReplicas: expected {wanted.old} and {wanted.new}, "
                 f"found {counts.old} and {counts.new}: nothing was moved"
             )
-        self._advance(Event.BEGAN)
+        self._advance(RolloutEvent.BEGAN)
         self.status = replace(
             self.status,
             old_uid=old.metadata.uid if old is not None else "",
@@ -253,7 +253,7 @@ class _Step:
 
     def _refuse(self, why: str) -> str:
         """It never begins."""
-        self._advance(Event.REFUSED)
+        self._advance(RolloutEvent.REFUSED)
         self.news.append((Reason.ROLLOUT_REFUSED, why))
         return why
 
@@ -262,15 +262,15 @@ class _Step:
     def _turn(self) -> None:
         """Pause, go on, or go back, as the spec says."""
         if self.spec.paused:
-            if (self.phase, Event.PAUSED) in ROLLOUT:
-                self._advance(Event.PAUSED)
+            if (self.phase, RolloutEvent.PAUSED) in ROLLOUT:
+                self._advance(RolloutEvent.PAUSED)
                 self.news.append((Reason.ROLLOUT_PAUSED, "Rollout paused"))
             return
-        if self.phase is Phase.PAUSED:
-            self._advance(Event.RESUMED_BACK if self._is_turned() else Event.RESUMED)
+        if self.phase is RolloutPhase.PAUSED:
+            self._advance(RolloutEvent.RESUMED_BACK if self._is_turned() else RolloutEvent.RESUMED)
             self.status = replace(self.status, progressed_at=self._now())
             self.news.append((Reason.ROLLOUT_RESUMED, "Rollout resumed"))
-        if self.spec.undo and (self.phase, Event.BACK) in ROLLOUT:
+        if self.spec.undo and (self.phase, RolloutEvent.BACK) in ROLLOUT:
             self._go_back("undo")
 
     def _is_turned(self) -> bool:
@@ -278,7 +278,7 @@ class _Step:
         return self.spec.undo or self.status.going_back
 
     def _go_back(self, why: str) -> None:
-        self._advance(Event.BACK)
+        self._advance(RolloutEvent.BACK)
         self.status = replace(self.status, going_back=True, progressed_at=self._now())
         self.news.append((Reason.ROLLING_BACK, f"Rolling back: {why}"))
 
@@ -289,24 +289,24 @@ class _Step:
         return min(self.facts.new_pods.healthy, self.spec.desired) + gone
 
     def _remaining_s(self) -> float | None:
-        if self.phase is not Phase.PROGRESSING:
+        if self.phase is not RolloutPhase.PROGRESSING:
             return None
         since = self.facts.now - timestamps.parse_or(self.status.progressed_at, timestamps.EPOCH)
         return max(0.0, self.spec.progress_deadline_seconds - since.total_seconds())
 
     def _progress(self) -> None:
         score = self._score()
-        if score > self.status.mark and self.phase is not Phase.ROLLING_BACK:
+        if score > self.status.mark and self.phase is not RolloutPhase.ROLLING_BACK:
             self.status = replace(self.status, mark=score, progressed_at=self._now())
-            if self.phase is Phase.FAILED:
-                self._advance(Event.ADVANCED)
+            if self.phase is RolloutPhase.FAILED:
+                self._advance(RolloutEvent.ADVANCED)
         elif self._remaining_s() == 0.0:
             why = f"no further for {self.spec.progress_deadline_seconds} s"
             self.status = replace(self.status, message=self.facts.new_pods.said)
             if self.spec.auto_rollback:
                 self._go_back(f"{why}{self._said()}")
             else:
-                self._advance(Event.LATE)
+                self._advance(RolloutEvent.LATE)
                 self.news.append((Reason.ROLLOUT_FAILED, f"{why}: {self._message()}"))
 
     def _sides(self) -> tuple[Side, Side]:
@@ -316,7 +316,7 @@ class _Step:
         spec = self.spec
         updated = spec.desired if spec.canary is None else spec.canary
         ceiling = spec.desired + spec.max_surge
-        if self.phase is Phase.ROLLING_BACK and self.status.began is not None:
+        if self.phase is RolloutPhase.ROLLING_BACK and self.status.began is not None:
             began = self.status.began
             target = began.old + began.new
             return Goal(target, began.old, min(spec.minimum, target), max(ceiling, target))
@@ -325,7 +325,7 @@ class _Step:
     def _split(self) -> Split:
         """The counts after the next step; while going back the sides change places."""
         old, new = self._sides()
-        if self.phase is Phase.ROLLING_BACK:
+        if self.phase is RolloutPhase.ROLLING_BACK:
             back = rollout_step.step(new, old, self._goal())
             return Split(old=back.new, new=back.old)
         if self.facts.old is None:  # nobody there to keep what the canaries leave
@@ -345,13 +345,13 @@ class _Step:
         """Note that it is over, or waits; whether the old controller is to be deleted."""
         here = Split(self.facts.old_pods.desired, self.facts.new_pods.desired)
         if split is None or split != here:
-            if self.phase is Phase.WAITING and split is not None:
-                self._advance(Event.PROMOTED)
+            if self.phase is RolloutPhase.WAITING and split is not None:
+                self._advance(RolloutEvent.PROMOTED)
                 self.status = replace(self.status, progressed_at=self._now())
             return False
-        if self.phase is Phase.ROLLING_BACK:
+        if self.phase is RolloutPhase.ROLLING_BACK:
             if self._is_back():
-                self._advance(Event.COMPLETED)
+                self._advance(RolloutEvent.COMPLETED)
                 self.news.append((Reason.ROLLED_BACK, f"Rolled back: {self._counts()}"))
             return False
         goal = self._goal()
@@ -361,8 +361,8 @@ class _Step:
         if found is not Verdict.DONE:
             return False
         if goal.updated < goal.target:
-            if self.phase is Phase.PROGRESSING:
-                self._advance(Event.REACHED)
+            if self.phase is RolloutPhase.PROGRESSING:
+                self._advance(RolloutEvent.REACHED)
                 self.news.append((Reason.CANARY_REACHED, f"Waiting: {self._counts()}"))
             return False
         return self._complete()
@@ -380,7 +380,7 @@ class _Step:
         delete_old = old is not None and not self.spec.leave_old
         if delete_old and not self._is_recorded():
             return False  # the word of its last pods would go with it
-        self._advance(Event.COMPLETED)
+        self._advance(RolloutEvent.COMPLETED)
         self.news.append((Reason.ROLLOUT_COMPLETE, f"{self.spec.new} has all replicas"))
         return delete_old
 
@@ -397,9 +397,12 @@ class _Step:
         return f"{counts}, {self.spec.old} {old.current} left" if self.spec.old else counts
 
     def _message(self) -> str:
-        if self.phase is Phase.FAILED:
+        if self.phase is RolloutPhase.FAILED:
             return f"{self._counts()}{self._paused_sides()}{self._said()}"
-        if self.phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK} and not self.spec.undo:
+        if (
+            self.phase in {RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}
+            and not self.spec.undo
+        ):
             deadline_s = self.spec.progress_deadline_seconds
             why = f"goes back because it got no further for {deadline_s} s"
             return f"{why}: {self._counts()}{self._said()}"

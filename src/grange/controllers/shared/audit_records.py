@@ -17,7 +17,7 @@ from grange.api.kinds import AUDITRECORD, auditevents, pod as pods
 from grange.api.kinds.auditrecord import AuditSpec
 from grange.api.kinds.pod import Pod
 from grange.api.kinds.replicationcontroller import ID_LABEL, NAME_LABEL
-from grange.api.kinds.transfer_status import Member, OutboxEntry
+from grange.api.kinds.transfer_status import MemberPod, OutboxEntry
 from grange.api.meta import Condition, Document, Resource
 from grange.api.status import (
     AlreadyExists,
@@ -52,7 +52,7 @@ _WORDS = 400  # characters of a refusal that are told
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class AuditedController:
     """The controller that a record is about: where it is, its name and uid, and what it wants."""
 
     namespace: str
@@ -61,7 +61,9 @@ class Subject:
     replicas: int
 
 
-def record_of(whose: Subject, done: OutboxEntry, members: Iterable[Member]) -> Document:
+def record_of(
+    whose: AuditedController, done: OutboxEntry, members: Iterable[MemberPod]
+) -> Document:
     """The record of an entry, also of a controller that is not there any more."""
     spec = AuditSpec(
         event=done.event,
@@ -109,7 +111,7 @@ async def write(client: Client, documents: Iterable[Document]) -> tuple[str, ...
     return tuple(refused)
 
 
-def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[Member]:
+def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[MemberPod]:
     """The members once entries have come true, from the pods as they were seen before."""
     entries = [*entries]
     gone = {item.uid for done in entries for item in done.removed}
@@ -118,20 +120,20 @@ def members_after(owned: Iterable[Pod], entries: Iterable[OutboxEntry]) -> list[
     return [*kept, *(m for done in entries for m in done.added if m.pod not in known)]
 
 
-def members(owned: Iterable[Pod]) -> list[Member]:
+def members(owned: Iterable[Pod]) -> list[MemberPod]:
     """The members as they are seen."""
     return members_after(owned, ())
 
 
-def fingerprint(found: Iterable[Member]) -> str:
+def fingerprint(found: Iterable[MemberPod]) -> str:
     """Differs where the names of members do; empty for none."""
     pods = sorted(item.pod for item in found)
     return names.digest(*pods) if pods else ""
 
 
-def member(pod: Pod) -> Member:
+def member(pod: Pod) -> MemberPod:
     """The pod as records name it."""
-    return Member(pod.metadata.name, pod_identity.node_of(pod), pod.metadata.uid)
+    return MemberPod(pod.metadata.name, pod_identity.node_of(pod), pod.metadata.uid)
 
 
 CONDITION = "AuditRefused"

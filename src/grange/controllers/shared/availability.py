@@ -91,7 +91,7 @@ def _since(pod: Pod) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class PodAvailability:
     """What is known of pods.
 
     Attributes:
@@ -137,7 +137,7 @@ def observe(
     down: Container[str],
     now: datetime,
     readiness: Readiness | None = None,
-) -> Health:
+) -> PodAvailability:
     """Judge the active pods of a controller.
 
     Args:
@@ -159,7 +159,7 @@ def observe(
             waits.append(wait)
         else:
             available.add(pod.metadata.uid)
-    return Health(frozenset(available), ready, min(waits, default=None))
+    return PodAvailability(frozenset(available), ready, min(waits, default=None))
 
 
 _SINGLE = 20  # Leases of more nodes are read in one list

@@ -3,7 +3,7 @@
 from grange.base.metrics import CollectorRegistry, Counter, once_per_registry
 
 
-class Instruments:
+class RolloutMetrics:
     """The instruments of one registry.
 
     Attributes:
@@ -40,5 +40,5 @@ class Instruments:
         )
 
 
-instruments = once_per_registry(Instruments)
+instruments = once_per_registry(RolloutMetrics)
 """The instruments of a registry; the same object for the same registry."""

@@ -17,7 +17,7 @@ from enum import Enum
 from grange.base.statemachine import diagram
 
 
-class Phase(Enum):
+class RolloutPhase(Enum):
     """Where a rollout is."""
 
     PENDING = "Pending"
@@ -31,12 +31,12 @@ class Phase(Enum):
     REFUSED = "Refused"
 
     @classmethod
-    def _missing_(cls, value: object) -> "Phase":
+    def _missing_(cls, value: object) -> "RolloutPhase":
         """A phase that this version does not know has failed: it goes on when pods advance."""
         return cls.FAILED
 
 
-class Event(Enum):
+class RolloutEvent(Enum):
     """What happens to a rollout."""
 
     BEGAN = "both controllers are there"
@@ -54,44 +54,44 @@ class Event(Enum):
     COMPLETED = "all pods available"
 
 
-ROLLOUT: Mapping[tuple[Phase, Event], Phase] = {
-    (Phase.PENDING, Event.BEGAN): Phase.PROGRESSING,
-    (Phase.PENDING, Event.REFUSED): Phase.REFUSED,
-    (Phase.PROGRESSING, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.PROGRESSING, Event.PAUSED): Phase.PAUSED,
-    (Phase.PROGRESSING, Event.REACHED): Phase.WAITING,
-    (Phase.PROGRESSING, Event.COMPLETED): Phase.COMPLETE,
-    (Phase.PROGRESSING, Event.LATE): Phase.FAILED,
-    (Phase.PROGRESSING, Event.BACK): Phase.ROLLING_BACK,
-    (Phase.PAUSED, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.PAUSED, Event.RESUMED): Phase.PROGRESSING,
-    (Phase.PAUSED, Event.RESUMED_BACK): Phase.ROLLING_BACK,
-    (Phase.PAUSED, Event.BACK): Phase.ROLLING_BACK,
-    (Phase.WAITING, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.WAITING, Event.PROMOTED): Phase.PROGRESSING,
-    (Phase.WAITING, Event.PAUSED): Phase.PAUSED,
-    (Phase.WAITING, Event.COMPLETED): Phase.COMPLETE,
-    (Phase.WAITING, Event.BACK): Phase.ROLLING_BACK,
-    (Phase.FAILED, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.FAILED, Event.ADVANCED): Phase.PROGRESSING,
-    (Phase.FAILED, Event.PAUSED): Phase.PAUSED,
-    (Phase.FAILED, Event.COMPLETED): Phase.COMPLETE,
-    (Phase.FAILED, Event.BACK): Phase.ROLLING_BACK,
-    (Phase.ROLLING_BACK, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.ROLLING_BACK, Event.PAUSED): Phase.PAUSED,
-    (Phase.ROLLING_BACK, Event.COMPLETED): Phase.ROLLED_BACK,
-    (Phase.ROLLED_BACK, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.ROLLED_BACK, Event.OUTDATED): Phase.ROLLING_BACK,
-    (Phase.COMPLETE, Event.CHANGED): Phase.PROGRESSING,
-    (Phase.COMPLETE, Event.OUTDATED): Phase.PROGRESSING,
+ROLLOUT: Mapping[tuple[RolloutPhase, RolloutEvent], RolloutPhase] = {
+    (RolloutPhase.PENDING, RolloutEvent.BEGAN): RolloutPhase.PROGRESSING,
+    (RolloutPhase.PENDING, RolloutEvent.REFUSED): RolloutPhase.REFUSED,
+    (RolloutPhase.PROGRESSING, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.PROGRESSING, RolloutEvent.PAUSED): RolloutPhase.PAUSED,
+    (RolloutPhase.PROGRESSING, RolloutEvent.REACHED): RolloutPhase.WAITING,
+    (RolloutPhase.PROGRESSING, RolloutEvent.COMPLETED): RolloutPhase.COMPLETE,
+    (RolloutPhase.PROGRESSING, RolloutEvent.LATE): RolloutPhase.FAILED,
+    (RolloutPhase.PROGRESSING, RolloutEvent.BACK): RolloutPhase.ROLLING_BACK,
+    (RolloutPhase.PAUSED, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.PAUSED, RolloutEvent.RESUMED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.PAUSED, RolloutEvent.RESUMED_BACK): RolloutPhase.ROLLING_BACK,
+    (RolloutPhase.PAUSED, RolloutEvent.BACK): RolloutPhase.ROLLING_BACK,
+    (RolloutPhase.WAITING, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.WAITING, RolloutEvent.PROMOTED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.WAITING, RolloutEvent.PAUSED): RolloutPhase.PAUSED,
+    (RolloutPhase.WAITING, RolloutEvent.COMPLETED): RolloutPhase.COMPLETE,
+    (RolloutPhase.WAITING, RolloutEvent.BACK): RolloutPhase.ROLLING_BACK,
+    (RolloutPhase.FAILED, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.FAILED, RolloutEvent.ADVANCED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.FAILED, RolloutEvent.PAUSED): RolloutPhase.PAUSED,
+    (RolloutPhase.FAILED, RolloutEvent.COMPLETED): RolloutPhase.COMPLETE,
+    (RolloutPhase.FAILED, RolloutEvent.BACK): RolloutPhase.ROLLING_BACK,
+    (RolloutPhase.ROLLING_BACK, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.ROLLING_BACK, RolloutEvent.PAUSED): RolloutPhase.PAUSED,
+    (RolloutPhase.ROLLING_BACK, RolloutEvent.COMPLETED): RolloutPhase.ROLLED_BACK,
+    (RolloutPhase.ROLLED_BACK, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.ROLLED_BACK, RolloutEvent.OUTDATED): RolloutPhase.ROLLING_BACK,
+    (RolloutPhase.COMPLETE, RolloutEvent.CHANGED): RolloutPhase.PROGRESSING,
+    (RolloutPhase.COMPLETE, RolloutEvent.OUTDATED): RolloutPhase.PROGRESSING,
 }
 """What follows in a phase when something happens; what is not here cannot happen."""
 
-MOVING = frozenset({Phase.PROGRESSING, Phase.ROLLING_BACK, Phase.FAILED})
+MOVING = frozenset({RolloutPhase.PROGRESSING, RolloutPhase.ROLLING_BACK, RolloutPhase.FAILED})
 """Phases in which replicas go from one side to the other."""
 
 
 def diagrams() -> dict[str, str]:
     """The diagram by its name, for the documentation."""
-    ends = frozenset({Phase.COMPLETE, Phase.ROLLED_BACK, Phase.REFUSED})
-    return {"rollout": diagram(ROLLOUT, Phase.PENDING, ends)}
+    ends = frozenset({RolloutPhase.COMPLETE, RolloutPhase.ROLLED_BACK, RolloutPhase.REFUSED})
+    return {"rollout": diagram(ROLLOUT, RolloutPhase.PENDING, ends)}

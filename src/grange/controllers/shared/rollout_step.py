@@ -60,7 +60,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ReplicaShift:
     """Replicas to take from the old side and to give to the new one."""
 
     remove: int = 0
@@ -75,7 +75,9 @@ class Verdict(Enum):
     DONE = "done"
 
 
-def shift(old: Side, new: Side, *, target: int, minimum: int, ceiling: int | None = None) -> Move:
+def shift(
+    old: Side, new: Side, *, target: int, minimum: int, ceiling: int | None = None
+) -> ReplicaShift:
     """One step from old to new (specification of replication, §4c).
 
     Room below the ceiling (the target, unless there is surge) is filled without removing
@@ -90,7 +92,7 @@ def shift(old: Side, new: Side, *, target: int, minimum: int, ceiling: int | Non
     """
     remaining = target - new.desired
     if remaining <= 0:
-        return Move()
+        return ReplicaShift()
     old_healthy, new_healthy = min(old.healthy, old.desired), min(new.healthy, new.desired)
     total = old.desired + new.desired
     increase = max(0, (target if ceiling is None else ceiling) - total)
@@ -99,8 +101,8 @@ def shift(old: Side, new: Side, *, target: int, minimum: int, ceiling: int | Non
     else:
         add = min(remaining, old_healthy + new_healthy - minimum + increase + old.broken)
     if add <= 0:
-        return Move()
-    return Move(remove=min(old.desired, max(0, add - increase)), add=add)
+        return ReplicaShift()
+    return ReplicaShift(remove=min(old.desired, max(0, add - increase)), add=add)
 
 
 def verdict(*, new_desired: int, new_current: int, target: int) -> Verdict:

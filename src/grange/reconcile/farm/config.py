@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from grange.api import names
-from grange.api.farm import NAMESPACE
+from grange.api.farm_protocol import NAMESPACE
 from grange.base.errors import GrangeError
 
 TICK_S = 1e-3

@@ -55,7 +55,7 @@ class DeletionGuardConfig:
 
 
 @dataclass(slots=True, eq=False)
-class Change:
+class CountedWrite:
     """One deletion or creation, while it counts.
 
     Attributes:
@@ -120,7 +120,7 @@ class DeletionGuard:
         self._has_asked: set[Trigger] = set()
         self._triggers: dict[Trigger, float] = {}  # when each was last seen
         self._views: deque[tuple[float, int, int]] = deque()  # (when, objects, weight)
-        self._changes: deque[Change] = deque()
+        self._changes: deque[CountedWrite] = deque()
         self._lost: Counter[str] = Counter()  # deletions less creations, by resource
         self._revision = 0
         self._resumed_until = float("-inf")
@@ -168,7 +168,7 @@ class DeletionGuard:
             return None
         return min(self._triggers.values()) + self._config.cooldown_s
 
-    def permit_deletion(self, now: float, resource: str = "pods") -> Change:
+    def permit_deletion(self, now: float, resource: str = "pods") -> CountedWrite:
         """Allow one deletion, and count it at once: those under way share the budget.
 
         Returns:
@@ -192,7 +192,7 @@ class DeletionGuard:
             )
         return self._note(now, resource, 1)
 
-    def cancel_deletion(self, change: Change) -> None:
+    def cancel_deletion(self, change: CountedWrite) -> None:
         """A deletion that was allowed did not happen: it does not count. Idempotent."""
         self._lost[change.resource] -= change.lost
         change.lost = 0
@@ -202,8 +202,8 @@ class DeletionGuard:
         self._forget_changes(now)
         self._note(now, resource, -1)
 
-    def _note(self, now: float, resource: str, lost: int) -> Change:
-        change = Change(now, resource, lost)
+    def _note(self, now: float, resource: str, lost: int) -> CountedWrite:
+        change = CountedWrite(now, resource, lost)
         self._changes.append(change)
         self._lost[resource] += lost
         return change

@@ -27,10 +27,10 @@ from grange.reconcile.farm.errors import DeletionsHeld, SessionLost
 from grange.reconcile.farm.fenced_client import FencedClient, PassFence, at_work
 from grange.reconcile.farm.hashing import assign, score
 from grange.reconcile.farm.leases import Token
+from grange.reconcile.farm.member_session import Session, SessionKeeper, each_session
 from grange.reconcile.farm.members import Members, Peer
 from grange.reconcile.farm.metrics import instruments
 from grange.reconcile.farm.ownership import Claim, claim_patch, owner_text, ownership
-from grange.reconcile.farm.session import Session, SessionKeeper, each_session
 from grange.reconcile.informer import Informer
 from grange.reconcile.workqueue import WorkQueue
 

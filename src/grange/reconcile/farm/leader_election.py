@@ -8,7 +8,7 @@ so that its writes are fenced and it ends before another member's begins.
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-from grange.api.farm import SERVICE_LABEL
+from grange.api.farm_protocol import SERVICE_LABEL
 from grange.api.kinds import LEASE
 from grange.api.meta import Document, ObjectKey
 from grange.api.status import AlreadyExists, ApiError
@@ -27,7 +27,7 @@ PREFIX = "grange-service-"
 _AGAIN_S = 30.0  # an object that somebody deleted is made anew after so long at most
 
 
-class Service(Protocol):
+class ElectedService(Protocol):
     """Something that works until it is cancelled; it may be run again after that."""
 
     def run(self) -> Coroutine[Any, Any, None]:
@@ -51,7 +51,7 @@ class LeaderElectedServices:
         member: Member,
         config: FarmConfig,
         deps: Callable[[str], Deps],
-        services: Mapping[str, Callable[[Deps], Service]],
+        services: Mapping[str, Callable[[Deps], ElectedService]],
         deletion_guard: DeletionGuardConfig | None = None,
         *,
         required_objects: RequiredObjects | None = None,

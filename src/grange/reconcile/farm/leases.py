@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from grange.api.farm import FARMS_ANNOTATION, GROUP_LABEL, REPORT_ANNOTATION
+from grange.api.farm_protocol import FARMS_ANNOTATION, GROUP_LABEL, REPORT_ANNOTATION
 from grange.api.kinds.lease import Lease
 from grange.api.meta import Document
 from grange.reconcile.farm.config import FarmConfig

@@ -7,7 +7,7 @@ import msgspec
 
 from grange.alerts.alerts import Alerts, AlertSink
 from grange.alerts.sinks import LogSink
-from grange.api.farm import RESUME_ANNOTATION, RESUME_CONFIGMAP
+from grange.api.farm_protocol import RESUME_ANNOTATION, RESUME_CONFIGMAP
 from grange.api.kinds import CONFIGMAP, LEASE
 from grange.api.kinds.configmap import ConfigMap
 from grange.api.meta import Document, Resource
@@ -18,8 +18,8 @@ from grange.reconcile.deps import Deps
 from grange.reconcile.farm.config import FarmConfig
 from grange.reconcile.farm.deletion_guard import DeletionGuard, DeletionGuardConfig, RequiredObjects
 from grange.reconcile.farm.farm import Farm, Reconcile
+from grange.reconcile.farm.member_session import SessionKeeper
 from grange.reconcile.farm.members import Members
-from grange.reconcile.farm.session import SessionKeeper
 
 R = TypeVar("R", bound=Resource)
 

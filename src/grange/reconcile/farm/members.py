@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grange.api.farm import GROUP_LABEL
+from grange.api.farm_protocol import GROUP_LABEL
 from grange.api.kinds import LEASE
 from grange.api.kinds.lease import Lease
 from grange.api.meta import preconditions

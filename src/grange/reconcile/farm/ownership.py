@@ -6,12 +6,12 @@ nobody ever had it, or that somebody's hand removed the annotation; empty means 
 
 import asyncio
 
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.meta import Document, Resource, preconditions
 from grange.base.tasks import Nursery
 from grange.reconcile.farm.errors import ClaimNotHeld
 from grange.reconcile.farm.leases import Token
-from grange.reconcile.farm.session import Session
+from grange.reconcile.farm.member_session import Session
 
 RELEASED = ""
 

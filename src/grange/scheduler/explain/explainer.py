@@ -16,7 +16,7 @@ from grange.api.explanation import (
     Explanation,
     NearNode,
     ReasonCount,
-    State,
+    SchedulingState,
 )
 from grange.api.kinds.pod import Pod, is_finished
 from grange.api.meta import ObjectMeta
@@ -38,12 +38,12 @@ from grange.scheduler.snapshot import NodeInfoSnapshot
 
 _NEAREST = 5
 _REASONS = 16
-_STATES: Mapping[Pool, State] = {
-    Pool.ACTIVE: State.ACTIVE,
-    Pool.IN_FLIGHT: State.ACTIVE,
-    Pool.BACKOFF: State.BACKOFF,
-    Pool.ERROR_BACKOFF: State.BACKOFF,
-    Pool.UNSCHEDULABLE: State.UNSCHEDULABLE,
+_STATES: Mapping[Pool, SchedulingState] = {
+    Pool.ACTIVE: SchedulingState.ACTIVE,
+    Pool.IN_FLIGHT: SchedulingState.ACTIVE,
+    Pool.BACKOFF: SchedulingState.BACKOFF,
+    Pool.ERROR_BACKOFF: SchedulingState.BACKOFF,
+    Pool.UNSCHEDULABLE: SchedulingState.UNSCHEDULABLE,
 }
 _WAITS: Mapping[Pool, str] = {
     Pool.ACTIVE: "waits for its turn",
@@ -115,22 +115,28 @@ class PodExplainer:
             word = "ended" if pod.status.phase == "Succeeded" else "failed"
             where = f"ran on {pod.spec.node_name} and" if pod.spec.node_name else "had no node and"
             summary = f"{where} {word}; it needs no node any more"
-            return replace(answer, state=State.FINISHED, summary=summary, node=pod.spec.node_name)
+            return replace(
+                answer, state=SchedulingState.FINISHED, summary=summary, node=pod.spec.node_name
+            )
         known = self._cache.info(meta.uid)
         if known is not None and known.pod.spec.node_name:
             return self._explain_placed(answer, profile, pod, known)
         if pod.spec.node_name:
             summary = f"is on {pod.spec.node_name}; the scheduler has not heard of that yet"
-            return replace(answer, state=State.PLACED, summary=summary, node=pod.spec.node_name)
+            return replace(
+                answer, state=SchedulingState.PLACED, summary=summary, node=pod.spec.node_name
+            )
         if meta.deletion_timestamp:
             return replace(
-                answer, state=State.TERMINATING, summary="is being deleted and gets no node"
+                answer,
+                state=SchedulingState.TERMINATING,
+                summary="is being deleted and gets no node",
             )
         queued = self._queue.find(meta.uid)
         if queued is None:
             summary = "waits; the scheduler has not seen it yet"
             return replace(
-                answer, state=State.UNSEEN, summary=summary, hint="ask again in a moment"
+                answer, state=SchedulingState.UNSEEN, summary=summary, hint="ask again in a moment"
             )
         return self._explain_waiting(answer, profile, queued)
 
@@ -141,13 +147,15 @@ class PodExplainer:
     ) -> Explanation:
         node = known.pod.spec.node_name
         if pod.spec.node_name:
-            answer = replace(answer, state=State.PLACED, summary=f"is on {node}", node=node)
+            answer = replace(
+                answer, state=SchedulingState.PLACED, summary=f"is on {node}", node=node
+            )
         else:
             held = self._waits_for(pod)
             summary = f"is on its way to {node}: the binding is being written"
             if held:
                 summary = f"has room held for it on {node} and waits for {held}"
-            answer = replace(answer, state=State.BINDING, summary=summary, node=node)
+            answer = replace(answer, state=SchedulingState.BINDING, summary=summary, node=node)
         entry = self._snapshot.node_info_map.get(node)
         if entry is None or all(item.uid != known.uid for item in entry.pods):
             return answer
@@ -231,7 +239,7 @@ class PodExplainer:
             summary = f"is held back by {queued.gate}"
             summary += f": {', '.join(reasons)}" if reasons else ""
             hint = ""
-        return replace(answer, state=State.GATED, summary=summary, hint=hint)
+        return replace(answer, state=SchedulingState.GATED, summary=summary, hint=hint)
 
     def _explain_pre_filter(
         self, answer: Explanation, profile: Profile, stopped: Diagnosis

@@ -1,6 +1,6 @@
 """NodeResourcesBalancedAllocation: rather where resources end up evenly used."""
 
-from grange.api.pod_requests import CPU, MEMORY, Request
+from grange.api.pod_requests import CPU, MEMORY, PodRequest
 from grange.placement import allocation
 from grange.placement.columns import Integers, NodeTable, Rows
 from grange.placement.loads import Load
@@ -44,7 +44,7 @@ class BalancedAllocationArgs(PluginArgs, frozen=True, kw_only=True):
         no_resource_twice([item.name for item in self.resources])
 
 
-class BalancedAllocation(NodeScore[Request, Load]):
+class BalancedAllocation(NodeScore[PodRequest, Load]):
     """Compares requests with what is in use; 75 leaves the balance as it is.
 
     Args:
@@ -57,7 +57,7 @@ class BalancedAllocation(NodeScore[Request, Load]):
     def __init__(self, resources: tuple[str, ...]) -> None:
         self._resources = resources
 
-    def demand(self, pod: PodInfo) -> Request:
+    def demand(self, pod: PodInfo) -> PodRequest:
         """The pod's requests."""
         return pod.request
 
@@ -70,7 +70,7 @@ class BalancedAllocation(NodeScore[Request, Load]):
         asked, request = allocation.asked, pod.request
         return tuple([asked(name, request, nonzero=False) for name in self._resources])
 
-    def score_value(self, demand: Request, value: Load) -> int:
+    def score_value(self, demand: PodRequest, value: Load) -> int:
         """More where the pod evens the use out."""
         return allocation.balanced(self._resources, demand, value.allocatable, value.usage)
 

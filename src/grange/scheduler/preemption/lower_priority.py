@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, Request
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PodRequest
 from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers, Mask, Rows
 from grange.placement.node_usage import asked_amounts
@@ -43,7 +43,7 @@ class LowerPriority:
         self._versions = snapshot.versions
         self._levels: BoundedDict[int, _Level] = BoundedDict(_LEVELS_MAX)
 
-    def may_fit(self, request: Request, priority: int) -> Mask:
+    def may_fit(self, request: PodRequest, priority: int) -> Mask:
         """By row, whether the pod might fit with all pods of lower priority gone, if any is there."""
         rows = self._snapshot.table.all
         mask = self.any_on(rows, priority)
@@ -56,7 +56,7 @@ class LowerPriority:
         mask: Mask = self._level(priority).pods[rows] > 0
         return mask
 
-    def shortages(self, request: Request, priority: int, rows: Rows) -> list[tuple[str, Mask]]:
+    def shortages(self, request: PodRequest, priority: int, rows: Rows) -> list[tuple[str, Mask]]:
         """What these rows lack, as a reason, and which, with all pods of lower priority gone."""
         table, level = self._snapshot.table, self._level(priority)
         found: list[tuple[str, Mask]] = [

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from grange.api.pod_requests import Request
+from grange.api.pod_requests import PodRequest
 from grange.base.bounded import BoundedDict
 from grange.placement.columns import Integers
 from grange.placement.loads import Load
@@ -72,7 +72,7 @@ class VictimCache:
         # The victims, and how many of them violate a budget.
         self._victims: list[tuple[_Pods, int]] = [_NONE] * len(order)
         # By load, what the candidates ask and what the nominated ask: which candidates have to go.
-        self._patterns: BoundedDict[_PatternKey, tuple[tuple[int, ...], list[Request]]] = (
+        self._patterns: BoundedDict[_PatternKey, tuple[tuple[int, ...], list[PodRequest]]] = (
             BoundedDict(_PATTERNS_MAX)
         )
         self._covered: dict[tuple[str, str], dict[int, None]] = {}  # rows by budget

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from grange.agent import logs
+from grange.agent import container_logs
 from grange.agent.container_runtime import ContainerID, LogQuery
 from grange.agent.runtimes.process.log_writer import LOG_FILE
 from grange.base.clock import Clock
@@ -53,10 +53,10 @@ class LogFiles:
                     with open(os.dup(fd), "rb") as segment:
                         lines = segment.read().splitlines()
                 collected = lines + collected
-                kept, missing = logs.tail(collected, count)
+                kept, missing = container_logs.tail(collected, count)
                 if missing == 0:
                     return kept
-        return logs.tail(collected, count)[0]
+        return container_logs.tail(collected, count)[0]
 
     def read(self) -> list[bytes]:
         """More stored lines, up to a quarter of a megabyte; empty at the end for now."""
@@ -159,7 +159,7 @@ class ProcessLogs:
     async def read(self, target: ContainerID, query: LogQuery) -> AsyncGenerator[bytes, None]:
         """The log of one attempt in pieces; ends at once where there is none."""
         files = LogFiles(self._directory(target))
-        renderer = logs.Renderer(query)
+        renderer = container_logs.Renderer(query)
         try:
             if query.tail_lines is not None:
                 wanted = query.tail_lines

@@ -41,7 +41,7 @@ from grange.agent.runtimes.process.files import Layout, PodFile
 from grange.agent.runtimes.process.launcher import Launcher
 from grange.agent.runtimes.process.log_reader import ProcessLogs
 from grange.agent.runtimes.process.orphans import Undertaker, kill_exact
-from grange.agent.runtimes.process.shim_connection import Attempt, Connection
+from grange.agent.runtimes.process.shim_connection import ContainerRun, ShimConnection
 from grange.base.clock import Clock
 from grange.base.log import Logger
 from grange.base.offload import Offload
@@ -84,11 +84,11 @@ class _Pod:
 
     setup: PodSetup
     sandbox: Sandbox
-    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    attempts: dict[str, list[ContainerRun]] = field(default_factory=dict)
     watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
     ending: bool = False  # nothing is started any more
 
-    def all_attempts(self) -> list[Attempt]:
+    def all_attempts(self) -> list[ContainerRun]:
         return [attempt for items in self.attempts.values() for attempt in items]
 
     def record(self) -> PodRecord:
@@ -210,7 +210,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             await self._adopt_attempt(pod, target)
 
     async def _adopt_attempt(self, pod: _Pod, target: ContainerID) -> None:
-        attempt = Attempt(target)
+        attempt = ContainerRun(target)
         try:
             connection = shim_connection.connect(self._layout.attempt(target))
         except OSError:
@@ -249,7 +249,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             if not attempt.changed.is_set():
                 await self._assume_running(attempt)
 
-    async def _assume_running(self, attempt: Attempt) -> None:
+    async def _assume_running(self, attempt: ContainerRun) -> None:
         target = attempt.target
         state = await self._offload.run(lambda: self._layout.read_state(target)) or {}
         if attempt.changed.is_set():
@@ -267,11 +267,11 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             waited_s=self._config.answer_limit_s,
         )
 
-    def _reconnect_later(self, pod: _Pod, attempt: Attempt) -> None:
+    def _reconnect_later(self, pod: _Pod, attempt: ContainerRun) -> None:
         loop = asyncio.get_running_loop()
         attempt.reconnect = loop.call_later(_RECONNECT_S, self._reconnect, pod, attempt)
 
-    def _reconnect(self, pod: _Pod, attempt: Attempt) -> None:
+    def _reconnect(self, pod: _Pod, attempt: ContainerRun) -> None:
         """Reach a shim that could not be reached; it may have ended meanwhile."""
         attempt.reconnect = None
         try:
@@ -326,7 +326,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             raise RuntimeFailedError(f"pod {target.pod_uid} is not prepared")
         attempt = self._attempt(target)
         if attempt is None:
-            attempt = Attempt(target, program)
+            attempt = ContainerRun(target, program)
             kept = pod.attempts.setdefault(target.container, [])
             kept.append(attempt)
             try:
@@ -372,7 +372,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
             if not answer.done():
                 answer.set_result(state)
 
-        connection = Connection(self._request("run", "", spec), answered, lambda: answered({}))
+        connection = ShimConnection(self._request("run", "", spec), answered, lambda: answered({}))
         try:
             async with self._clock.timeout(timeout_s + self._config.kill_limit_s):
                 state = await answer
@@ -453,7 +453,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         directory = str(self._layout.pod(record.uid))
         return Sandbox(record.uid, record.address, directory, dict(record.volumes))
 
-    def _attempt(self, target: ContainerID) -> Attempt | None:
+    def _attempt(self, target: ContainerID) -> ContainerRun | None:
         pod = self._pods.get(target.pod_uid)
         for attempt in pod.attempts.get(target.container, ()) if pod else ():
             if attempt.target == target:
@@ -465,7 +465,7 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
         return attempt is not None and not attempt.ended.is_set()
 
     async def _begin(
-        self, pod: _Pod, attempt: Attempt, program: Program, mounts: tuple[Mount, ...]
+        self, pod: _Pod, attempt: ContainerRun, program: Program, mounts: tuple[Mount, ...]
     ) -> None:
         target = attempt.target
         volumes = dict(pod.sandbox.volumes)
@@ -502,10 +502,12 @@ class ProcessRuntime(AbstractAsyncContextManager["ProcessRuntime"]):
     def _cwd(self, pod: _Pod, target: ContainerID, program: Program) -> Path:
         return Path(pod.sandbox.root(target.container), program.working_dir)
 
-    def _listen(self, pod: _Pod, attempt: Attempt, connection: socket.socket) -> None:
-        attempt.connection = Connection(connection, attempt.take, lambda: self._ended(pod, attempt))
+    def _listen(self, pod: _Pod, attempt: ContainerRun, connection: socket.socket) -> None:
+        attempt.connection = ShimConnection(
+            connection, attempt.take, lambda: self._ended(pod, attempt)
+        )
 
-    def _ended(self, pod: _Pod, attempt: Attempt) -> None:
+    def _ended(self, pod: _Pod, attempt: ContainerRun) -> None:
         """The shim is gone: it has reported how its program ended, or it was killed.
 
         The disk is read on the loop: a few hundred bytes that were written a moment ago.

@@ -162,7 +162,7 @@ def program_from(memory: int) -> Program:
     )
 
 
-class Connection:
+class ShimConnection:
     """Messages from a shim, until it ends.
 
     Args:
@@ -213,7 +213,7 @@ class Connection:
             self._socket.close()
 
 
-class Attempt:
+class ContainerRun:
     """An attempt that is starting, running or over.
 
     Args:
@@ -235,7 +235,7 @@ class Attempt:
         self.program = program
         self.run: Run | None = None
         self.refusal = ""
-        self.connection: Connection | None = None
+        self.connection: ShimConnection | None = None
         self.shim = (0, 0)
         self.reconnect: asyncio.TimerHandle | None = None
         self.changed = asyncio.Event()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from grange.api.codec import convert
-from grange.api.farm import OWNER_ANNOTATION
+from grange.api.farm_protocol import OWNER_ANNOTATION
 from grange.api.fields import lookup
 from grange.api.kinds import POD
 from grange.api.kinds.replicationcontroller import NAME_LABEL

@@ -12,7 +12,7 @@ import numpy as np
 
 from grange.api import names
 from grange.api.kinds.node import Node
-from grange.api.pod_requests import Request, Resources, allocatable
+from grange.api.pod_requests import PodRequest, Resources, allocatable
 from grange.placement import allocation, kernels, resource_fit
 from grange.placement.allocation import CPU_AND_MEMORY, ResourceWeight, Strategy
 from grange.placement.columns import Integers, Mask, NodeTable, Rows
@@ -40,7 +40,7 @@ _STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 _SHAPE_SCALE = 10  # points of a shape score 0 to 10
 
 
-class NodeResourcesFit(NodeFilter[Request, Load]):
+class NodeResourcesFit(NodeFilter[PodRequest, Load]):
     """Compares requests with what is left; kernels do so by resource, not by node.
 
     Args:
@@ -58,7 +58,7 @@ class NodeResourcesFit(NodeFilter[Request, Load]):
         """Always: at least the number of pods is limited."""
         return True
 
-    def demand(self, pod: PodInfo) -> Request:
+    def demand(self, pod: PodInfo) -> PodRequest:
         """The requests without ignored resources."""
         request = pod.request
         if not (self._ignored or self._groups):
@@ -87,11 +87,11 @@ class NodeResourcesFit(NodeFilter[Request, Load]):
         """What it counts against what nodes have left."""
         return self.demand(pod).resources
 
-    def allows(self, demand: Request, value: Load) -> bool:
+    def allows(self, demand: PodRequest, value: Load) -> bool:
         """Enough of every resource must be left."""
         return resource_fit.fits(demand, value.allocatable, value.usage)
 
-    def refusal(self, demand: Request, value: Load) -> Status:
+    def refusal(self, demand: PodRequest, value: Load) -> Status:
         """Every shortage is a reason."""
         offered, usage = value.allocatable, value.usage
         hopeless = resource_fit.exceeds_node(demand, offered)
@@ -141,7 +141,7 @@ def _grew(need: Resources, before: Resources, after: Resources) -> bool:
     )
 
 
-class _Utilisation(NodeScore[Request, Load]):
+class _Utilisation(NodeScore[PodRequest, Load]):
     """Compares requests with what is in use, as a strategy ranks; ignored resources count, too."""
 
     name = NodeResourcesFit.name
@@ -150,13 +150,13 @@ class _Utilisation(NodeScore[Request, Load]):
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
 
-    def demand(self, pod: PodInfo) -> Request:
+    def demand(self, pod: PodInfo) -> PodRequest:
         return pod.request
 
     def applies(self, pod: PodInfo) -> bool:
         return True
 
-    def score_value(self, demand: Request, value: Load) -> int:
+    def score_value(self, demand: PodRequest, value: Load) -> int:
         return self._strategy.score(demand, value.allocatable, value.usage)
 
     def score_rows(self, pod: PodInfo, table: NodeTable, rows: Rows) -> Integers:

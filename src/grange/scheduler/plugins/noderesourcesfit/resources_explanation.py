@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from grange.api import quantity
-from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Request
+from grange.api.pod_requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodRequest
 from grange.placement.columns import Integers
 from grange.placement.node_usage import amount_of, asked_amounts
 from grange.scheduler.plugin_explanation import Refusals, Remedy, altered
@@ -54,7 +54,7 @@ class ResourcesExplanation:
         request: what the plugin counts of the pod's requests.
     """
 
-    def __init__(self, refusals: Refusals, request: Request) -> None:
+    def __init__(self, refusals: Refusals, request: PodRequest) -> None:
         table, refused = refusals.snapshot.table, refusals.refused
         self._need = {PODS: 1, **dict(asked_amounts(request.resources))}
         self._total: dict[str, Integers] = {}

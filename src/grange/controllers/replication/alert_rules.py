@@ -7,7 +7,7 @@ from grange.api import conditions
 from grange.api.kinds.replicationcontroller import ReplicationController
 from grange.api.kinds.rollingupdate import RollingUpdate
 from grange.controllers.shared import audit_records
-from grange.controllers.shared.rollout_phase import Phase
+from grange.controllers.shared.rollout_phase import RolloutPhase
 from grange.reconcile.condition_alerts import ConditionAlert
 
 URGENCY: Mapping[str, str] = {
@@ -36,11 +36,11 @@ AFTER_S: Mapping[str, float] = {"InsufficientNodes": 10.0}
 FAILED = "RolloutFailed"
 """The condition of a rollout between two controllers that does not go on as requested."""
 
-ROLLOUTS: Mapping[Phase, tuple[str, str]] = {
-    Phase.FAILED: (FAILED, HIGH),
-    Phase.ROLLING_BACK: (FAILED, HIGH),
-    Phase.ROLLED_BACK: (FAILED, HIGH),
-    Phase.REFUSED: ("RolloutRefused", LOW),
+ROLLOUTS: Mapping[RolloutPhase, tuple[str, str]] = {
+    RolloutPhase.FAILED: (FAILED, HIGH),
+    RolloutPhase.ROLLING_BACK: (FAILED, HIGH),
+    RolloutPhase.ROLLED_BACK: (FAILED, HIGH),
+    RolloutPhase.REFUSED: ("RolloutRefused", LOW),
 }
 """Reason and urgency of the alert, by the condition's reason.
 
@@ -68,7 +68,7 @@ def of_rollout(update: RollingUpdate) -> Iterator[ConditionAlert]:
     failed = conditions.find(update.status.conditions, FAILED)
     if failed is not None and failed.status == "True":
         phase = next((phase for phase in ROLLOUTS if phase.value == failed.reason), None)
-        undone = update.spec.undo and phase in {Phase.ROLLING_BACK, Phase.ROLLED_BACK}
+        undone = update.spec.undo and phase in {RolloutPhase.ROLLING_BACK, RolloutPhase.ROLLED_BACK}
         if phase is not None and not undone:
             reason, urgency = ROLLOUTS[phase]
             yield ConditionAlert(reason, urgency, failed)

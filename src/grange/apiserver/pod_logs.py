@@ -8,7 +8,7 @@ from grange.api.meta import Document
 
 
 @dataclass(frozen=True, slots=True)
-class LogOptions:
+class PodLogOptions:
     """Which part of the output.
 
     Attributes:
@@ -35,7 +35,7 @@ class LogOptions:
 class LogSource(Protocol):
     """Reads the output of pods."""
 
-    def read(self, pod: Document, options: LogOptions) -> AsyncGenerator[bytes, None]:
+    def read(self, pod: Document, options: PodLogOptions) -> AsyncGenerator[bytes, None]:
         """The output in pieces; whoever iterates must ``aclose()``.
 
         A source that follows should first yield an empty piece once the log is open, so that the
