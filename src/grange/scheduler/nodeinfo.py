@@ -16,8 +16,6 @@ from grange.placement.node_usage import Usage
 from grange.scheduler.errors import CacheError
 from grange.scheduler.podinfo import PodInfo
 
-_NO_CLAIMS: Mapping[str, int] = MappingProxyType({})
-
 
 @dataclass(slots=True)
 class ImageState:
@@ -91,13 +89,11 @@ class NodeInfo:
         load: what it offers and what its pods need together.
         pods: its pods, assumed ones included.
         pods_with_affinity, pods_with_required_anti_affinity: those of them with such terms.
-        claims: the persistent volume claims they mount, counted.
         image_states: the images it has, by every name.
         generation: when it last changed; unique among all changes of one cache.
     """
 
     __slots__ = (
-        "claims",
         "generation",
         "image_states",
         "load",
@@ -115,7 +111,6 @@ class NodeInfo:
         self.pods: tuple[PodInfo, ...] = ()
         self.pods_with_affinity: tuple[PodInfo, ...] = ()
         self.pods_with_required_anti_affinity: tuple[PodInfo, ...] = ()
-        self.claims: Mapping[str, int] = _NO_CLAIMS
         self.image_states: Mapping[str, ImageState] = _NO_IMAGES
         self.generation = 0
 
@@ -144,11 +139,6 @@ class NodeInfo:
                     *self.pods_with_required_anti_affinity,
                     info,
                 )
-        if info.claims:
-            claims = dict(self.claims)
-            for claim in info.claims:
-                claims[claim] = claims.get(claim, 0) + 1
-            self.claims = claims
 
     def _index(self, uid: str) -> int:
         for at, info in enumerate(self.pods):
@@ -172,15 +162,6 @@ class NodeInfo:
                 self.pods_with_required_anti_affinity = _dropped(
                     self.pods_with_required_anti_affinity, uid
                 )
-        if info.claims:
-            claims = dict(self.claims)
-            for claim in info.claims:
-                count = claims[claim] - 1
-                if count:
-                    claims[claim] = count
-                else:
-                    del claims[claim]
-            self.claims = claims
         return info
 
     def replace_pod(self, info: PodInfo) -> None:
@@ -216,7 +197,6 @@ class NodeInfo:
         self.pods = other.pods
         self.pods_with_affinity = other.pods_with_affinity
         self.pods_with_required_anti_affinity = other.pods_with_required_anti_affinity
-        self.claims = other.claims
         self.image_states = other.image_states
         self.generation = other.generation
 

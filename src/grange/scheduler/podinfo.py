@@ -155,7 +155,6 @@ class PodInfo(msgspec.Struct, gc=False):
         return (
             self.request == other.request
             and self.ports == other.ports
-            and self.claims == other.claims
             and self.devices == other.devices
             and self.disks == other.disks
             and self.has_affinity == other.has_affinity

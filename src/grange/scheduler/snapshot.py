@@ -45,7 +45,6 @@ class NodeInfoSnapshot:
     Attributes:
         node_info_map: entries by name; every one has a node object.
         node_info_list: the same objects in the order of the node tree.
-        used_claims: persistent volume claims in use, as ``namespace/name``.
         generation: of the newest entry that it has seen.
         table: the same entries as columns.
         by_row: the same entries by row of the table; one without pods or node in an unused row.
@@ -62,9 +61,6 @@ class NodeInfoSnapshot:
     def __init__(self) -> None:
         self.node_info_map: dict[str, NodeInfo] = {}
         self.node_info_list: list[NodeInfo] = []
-        self._with_affinity: list[NodeInfo] = []
-        self._with_required_anti_affinity: list[NodeInfo] = []
-        self.used_claims: frozenset[str] = frozenset()
         self.generation = 0
         self.table = NodeTable()
         self.by_row: list[NodeInfo] = []
@@ -81,8 +77,6 @@ class NodeInfoSnapshot:
         self._placeholders: dict[str, NodeInfo] = {}
         self._tree_version = -1
         self._reordered = False
-        self._affinity_flipped = False
-        self._claims_changed = False
         self._unfinished = True
 
     @property
@@ -90,27 +84,24 @@ class NodeInfoSnapshot:
         """How many nodes there are to choose from."""
         return len(self.node_info_list)
 
+    # Of these three the engine asks for none, so they are found on request.
+
     @property
     def have_pods_with_affinity(self) -> list[NodeInfo]:
         """Entries with pods that state any pod (anti-)affinity, in the order of the node tree."""
-        self._find_affinity()
-        return self._with_affinity
+        return [info for info in self.node_info_list if info.pods_with_affinity]
 
     @property
     def have_pods_with_required_anti_affinity(self) -> list[NodeInfo]:
-        """Entries with pods that refuse company, in the order of the node tree."""
-        self._find_affinity()
-        return self._with_required_anti_affinity
+        """Entries with pods that require anti-affinity, in the order of the node tree."""
+        return [info for info in self.node_info_list if info.pods_with_required_anti_affinity]
 
-    def _find_affinity(self) -> None:
-        # Only on request: the engine does not, and placements may change it every time.
-        if self._affinity_flipped:
-            self._affinity_flipped = False
-            listed = self.node_info_list
-            self._with_affinity = [info for info in listed if info.pods_with_affinity]
-            self._with_required_anti_affinity = [
-                info for info in listed if info.pods_with_required_anti_affinity
-            ]
+    @property
+    def used_claims(self) -> frozenset[str]:
+        """Persistent volume claims in use, as ``namespace/name``."""
+        return frozenset(
+            claim for info in self.node_info_list for pod in info.pods for claim in pod.claims
+        )
 
     def get(self, name: str) -> NodeInfo | None:
         """The entry of a node, or of a placeholder that ``assume_pod`` made."""
@@ -149,8 +140,6 @@ class NodeInfoSnapshot:
         if mine is None:
             mine = self.node_info_map[entry.name] = entry.clone()
             self._reordered = True
-            self._affinity_flipped = True
-            self._claims_changed = True
             self._write(mine, None)
             row = self.table.rows[mine.name]
             self._place(row, mine)
@@ -158,12 +147,6 @@ class NodeInfoSnapshot:
                 self.index.change(row, (), mine.pods)
             return
         before, pods = mine.node, mine.pods
-        if bool(mine.pods_with_affinity) != bool(entry.pods_with_affinity) or bool(
-            mine.pods_with_required_anti_affinity
-        ) != bool(entry.pods_with_required_anti_affinity):
-            self._affinity_flipped = True
-        if mine.claims is not entry.claims and mine.claims.keys() != entry.claims.keys():
-            self._claims_changed = True
         near = mine.pods_with_affinity or entry.pods_with_affinity
         mine.assign(entry)
         self._write(mine, before)
@@ -179,8 +162,6 @@ class NodeInfoSnapshot:
             self._discard(name)
             del self.node_info_map[name]
             self._reordered = True
-            self._affinity_flipped = True
-            self._claims_changed = True
 
     def finish(self, tree: NodeTree) -> None:
         """The update ends: derive the lists again where they changed.
@@ -191,11 +172,6 @@ class NodeInfoSnapshot:
         """
         if self._reordered or tree.version != self._tree_version:
             self._order(tree)
-        if self._claims_changed:
-            self._claims_changed = False
-            self.used_claims = frozenset(
-                claim for info in self.node_info_list for claim in info.claims
-            )
         self.changes.limit = self.versions.limit = max(LOG_MIN, 4 * self.table.size)
         if not len(self.node_info_list) == len(self.node_info_map) == tree.num_nodes:
             counts = (len(self.node_info_list), len(self.node_info_map), tree.num_nodes)
@@ -207,7 +183,6 @@ class NodeInfoSnapshot:
 
     def _order(self, tree: NodeTree) -> None:
         self._reordered = False
-        self._affinity_flipped = True
         self._tree_version = tree.version
         entries = self.node_info_map
         self.node_info_list = [entries[name] for name in tree.list() if name in entries]
@@ -240,8 +215,6 @@ class NodeInfoSnapshot:
         self.node_info_list = []
         self.generation = 0
         self._reordered = True
-        self._affinity_flipped = True
-        self._claims_changed = True
 
     def _write(self, mine: NodeInfo, before: Node | None) -> None:
         """Bring the entry's row up to date and note what a decision could notice."""
@@ -273,7 +246,7 @@ class NodeInfoSnapshot:
         pods = entry.pods
         entry.add_pod(info)
         self._assumed[info.uid] = node_name
-        self._tried(entry, info, pods)
+        self._tried(entry, pods)
 
     def forget_pod(self, info: PodInfo) -> None:
         """Take a trial assumption back.
@@ -304,7 +277,7 @@ class NodeInfoSnapshot:
             raise CacheError(f"pod {info.pod.key} cannot be taken out of the snapshot")
         pods = entry.pods
         self._taken[info.uid] = (node_name, entry.remove_pod(info.uid))
-        self._tried(entry, info, pods)
+        self._tried(entry, pods)
 
     def put_back(self, uid: str) -> None:
         """Undo ``take_out``.
@@ -318,7 +291,7 @@ class NodeInfoSnapshot:
         entry, info = self.node_info_map[found[0]], found[1]
         pods = entry.pods
         entry.add_pod(info)
-        self._tried(entry, info, pods)
+        self._tried(entry, pods)
 
     def put_back_all(self) -> None:
         """Undo all of them, the last first."""
@@ -335,21 +308,15 @@ class NodeInfoSnapshot:
         if entry is None:
             return
         pods = entry.pods
-        info = entry.remove_pod(uid)
-        self._tried(entry, info, pods)
+        entry.remove_pod(uid)
+        self._tried(entry, pods)
         if node_name in self._placeholders and not entry.pods:
             del self._placeholders[node_name]
 
-    def _tried(self, entry: NodeInfo, info: PodInfo, pods: tuple[PodInfo, ...]) -> None:
+    def _tried(self, entry: NodeInfo, pods: tuple[PodInfo, ...]) -> None:
         if entry.name in self.node_info_map:
             self._write(entry, entry.node)
             self.index.change(self.table.rows[entry.name], pods, entry.pods)
-            if info.has_affinity:
-                self._affinity_flipped = True
-            if info.claims:
-                self.used_claims = frozenset(
-                    claim for found in self.node_info_list for claim in found.claims
-                )
 
 
 def _matters(before: Node, after: Node) -> bool:

@@ -118,7 +118,7 @@ def state(snapshot: NodeInfoSnapshot) -> list[object]:
     table = snapshot.table
     return [
         {
-            name: (info.usage, sorted(pod.uid for pod in info.pods), dict(info.claims))
+            name: (info.usage, sorted(pod.uid for pod in info.pods))
             for name, info in snapshot.node_info_map.items()
         },
         [info.name for info in snapshot.node_info_list],
